@@ -1,0 +1,44 @@
+# `make demo` and `make test` do all their own set-up; see README.md.
+SHELL := /bin/bash
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/.installed
+TEST_ARGS ?=
+BENCH_ARGS ?=
+
+# An environment that was made for another folder (a moved or copied tree) is set up again.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+.PHONY: help setup java demo test lint bench clean
+help:
+	@echo "make demo    set up, then run example queries on the local backend and, with Java, on Spark"
+	@echo "make test    set up, then run the whole test suite (TEST_ARGS='-k name' for a part)"
+	@echo "make lint    style and import rules"
+	@echo "make bench   set up, then measure against DuckDB (BENCH_ARGS='--scale 0.1' for a quick look)"
+	@echo "make clean   remove the virtual environment and build products"
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml .ci/setup
+	@.ci/setup
+
+java:
+	@.ci/java
+
+demo: setup
+	@$(PY) examples/demo.py
+
+test: setup java
+	@$(PY) -m pytest -n 2 --dist loadgroup -q $(TEST_ARGS)
+
+lint: setup
+	@$(PY) -m ruff check .
+	@$(PY) -m pytest -q tests/test_project.py -k "import or layer"
+
+bench: setup
+	@$(PY) -m bench.single_table $(BENCH_ARGS)
+
+clean:
+	@rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,78 @@
+"""Backends run physical plans: `local` on the cores of this machine, `spark` on a cluster, `interp` slowly and obviously.
+
+`Backend` is the protocol; `Run` is what a caller holds on to while a plan runs (cancel, progress, settings, timings).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tsql.kernels.errors import CancelledError
+
+
+@dataclass
+class Settings:
+    """What a user may set for a session or one query; the names are those of `SET name = value`."""
+
+    threads: int = 0
+    memory_limit: int | None = None
+    batch_rows: int = 0
+    shards: int = 0
+    optimizer: bool = True
+    equal_hashes: bool = False
+
+
+@dataclass
+class Run:
+    """One execution of a plan: shared by the thread that waits for it and the workers that do it."""
+
+    settings: Settings = field(default_factory=Settings)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+    total_rows: int | None = None
+    done_rows: int = 0
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _cancelled: threading.Event = field(default_factory=threading.Event)
+    _on_cancel: list[Any] = field(default_factory=list)
+
+    def cancel(self) -> None:
+        """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
+        self._cancelled.set()
+        for callback in list(self._on_cancel):
+            callback()
+
+    def on_cancel(self, callback: Any) -> None:
+        self._on_cancel.append(callback)
+        if self.cancelled:
+            callback()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled.is_set()
+
+    def check(self) -> None:
+        if self.cancelled:
+            raise CancelledError("the query was cancelled")
+
+    @property
+    def progress(self) -> float | None:
+        """The part of the input that has been read, 0 to 1; None if the total is not known."""
+        return None if not self.total_rows else min(1.0, self.done_rows / self.total_rows)
+
+
+class Backend(Protocol):
+    """Runs physical plans."""
+
+    name: str
+
+    def run(self, plan: Any, run: Run) -> Iterator[pa.RecordBatch]:
+        """Batches of the plan's output schema, in order. Raises a TsqlError if the query fails."""
+        ...

@@ -1,0 +1,225 @@
+"""The host side of a kernel: context records in memory, parameter slots, failures as exceptions, chunks as Arrow arrays.
+
+Owns: the context, the scratch memory, the slots and what they point to. Chunks that a Collect sink leaves behind are
+wrapped without copying; their memory is freed when the last Arrow buffer over it is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends import Run
+from tsql.kernels.batch import Morsels
+from tsql.kernels.codegen.interp import Interpreter
+from tsql.kernels.codegen.llvm import compiler
+from tsql.kernels.context import (
+    CANCEL, COUNTER, DETAIL, FIRST_SITE, LIMIT, MEMORY, MEMORY_LIMIT, ROWS_DONE, SCRATCH, SINK, SLOT_BYTES, SLOTS, STATUS, STATUS_CANCELLED,
+    STATUS_OUT_OF_MEMORY, Program, Slot,
+)  # fmt: skip
+from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
+from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.types import Type
+
+_libc = ctypes.CDLL(None)
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.free.restype = None
+
+
+def free(address: int) -> None:
+    """Give malloc'ed memory of a kernel back."""
+    if address:
+        _libc.free(address)
+
+
+def read_i64(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
+
+
+def read_u64(address: int) -> int:
+    return ctypes.c_uint64.from_address(address).value
+
+
+class Shared:
+    """Counters that the workers of a query share: cancellation, memory in use, rows done, rows collected."""
+
+    def __init__(self, run: Run):
+        self.words = (ctypes.c_int64 * 4)()
+        self.address = ctypes.addressof(self.words)
+        self.run = run
+        run.on_cancel(self.cancel)
+
+    def cancel(self) -> None:
+        self.words[0] = 1
+
+    @property
+    def memory(self) -> int:
+        return self.words[1]
+
+    def release(self, bytes: int) -> None:
+        """Memory that the host has freed."""
+        self.words[1] -= bytes
+
+    @property
+    def rows_done(self) -> int:
+        return self.words[2]
+
+
+def slot_bytes(type: Type | None, value: Any, keep: list[Any]) -> bytes:
+    """The 16 bytes of a literal or parameter in its stored form; NULL is zeros."""
+    if value is None:
+        return bytes(SLOT_BYTES)
+    if type.is_string:
+        data = value.encode() if isinstance(value, str) else bytes(value)
+        buffer = pa.py_buffer(data + b"\0")
+        keep.append(buffer)
+        return struct.pack("<Qq", buffer.address, len(data))
+    if type.name == "INTERVAL":
+        return struct.pack("<iiq", *value)
+    if type.is_float:
+        return struct.pack("<dq", float(value), 0)
+    return int(value).to_bytes(16, "little", signed=True)
+
+
+class Context:
+    """The context record of one worker."""
+
+    def __init__(self, program: Program, shared: Shared, state_bytes: int, fill: Callable[[Slot, list[Any]], bytes] | None = None):
+        size = SLOTS + SLOT_BYTES * len(program.slots)
+        self.buffer = (ctypes.c_uint8 * size)()
+        self.address = ctypes.addressof(self.buffer)
+        self.state = (ctypes.c_uint8 * max(8, state_bytes))()
+        self.state_address = ctypes.addressof(self.state)
+        self.counter = ctypes.c_int64(0)
+        self.keep: list[Any] = []
+        self.shared = shared
+        self.program = program
+        limit = shared.run.settings.memory_limit
+        words = {
+            CANCEL: shared.address, COUNTER: ctypes.addressof(self.counter), MEMORY: shared.address + 8, SINK: self.state_address,
+            ROWS_DONE: shared.address + 16, LIMIT: shared.address + 24, MEMORY_LIMIT: 2**63 - 1 if limit is None else limit,
+        }  # fmt: skip
+        for offset, word in words.items():
+            self.store(offset, word)
+        for index, slot in enumerate(program.slots):
+            data = self._slot(slot, fill)
+            ctypes.memmove(self.address + SLOTS + SLOT_BYTES * index, data, len(data))
+
+    def store(self, offset: int, word: int) -> None:
+        ctypes.c_uint64.from_address(self.address + offset).value = word
+
+    def _slot(self, slot: Slot, fill: Callable[[Slot, list[Any]], bytes] | None) -> bytes:
+        parameters = self.shared.run.parameters
+        match slot.kind:
+            case "literal":
+                return slot_bytes(slot.type, slot.payload.value, self.keep)
+            case "parameter":
+                return slot_bytes(slot.type, parameters[slot.payload], self.keep)
+            case "parameter_valid":
+                return struct.pack("<qq", parameters[slot.payload] is not None, 0)
+            case "static":
+                buffer = pa.py_buffer(slot.payload)
+                self.keep.append(buffer)
+                return struct.pack("<Qq", buffer.address, len(slot.payload))
+        if fill is None:
+            raise TypeError(f"nothing fills a slot of kind {slot.kind}")
+        return fill(slot, self.keep)
+
+    def share_counter(self, counter: ctypes.c_int64) -> None:
+        """Take morsels from a counter that other workers use too."""
+        self.counter = counter
+        self.store(COUNTER, ctypes.addressof(counter))
+
+    def raise_status(self) -> None:
+        """Raise what the kernel reported, if it reported anything."""
+        status = read_i64(self.address + STATUS)
+        if status == 0:
+            return
+        if status == STATUS_CANCELLED:
+            raise CancelledError("the query was cancelled")
+        if status == STATUS_OUT_OF_MEMORY:
+            limit = self.shared.run.settings.memory_limit or 0
+            raise OutOfMemoryError(f"the query needs more memory than memory_limit allows ({limit / 2**20:.0f} MiB)", hint="raise memory_limit, or select fewer rows or columns")
+        site = self.program.sites[status - FIRST_SITE]
+        detail, length = read_u64(self.address + DETAIL), read_i64(self.address + DETAIL + 8)
+        text = ctypes.string_at(detail, length).decode("utf-8", "replace") if detail else ""
+        raise ExecutionError(site.message.replace("{detail}", text), position=site.position)
+
+    def close(self) -> None:
+        """Free scratch memory and the detail text."""
+        for offset in (SCRATCH, DETAIL):
+            free(read_u64(self.address + offset))
+            self.store(offset, 0)
+
+
+class Code:
+    """A program made runnable, by LLVM or by the interpreter."""
+
+    def __init__(self, program: Program, interpret: bool = False, opt: int = 2):
+        self.program = program
+        self.milliseconds = 0.0
+        self.origin = "interpreter"
+        if interpret:
+            interpreter = Interpreter(program.module)
+            self.call = lambda ctx, morsels, count: interpreter(program.module.main, ctx, morsels, count)
+        else:
+            compiled = compiler().compile(program.module, opt)
+            self.milliseconds, self.origin = compiled.milliseconds, compiled.origin
+            self.call = compiled.function
+
+    def run(self, context: Context, morsels: Morsels) -> None:
+        """Run one worker over the morsels; raises what the kernel reports."""
+        data = (ctypes.c_uint8 * max(1, len(morsels.data))).from_buffer(morsels.data or bytearray(1))
+        self.call(context.address, ctypes.addressof(data), morsels.count)
+        context.raise_status()
+
+
+class ChunkMemory:
+    """Owns the buffers of one chunk; they are freed when the last Arrow buffer that refers to this is gone."""
+
+    def __init__(self, addresses: list[int]):
+        self.addresses = addresses
+
+    def __del__(self) -> None:
+        for address in self.addresses:
+            free(address)
+
+
+def take_chunks(state: int, columns: tuple[OutputColumn, ...]) -> list[tuple[int, int, list[pa.Array]]]:
+    """The chunks of a Collect state as (morsel number, rows, arrays); the state is empty afterwards."""
+    data, count = read_u64(state), read_i64(state + 8)
+    record_bytes = 16 + 32 * len(columns)
+    chunks = []
+    for index in range(count):
+        at = data + index * record_bytes
+        number, rows = read_i64(at), read_i64(at + 8)
+        words = [[read_u64(at + 16 + 32 * c + 8 * w) for w in range(4)] for c in range(len(columns))]
+        owner = ChunkMemory([a for w in words for a in w[:3] if a])
+        chunks.append((number, rows, [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)]))
+    free(data)
+    ctypes.memset(state, 0, 24)
+    return chunks
+
+
+def chunk_type(column: OutputColumn) -> pa.DataType:
+    """The Arrow type of a collected column; narrow decimals stay integers unless they are for a result."""
+    t = column.type
+    if t.is_decimal and column.machine == "i64":
+        return pa.int64()
+    return t.to_arrow()
+
+
+def _array(column: OutputColumn, rows: int, words: list[int], owner: ChunkMemory) -> pa.Array:
+    values, validity, text, text_bytes = words
+    bits = None if not validity else pa.foreign_buffer(validity, (rows + 7) // 8, owner)
+    t = column.type
+    if t.is_string:
+        buffers = [bits, pa.foreign_buffer(values, (rows + 1) * 4, owner), pa.foreign_buffer(text, text_bytes, owner)]
+    else:
+        size = (rows + 7) // 8 if t.name == "BOOLEAN" else rows * column.value_bytes
+        buffers = [bits, pa.foreign_buffer(values, size, owner)]
+    return pa.Array.from_buffers(chunk_type(column), rows, buffers, null_count=0 if bits is None else -1)

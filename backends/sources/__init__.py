@@ -1,0 +1,88 @@
+"""Sources: where rows come from. Each kind of file is one module; all speak `Source` below.
+
+A source is opened once (schema, statistics, list of splits) and read by many threads, split by split. Errors are
+`SourceError`s that name the file. Nothing here evaluates SQL: a filter handed to `splits` is only used to skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tsql.kernels.expr import Expr
+from tsql.kernels.schema import Schema
+
+
+@dataclass(frozen=True)
+class ColumnStatistics:
+    """What is known of a column; minimum and maximum are in the stored form of `kernels.expr.Literal`. Unknown is None.
+    `exact` says that minimum and maximum hold for every row (they may be used for correctness, not only for cost)."""
+
+    minimum: Any = None
+    maximum: Any = None
+    nulls: int | None = None
+    distinct: int | None = None
+    exact: bool = False
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """What is known of a relation before reading it."""
+
+    rows: int | None = None
+    bytes: int | None = None
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+
+
+class LazyColumns(Mapping[str, ColumnStatistics]):
+    """Statistics of columns that are computed one by one when they are asked for (footers of wide files are large)."""
+
+    def __init__(self, names: tuple[str, ...], compute: Callable[[str], ColumnStatistics]):
+        self._names = dict.fromkeys(names)
+        self._compute = compute
+        self._known: dict[str, ColumnStatistics] = {}
+
+    def __getitem__(self, name: str) -> ColumnStatistics:
+        if name not in self._known:
+            if name not in self._names:
+                raise KeyError(name)
+            self._known[name] = self._compute(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a source that one task reads: (path, what) for files; `order` numbers the splits of a source."""
+
+    order: int
+    path: str | None
+    rows: int | None
+    detail: Any = None
+
+
+class Source(Protocol):
+    """A readable relation. `describe()` is plain data (kind, paths, options) from which `open_source` makes it again,
+    so that plan files and Spark tasks can carry it; sources in memory have no such description and return None."""
+
+    schema: Schema
+
+    def statistics(self) -> Statistics: ...
+
+    def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]: ...
+
+    def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Batches with exactly these columns in the types of `schema.to_arrow()`, with two liberties: a VARCHAR or BLOB
+        may be a dictionary with int8, int16 or int32 indices (the dictionary may differ from batch to batch), and a
+        DECIMAL of at most 18 digits may be an int64 array of its unscaled values. A batch without columns has its rows."""
+        ...
+
+    def describe(self) -> dict[str, Any] | None: ...

@@ -1,0 +1,59 @@
+"""What a query costs before it runs: cold (empty caches), from the disk cache, and dispatch of one that is cached in memory.
+
+`measure` starts this module in fresh processes; each prints one line of JSON. What a first run takes beyond a warm run of
+the same query over the same small table is parsing, planning and compiling; the imports are not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SCALE = 0.01
+"""Small data, so that the noise of running does not hide the cost of getting there."""
+
+
+def in_process(engine_name: str, path: Path, sql: str) -> dict[str, float]:
+    """First and warm times of a query over a Parquet file loaded as `lineitem`, in this process, in milliseconds."""
+    from bench.engines import ENGINES
+
+    engine = ENGINES[engine_name](threads=2)
+    engine.load("lineitem", path)
+    times = []
+    for _ in range(30):
+        start = time.perf_counter()
+        engine.run(sql)
+        times.append((time.perf_counter() - start) * 1000)
+    warm = statistics.median(times[5:])
+    engine.execute("CREATE TABLE one AS SELECT 1 AS x")
+    dispatch = []
+    for _ in range(300):
+        start = time.perf_counter()
+        engine.run("SELECT x + 1 AS y FROM one WHERE x > 0")
+        dispatch.append((time.perf_counter() - start) * 1000)
+    return {"first": times[0], "warm": warm, "before": times[0] - warm, "dispatch": statistics.median(dispatch[20:])}
+
+
+def measure(engine_name: str, path: Path, sql: str, repeats: int) -> dict[str, list[dict[str, float]]]:
+    """`cold` and `disk` measurements, each `repeats` times: a process with an empty cache folder, then one that finds it filled."""
+    found: dict[str, list[dict[str, float]]] = {"cold": [], "disk": []}
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory(prefix="tsql-cold-") as cache:
+            for kind in found:
+                environment = os.environ | {"XDG_CACHE_HOME": cache}
+                command = [sys.executable, "-m", "bench.cold", engine_name, str(path)]
+                done = subprocess.run(command, input=sql, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+                if done.returncode:
+                    raise RuntimeError(f"the {kind} run of {engine_name} failed:\n{done.stderr}")
+                found[kind].append(json.loads(done.stdout))
+    return found
+
+
+if __name__ == "__main__":
+    print(json.dumps(in_process(sys.argv[1], Path(sys.argv[2]), sys.stdin.read())))

@@ -1,0 +1,49 @@
+"""The registry of aggregate functions: signatures for the binder, state and emission for the kernels.
+
+An aggregate is five functions over a state of named, typed fields: `init`, `update`, `merge`, `finish`, and optionally
+`remove` (seed: Trill, user-defined snapshot aggregates). `planner/bind.py` uses only the signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tsql.kernels.functions.registry import Pattern, Registry
+from tsql.kernels.types import Type
+
+
+@dataclass(frozen=True)
+class AggregateFunction:
+    """One overload of an aggregate; `body` is the class with the emission (see kernels/aggregates/base.py).
+
+    ordered: the result depends on the order of rows (first, last, string_agg, ..).
+    constant: argument positions that must be constants.
+    """
+
+    name: str
+    args: tuple[Pattern, ...]
+    returns: Type | Callable[..., Type]
+    body: Any
+    variadic: bool = False
+    constant: tuple[int, ...] = ()
+    ordered: bool = False
+    doc: str = ""
+
+    def return_type(self, types: tuple[Type, ...]) -> Type:
+        return self.returns(*types) if callable(self.returns) else self.returns
+
+
+AGGREGATES = Registry()
+
+
+def aggregate(*names: str, args: tuple[Pattern, ...], returns: Type | Callable[..., Type], variadic: bool = False, constant: tuple[int, ...] = (), ordered: bool = False) -> Callable[[type], type]:
+    """Register an aggregate class under one or more names."""
+
+    def register(body: type) -> type:
+        for name in names:
+            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip()))
+        return body
+
+    return register

@@ -1,0 +1,188 @@
+"""KIR, the kernel language: a small typed, structured IR that prints, parses and hashes.
+
+A `Module` is a set of functions; a function is a list of `Op`s; `loop` and `when` hold nested blocks. Values are
+numbered, typed and assigned once; a `var` is a mutable slot. `interp.py` defines what each op means, `spec.py` which
+types it takes, `llvm.py` how it is rendered, `lang.py` how operators write it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+INTEGERS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "i128": 128}
+FLOATS = {"f32": 32, "f64": 64}
+BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "i128": 16, "f32": 4, "f64": 8, "ptr": 8}
+
+ARITHMETIC = ("add", "sub", "mul", "div", "rem", "udiv", "urem")
+BITWISE = ("and", "or", "xor", "shl", "shr", "ushr")
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge", "ult", "ule", "ugt", "uge")
+OVERFLOWS = ("add_overflows", "sub_overflows", "mul_overflows")
+CONVERSIONS = ("sext", "zext", "trunc", "itof", "utof", "ftoi", "fext", "fnarrow", "bitcast", "address", "pointer")
+UNARY_FLOAT = ("sqrt", "floor", "ceil", "truncate", "rint", "fabs", "fneg")
+UNARY_INT = ("popcount", "leading_zeros", "trailing_zeros", "bswap")
+MEMORY = ("load", "store", "offset", "atomic_add", "cas")
+VARIABLES = ("var", "get", "set")
+CONTROL = ("loop", "break_if", "when", "ret")
+OPS = ("const", "select", "call", *ARITHMETIC, *BITWISE, *COMPARISONS, *OVERFLOWS, *CONVERSIONS, *UNARY_FLOAT, *UNARY_INT, *MEMORY, *VARIABLES, *CONTROL)
+
+EXTERNS: dict[str, tuple[str | None, tuple[str, ...]]] = {
+    "malloc": ("ptr", ("i64",)), "calloc": ("ptr", ("i64", "i64")), "realloc": ("ptr", ("ptr", "i64")), "free": (None, ("ptr",)),
+    "memcpy": ("ptr", ("ptr", "ptr", "i64")), "memmove": ("ptr", ("ptr", "ptr", "i64")), "memset": ("ptr", ("ptr", "i32", "i64")),
+    "memcmp": ("i32", ("ptr", "ptr", "i64")), "memchr": ("ptr", ("ptr", "i32", "i64")), "memmem": ("ptr", ("ptr", "i64", "ptr", "i64")),
+    "strtod": ("f64", ("ptr", "ptr")), "strtof": ("f32", ("ptr", "ptr")), "snprintf": ("i32", ("ptr", "i64", "ptr", "i32", "f64")),
+    **{name: ("f64", ("f64",)) for name in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "tgamma", "lgamma", "round", "exp2", "expm1", "log1p")},
+    **{name: ("f64", ("f64", "f64")) for name in ("pow", "fmod", "atan2", "nextafter")},
+}  # fmt: skip
+"""C functions that a kernel may call. `snprintf` is variadic in C; kernels use it as (buffer, size, "%.*g", digits, value)."""
+
+
+@dataclass(slots=True)
+class Op:
+    """One operation: `dst` is the number of the value it defines, `attr` a constant or a callee, `blocks` nested code."""
+
+    name: str
+    type: str | None
+    dst: int | None
+    args: tuple[int, ...] = ()
+    attr: Any = None
+    blocks: tuple[list[Op], ...] = ()
+
+
+@dataclass(slots=True)
+class Function:
+    """A function: parameters are the values 0 .. len(params)-1."""
+
+    name: str
+    params: tuple[str, ...]
+    returns: str | None
+    body: list[Op] = field(default_factory=list)
+    types: list[str] = field(default_factory=list)
+
+    def walk(self) -> Iterator[Op]:
+        """Every op, outer before inner, in order."""
+        stack = [iter(self.body)]
+        while stack:
+            op = next(stack[-1], None)
+            if op is None:
+                stack.pop()
+                continue
+            yield op
+            stack.extend(iter(block) for block in reversed(op.blocks))
+
+
+@dataclass(slots=True)
+class Module:
+    """Functions by name; `main` names the entry."""
+
+    functions: dict[str, Function] = field(default_factory=dict)
+    main: str = "main"
+
+    def text(self) -> str:
+        return "\n".join(print_function(f) for f in self.functions.values())
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(self.text().encode()).hexdigest()[:32]
+
+
+def print_const(type: str, value: Any) -> str:
+    if type in FLOATS:
+        return "nan" if math.isnan(value) else float(value).hex() if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+    return str(int(value))
+
+
+def parse_const(type: str, text: str) -> Any:
+    if type in FLOATS:
+        return float(text) if text in ("nan", "inf", "-inf") else float.fromhex(text)
+    return int(text)
+
+
+def print_function(f: Function) -> str:
+    """The text of a function; `parse` reads it back."""
+    params = ", ".join(f"%{i}: {t}" for i, t in enumerate(f.params))
+    lines = [f"func @{f.name}({params}) -> {f.returns or 'void'} {{"]
+    _print_block(f.body, lines, 1)
+    lines.append("}")
+    return "\n".join(lines) + "\n"
+
+
+def _print_block(block: list[Op], lines: list[str], depth: int) -> None:
+    pad = "  " * depth
+    for op in block:
+        args = " ".join([f"%{a}" for a in op.args])
+        if op.name == "const":
+            rest = f"const {print_const(op.type, op.attr)}"
+        elif op.name == "call":
+            rest = f"call @{op.attr}" + (f" {args}" if args else "")
+        else:
+            rest = op.name + (f" {args}" if args else "")
+        head = f"%{op.dst}: {op.type} = {rest}" if op.dst is not None else rest
+        if op.name == "loop":
+            lines.append(f"{pad}loop {{")
+            _print_block(op.blocks[0], lines, depth + 1)
+            lines.append(f"{pad}}}")
+        elif op.name == "when":
+            lines.append(f"{pad}{head} {{")
+            _print_block(op.blocks[0], lines, depth + 1)
+            if op.blocks[1]:
+                lines.append(f"{pad}}} else {{")
+                _print_block(op.blocks[1], lines, depth + 1)
+            lines.append(f"{pad}}}")
+        else:
+            lines.append(pad + head)
+
+
+_HEADER = re.compile(r"func @([\w.]+)\((.*)\) -> (\w+) \{$")
+_LINE = re.compile(r"(?:%(\d+): (\w+) = )?(\w+)((?: [@%]?[-+.\w]+)*)( \{)?$")
+
+
+def parse(text: str) -> Module:
+    """Read a printed module back; the first function is main. Raises ValueError with the line that does not parse."""
+    module = Module()
+    function: Function | None = None
+    blocks: list[list[Op]] = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if not line:
+            continue
+        if header := _HEADER.match(line):
+            name, params, returns = header.groups()
+            types = tuple(p.split(": ")[1] for p in params.split(", ")) if params else ()
+            function = Function(name, types, None if returns == "void" else returns, [], list(types))
+            if not module.functions:
+                module.main = name
+            module.functions[name] = function
+            blocks = [function.body]
+            continue
+        if line == "}":
+            blocks.pop()
+            continue
+        if line == "} else {":
+            blocks.pop()
+            blocks.append(blocks[-1][-1].blocks[1])
+            continue
+        match = _LINE.match(line)
+        if match is None or function is None or not blocks:
+            raise ValueError(f"KIR line {number} does not parse: {line}")
+        dst, type, name, rest, opens = match.groups()
+        words = rest.split()
+        attr: Any = None
+        if name == "const":
+            attr, words = parse_const(type, words[0]), []
+        elif name == "call":
+            attr, words = words[0][1:], words[1:]
+        if name not in OPS:
+            raise ValueError(f"KIR line {number}: unknown op {name}")
+        nested = ([], []) if name == "when" else ([],) if name == "loop" else ()
+        op = Op(name, type, None if dst is None else int(dst), tuple(int(w[1:]) for w in words), attr, nested)
+        if op.dst is not None:
+            function.types.extend([""] * (op.dst + 1 - len(function.types)))
+            function.types[op.dst] = type
+        blocks[-1].append(op)
+        if opens:
+            blocks.append(op.blocks[0])
+    return module

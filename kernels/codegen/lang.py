@@ -1,0 +1,435 @@
+"""The language that operators and functions are written in: typed values with Python operators that emit KIR.
+
+`Kernel` (always called `k`) appends ops to the current block of one function. `Val` is a value, `Var` a mutable slot.
+A Python `for` unrolls, `with k.when(c):` branches, `with k.range(n) as i:` loops. `Val.__bool__` raises, so that a
+Python `if` on a kernel value fails at once. `@routine` makes a function that is emitted once per module and called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, Function, Module, Op
+
+
+class Val:
+    """A value of one KIR type."""
+
+    __slots__ = ("id", "k", "type")
+
+    def __init__(self, k: Kernel, id: int, type: str):
+        self.k, self.id, self.type = k, id, type
+
+    def __bool__(self) -> bool:
+        raise TypeError("a kernel value has no truth at emission time: use k.when, k.select, & and |")
+
+    __hash__ = object.__hash__
+
+    def _other(self, other: Any) -> Val:
+        return other if isinstance(other, Val) else self.k.const(self.type, other)
+
+    def _binary(self, name: str, other: Any, swap: bool = False) -> Val:
+        other = self._other(other)
+        a, b = (other, self) if swap else (self, other)
+        return self.k.emit(name, a.type, a, b)
+
+    def _compare(self, name: str, other: Any) -> Val:
+        return self.k.emit(name, "i1", self, self._other(other))
+
+    def __add__(self, other: Any) -> Val:
+        if self.type == "ptr":
+            return self.k.offset(self, other)
+        return self._binary("add", other)
+
+    def __radd__(self, other: Any) -> Val:
+        return self._binary("add", other, swap=True)
+
+    def __sub__(self, other: Any) -> Val:
+        return self._binary("sub", other)
+
+    def __rsub__(self, other: Any) -> Val:
+        return self._binary("sub", other, swap=True)
+
+    def __mul__(self, other: Any) -> Val:
+        return self._binary("mul", other)
+
+    def __rmul__(self, other: Any) -> Val:
+        return self._binary("mul", other, swap=True)
+
+    def __truediv__(self, other: Any) -> Val:
+        if self.type not in FLOATS:
+            raise TypeError("/ is for floats; integers divide with //, truncating towards zero")
+        return self._binary("div", other)
+
+    def __rtruediv__(self, other: Any) -> Val:
+        return self._binary("div", other, swap=True)
+
+    def __floordiv__(self, other: Any) -> Val:
+        """Signed division truncating towards zero (as machines do, unlike Python)."""
+        return self._binary("div", other)
+
+    def __mod__(self, other: Any) -> Val:
+        """Signed remainder with the sign of the dividend."""
+        return self._binary("rem", other)
+
+    def __and__(self, other: Any) -> Val:
+        return self._binary("and", other)
+
+    def __or__(self, other: Any) -> Val:
+        return self._binary("or", other)
+
+    def __xor__(self, other: Any) -> Val:
+        return self._binary("xor", other)
+
+    def __lshift__(self, other: Any) -> Val:
+        return self._binary("shl", other)
+
+    def __rshift__(self, other: Any) -> Val:
+        """Arithmetic shift right; `ushr` is the logical one."""
+        return self._binary("shr", other)
+
+    def __invert__(self) -> Val:
+        return self._binary("xor", 1 if self.type == "i1" else -1)
+
+    def __neg__(self) -> Val:
+        return self.k.emit("fneg", self.type, self) if self.type in FLOATS else self._binary("sub", 0, swap=True)
+
+    def __eq__(self, other: Any) -> Val:  # type: ignore[override]
+        return self._compare("eq", other)
+
+    def __ne__(self, other: Any) -> Val:  # type: ignore[override]
+        return self._compare("ne", other)
+
+    def __lt__(self, other: Any) -> Val:
+        return self._compare("lt", other)
+
+    def __le__(self, other: Any) -> Val:
+        return self._compare("le", other)
+
+    def __gt__(self, other: Any) -> Val:
+        return self._compare("gt", other)
+
+    def __ge__(self, other: Any) -> Val:
+        return self._compare("ge", other)
+
+    def ult(self, other: Any) -> Val:
+        return self._compare("ult", other)
+
+    def ule(self, other: Any) -> Val:
+        return self._compare("ule", other)
+
+    def ugt(self, other: Any) -> Val:
+        return self._compare("ugt", other)
+
+    def uge(self, other: Any) -> Val:
+        return self._compare("uge", other)
+
+    def ushr(self, other: Any) -> Val:
+        return self._binary("ushr", other)
+
+    def udiv(self, other: Any) -> Val:
+        return self._binary("udiv", other)
+
+    def urem(self, other: Any) -> Val:
+        return self._binary("urem", other)
+
+    def to(self, type: str) -> Val:
+        """The same number in another type: integers widen with their sign or are cut, integers become floats, floats become
+        integers (truncating; out of range is undefined: check first), floats widen or narrow. i1 becomes 0 or 1."""
+        if type == self.type:
+            return self
+        if self.type in INTEGERS and type in INTEGERS:
+            if type == "i1":
+                return self != 0
+            wider = INTEGERS[type] > INTEGERS[self.type]
+            return self.k.emit(("zext" if self.type == "i1" else "sext") if wider else "trunc", type, self)
+        if self.type in INTEGERS:
+            return self.k.emit("utof" if self.type == "i1" else "itof", type, self)
+        if type in INTEGERS:
+            return self.k.emit("ftoi", type, self)
+        return self.k.emit("fext" if type == "f64" else "fnarrow", type, self)
+
+    def uto(self, type: str) -> Val:
+        """Like `to`, reading this integer as unsigned."""
+        if type == self.type:
+            return self
+        if type in FLOATS:
+            return self.k.emit("utof", type, self)
+        return self.k.emit("zext" if INTEGERS[type] > INTEGERS[self.type] else "trunc", type, self)
+
+    def bits_as(self, type: str) -> Val:
+        """The same bits as another type of the same width (f64/i64, f32/i32, ptr/i64)."""
+        if type == self.type:
+            return self
+        name = "address" if self.type == "ptr" else "pointer" if type == "ptr" else "bitcast"
+        return self.k.emit(name, type, self)
+
+
+class Var:
+    """A mutable slot: read `.value`, assign `.value = v` or call `.set(v)`."""
+
+    __slots__ = ("id", "k", "type")
+
+    def __init__(self, k: Kernel, id: int, type: str):
+        self.k, self.id, self.type = k, id, type
+
+    @property
+    def value(self) -> Val:
+        return self.k.emit("get", self.type, self)
+
+    @value.setter
+    def value(self, v: Any) -> None:
+        self.set(v)
+
+    def set(self, v: Any) -> None:
+        v = v if isinstance(v, Val) else self.k.const(self.type, v)
+        self.k.emit("set", None, self, v)
+
+
+class Loop:
+    """The handle of `k.forever()`."""
+
+    def __init__(self, k: Kernel):
+        self.k = k
+
+    def stop_if(self, cond: Val) -> None:
+        self.k.emit("break_if", None, cond)
+
+
+class Kernel:
+    """Emits one function of a module."""
+
+    def __init__(self, module: Module, name: str, params: tuple[str, ...], returns: str | None):
+        self.module = module
+        self.function = Function(name, params, returns, [], list(params))
+        module.functions[name] = self.function
+        self.params = tuple(Val(self, i, t) for i, t in enumerate(params))
+        self._head: list[Op] = []
+        self._consts: dict[tuple[str, str], Val] = {}
+        self._blocks: list[list[Op]] = [self.function.body]
+        self._scopes: list[object] = [object()]
+        self._last_when: Op | None = None
+
+    def emit(self, name: str, type: str | None, *args: Val | Var, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Any:
+        """Append an op; returns its value if it has a type."""
+        for a in args:
+            if a.k is not self:
+                raise ValueError(f"{name}: a value of another function")
+        dst = None
+        if type is not None:
+            dst = len(self.function.types)
+            self.function.types.append(type)
+        self._blocks[-1].append(Op(name, type, dst, tuple([a.id for a in args]), attr, blocks))
+        return None if type is None else Val(self, dst, type)
+
+    @property
+    def scope(self) -> object:
+        """The innermost open block, as a token: a value made in it may be used while `is_open(token)`."""
+        return self._scopes[-1]
+
+    def is_open(self, scope: object) -> bool:
+        return any(s is scope for s in self._scopes)
+
+    def const(self, type: str, value: Any) -> Val:
+        """A constant; each is emitted once, at the head of the function."""
+        key = (type, repr(value))
+        found = self._consts.get(key)
+        if found is None:
+            if type in INTEGERS:
+                value = int(value)
+                bits = INTEGERS[type]
+                value &= (1 << bits) - 1
+                if bits > 1 and value >> (bits - 1):
+                    value -= 1 << bits
+            elif type in FLOATS:
+                value = float(value)
+            dst = len(self.function.types)
+            self.function.types.append(type)
+            self._head.append(Op("const", type, dst, (), value))
+            found = self._consts[key] = Val(self, dst, type)
+        return found
+
+    def i64(self, value: int) -> Val:
+        return self.const("i64", value)
+
+    def i32(self, value: int) -> Val:
+        return self.const("i32", value)
+
+    def i8(self, value: int) -> Val:
+        return self.const("i8", value)
+
+    def i128(self, value: int) -> Val:
+        return self.const("i128", value)
+
+    def f64(self, value: float) -> Val:
+        return self.const("f64", value)
+
+    def bool(self, value: bool) -> Val:
+        return self.const("i1", int(value))
+
+    @property
+    def true(self) -> Val:
+        return self.bool(True)
+
+    @property
+    def false(self) -> Val:
+        return self.bool(False)
+
+    @property
+    def null(self) -> Val:
+        return self.const("ptr", 0)
+
+    def var(self, init: Val) -> Var:
+        """A mutable slot with a first value."""
+        value = self.emit("var", init.type, init)
+        return Var(self, value.id, init.type)
+
+    def select(self, cond: Val, a: Val, b: Val) -> Val:
+        return self.emit("select", a.type, cond, a, b)
+
+    def min(self, a: Val, b: Val) -> Val:
+        return self.select(a < b, a, b)
+
+    def max(self, a: Val, b: Val) -> Val:
+        return self.select(a > b, a, b)
+
+    def unary(self, name: str, a: Val) -> Val:
+        """sqrt floor ceil truncate rint fabs (floats); popcount leading_zeros trailing_zeros bswap (integers)."""
+        return self.emit(name, a.type, a)
+
+    def overflows(self, name: str, a: Val, b: Val) -> Val:
+        """Whether signed `add`, `sub` or `mul` of a and b leaves the type."""
+        return self.emit(f"{name}_overflows", "i1", a, b)
+
+    def offset(self, pointer: Val, bytes: Val | int) -> Val:
+        if isinstance(bytes, int):
+            if bytes == 0:
+                return pointer
+            bytes = self.i64(bytes)
+        return self.emit("offset", "ptr", pointer, bytes)
+
+    def element(self, type: str, pointer: Val, index: Val | int) -> Val:
+        """The address of the index-th `type` after `pointer`."""
+        if isinstance(index, int):
+            return self.offset(pointer, index * BYTES[type])
+        return self.offset(pointer, index.to("i64") * BYTES[type] if BYTES[type] > 1 else index.to("i64"))
+
+    def load(self, type: str, pointer: Val, index: Val | int = 0) -> Val:
+        if type == "i1":
+            return self.load("i8", pointer, index) != 0
+        return self.emit("load", type, self.element(type, pointer, index))
+
+    def store(self, pointer: Val, value: Val, index: Val | int = 0) -> None:
+        if value.type == "i1":
+            value = value.uto("i8")
+        self.emit("store", None, self.element(value.type, pointer, index), value)
+
+    def load_bit(self, bitmap: Val, index: Val) -> Val:
+        """Bit `index` of an Arrow bitmap."""
+        byte = self.load("i8", bitmap, index.ushr(3))
+        return (byte.ushr((index & 7).to("i8")) & 1).to("i1")
+
+    def atomic_add(self, pointer: Val, value: Val | int) -> Val:
+        """Adds to an i64 in memory; returns what was there before."""
+        return self.emit("atomic_add", "i64", pointer, value if isinstance(value, Val) else self.i64(value))
+
+    def cas(self, pointer: Val, expected: Val, desired: Val) -> Val:
+        """Stores `desired` if the i64 there equals `expected`; returns what was there."""
+        return self.emit("cas", "i64", pointer, expected, desired)
+
+    def call(self, name: str, *args: Val | int) -> Any:
+        """Call a C function of `EXTERNS`."""
+        returns, params = EXTERNS[name]
+        return self.emit("call", returns, *(a if isinstance(a, Val) else self.const(t, a) for a, t in zip(args, params, strict=True)), attr=name)
+
+    def ret(self, value: Val | None = None) -> None:
+        """Return; only as the last op of a block."""
+        self.emit("ret", None, *(() if value is None else (value,)))
+
+    @contextmanager
+    def _nested(self, block: list[Op]) -> Iterator[None]:
+        self._blocks.append(block)
+        self._scopes.append(object())
+        try:
+            yield
+        finally:
+            self._blocks.pop()
+            self._scopes.pop()
+
+    @contextmanager
+    def when(self, cond: Val) -> Iterator[None]:
+        op_blocks: tuple[list[Op], list[Op]] = ([], [])
+        self.emit("when", None, cond, blocks=op_blocks)
+        op = self._blocks[-1][-1]
+        with self._nested(op_blocks[0]):
+            yield
+        self._last_when = op
+
+    @contextmanager
+    def otherwise(self) -> Iterator[None]:
+        """The else branch of the `when` that was closed just before."""
+        op = self._last_when
+        if op is None or self._blocks[-1][-1] is not op:
+            raise ValueError("otherwise must follow a when directly")
+        with self._nested(op.blocks[1]):
+            yield
+
+    @contextmanager
+    def forever(self) -> Iterator[Loop]:
+        """A loop that ends by `loop.stop_if(cond)`."""
+        body: list[Op] = []
+        self.emit("loop", None, blocks=(body,))
+        with self._nested(body):
+            yield Loop(self)
+
+    @contextmanager
+    def range(self, stop: Val, start: Val | int = 0, step: int = 1) -> Iterator[Val]:
+        """i from start up to stop; the loop variable is an i64 value."""
+        index = self.var(start if isinstance(start, Val) else self.i64(start))
+        with self.forever() as loop:
+            i = index.value
+            loop.stop_if(i >= stop)
+            yield i
+            index.set(i + step)
+
+    def choose(self, cond: Val, then: Callable[[], tuple[Val, ...]], otherwise: Callable[[], tuple[Val, ...]], types: tuple[str, ...]) -> tuple[Val, ...]:
+        """The values of one of two branches, of which only the taken one runs."""
+        slots = [self.var(self.const(t, 0)) for t in types]
+        with self.when(cond):
+            for slot, v in zip(slots, then(), strict=True):
+                slot.set(v)
+        with self.otherwise():
+            for slot, v in zip(slots, otherwise(), strict=True):
+                slot.set(v)
+        return tuple(slot.value for slot in slots)
+
+    def finish(self) -> Function:
+        """Put the constants at the head; call once, when the function is complete."""
+        self.function.body[:0] = self._head
+        self._head = []
+        return self.function
+
+
+def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+    """A function written once in the kernel language, emitted once per module, and called like `name(k, a, b)`.
+
+    The body receives its own `k` and its parameters, and returns by `k.ret(value)`.
+    """
+
+    def decorate(body: Callable[..., None]) -> Callable[..., Any]:
+        def call(k: Kernel, *args: Val | int) -> Any:
+            if name not in k.module.functions:
+                inner = Kernel(k.module, name, params, returns)
+                body(inner, *inner.params)
+                if returns is None:
+                    inner.ret()
+                inner.finish()
+            return k.emit("call", returns, *(a if isinstance(a, Val) else k.const(t, a) for a, t in zip(args, params, strict=True)), attr=name)
+
+        call.__name__ = name
+        call.__doc__ = body.__doc__
+        return call
+
+    return decorate

@@ -1,0 +1,354 @@
+"""KIR to LLVM text to machine code, and the compile cache. The only module that imports llvmlite.
+
+`render` is a plain walk: vars become allocas (mem2reg makes SSA), loops and whens become labels. `Compiler` owns the one
+JIT of the process: object code is looked up by fingerprint in memory, then on disk, and only then made by LLVM.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import struct
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as binding
+
+from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, parse
+
+VERSION = 1
+"""Part of the cache key: raise it when rendering or the calling convention changes."""
+
+_TYPE = {"f32": "float", "f64": "double"}
+_INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "udiv": "udiv", "urem": "urem", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "ashr", "ushr": "lshr"}
+_FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+_INT_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "ult": "ult", "ule": "ule", "ugt": "ugt", "uge": "uge"}
+_FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
+_CONVERT = {"sext": "sext", "zext": "zext", "trunc": "trunc", "itof": "sitofp", "utof": "uitofp", "ftoi": "fptosi", "fext": "fpext", "fnarrow": "fptrunc", "bitcast": "bitcast", "address": "ptrtoint", "pointer": "inttoptr"}
+_FLOAT_INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "truncate": "trunc", "rint": "rint", "fabs": "fabs"}
+_INT_INTRINSIC = {"popcount": "ctpop", "leading_zeros": "ctlz", "trailing_zeros": "cttz", "bswap": "bswap"}
+_OVERFLOW = {"add_overflows": "sadd", "sub_overflows": "ssub", "mul_overflows": "smul"}
+
+
+def _type(t: str | None) -> str:
+    return "void" if t is None else _TYPE.get(t, t)
+
+
+def _constant(t: str, value: Any) -> str:
+    if t == "ptr":
+        return "null"
+    if t in FLOATS:
+        if t == "f32":
+            value = ctypes.c_float(value).value
+        return "0x" + struct.pack(">d", value).hex().upper()
+    return str(value)
+
+
+class _Renderer:
+    """Renders one function."""
+
+    def __init__(self, module: Module, f: Function, declared: set[str]):
+        self.module, self.f, self.declared = module, f, declared
+        self.names: dict[int, str] = {i: f"%v{i}" for i in range(len(f.params))}
+        self.lines: list[str] = []
+        self.allocas: list[str] = []
+        self.labels = 0
+        self.exits: list[str] = []
+        self.closed = False
+
+    def render(self, internal: bool) -> str:
+        f = self.f
+        params = ", ".join(f"{_type(t)} %v{i}" for i, t in enumerate(f.params))
+        self.block(f.body)
+        if not self.closed:
+            self.lines.append("  unreachable" if f.returns else "  ret void")
+        linkage = "internal " if internal else ""
+        return f"define {linkage}{_type(f.returns)} @{f.name}({params}) nounwind {{\nentry:\n" + "\n".join(self.allocas + self.lines) + "\n}\n"
+
+    def label(self, hint: str) -> str:
+        self.labels += 1
+        return f"{hint}{self.labels}"
+
+    def put(self, line: str) -> None:
+        if self.closed:
+            self.lines.append(f"{self.label('dead')}:")
+            self.closed = False
+        self.lines.append("  " + line)
+
+    def open(self, label: str) -> None:
+        self.lines.append(f"{label}:")
+        self.closed = False
+
+    def jump(self, label: str) -> None:
+        if not self.closed:
+            self.lines.append(f"  br label %{label}")
+            self.closed = True
+
+    def intrinsic(self, name: str, returns: str, params: str) -> str:
+        self.declared.add(f"declare {returns} @{name}({params})")
+        return f"@{name}"
+
+    def block(self, ops: list[Op]) -> None:
+        for op in ops:
+            self.op(op)
+
+    def op(self, op: Op) -> None:
+        names, f = self.names, self.f
+        args = [names.get(a, f"%v{a}") for a in op.args]
+        types = [f.types[a] for a in op.args]
+        t = _type(types[0]) if types else ""
+        out = f"%v{op.dst}"
+        if op.dst is not None:
+            names[op.dst] = out
+        match op.name:
+            case "const":
+                names[op.dst] = _constant(op.type, op.attr)
+            case "var":
+                self.allocas.append(f"  {out} = alloca {_type(op.type)}")
+                self.put(f"store {t} {args[0]}, ptr {out}")
+            case "get":
+                self.put(f"{out} = load {_type(op.type)}, ptr {args[0]}")
+            case "set":
+                self.put(f"store {_type(types[1])} {args[1]}, ptr {args[0]}")
+            case "select":
+                self.put(f"{out} = select i1 {args[0]}, {_type(types[1])} {args[1]}, {_type(types[2])} {args[2]}")
+            case "load":
+                self.put(f"{out} = load {_type(op.type)}, ptr {args[0]}, align 1")
+            case "store":
+                self.put(f"store {_type(types[1])} {args[1]}, ptr {args[0]}, align 1")
+            case "offset":
+                self.put(f"{out} = getelementptr i8, ptr {args[0]}, i64 {args[1]}")
+            case "atomic_add":
+                self.put(f"{out} = atomicrmw add ptr {args[0]}, i64 {args[1]} seq_cst")
+            case "cas":
+                self.put(f"{out}p = cmpxchg ptr {args[0]}, i64 {args[1]}, i64 {args[2]} seq_cst seq_cst")
+                self.put(f"{out} = extractvalue {{i64, i1}} {out}p, 0")
+            case "loop":
+                self.loop(op)
+            case "break_if":
+                go = self.label("next")
+                self.put(f"br i1 {args[0]}, label %{self.exits[-1]}, label %{go}")
+                self.open(go)
+            case "when":
+                self.when(op, args[0])
+            case "ret":
+                self.put(f"ret {t} {args[0]}" if args else "ret void")
+                self.closed = True
+            case "call":
+                self.call(op, args, types, out)
+            case _:
+                self.plain(op, args, types, out)
+
+    def plain(self, op: Op, args: list[str], types: list[str], out: str) -> None:
+        """Arithmetic, comparisons, conversions and the intrinsics."""
+        name, t, is_float = op.name, _type(types[0]), types[0] in FLOATS
+        if name in _OVERFLOW:
+            f = self.intrinsic(f"llvm.{_OVERFLOW[name]}.with.overflow.{t}", f"{{{t}, i1}}", f"{t}, {t}")
+            self.put(f"{out}p = call {{{t}, i1}} {f}({t} {args[0]}, {t} {args[1]})")
+            self.put(f"{out} = extractvalue {{{t}, i1}} {out}p, 1")
+        elif name in _CONVERT:
+            self.put(f"{out} = {_CONVERT[name]} {t} {args[0]} to {_type(op.type)}")
+        elif name == "fneg":
+            self.put(f"{out} = fneg {t} {args[0]}")
+        elif name in _FLOAT_INTRINSIC:
+            f = self.intrinsic(f"llvm.{_FLOAT_INTRINSIC[name]}.{types[0]}", t, t)
+            self.put(f"{out} = call {t} {f}({t} {args[0]})")
+        elif name in _INT_INTRINSIC:
+            extra = name in ("leading_zeros", "trailing_zeros")
+            f = self.intrinsic(f"llvm.{_INT_INTRINSIC[name]}.{t}", t, f"{t}, i1" if extra else t)
+            self.put(f"{out} = call {t} {f}({t} {args[0]}{', i1 false' if extra else ''})")
+        elif name in _INT_COMPARE:
+            kind, table = ("fcmp", _FLOAT_COMPARE) if is_float else ("icmp", _INT_COMPARE)
+            self.put(f"{out} = {kind} {table[name]} {t} {args[0]}, {args[1]}")
+        else:
+            table = _FLOAT_BINARY if is_float else _INT_BINARY
+            self.put(f"{out} = {table[name]} {t} {args[0]}, {args[1]}")
+
+    def loop(self, op: Op) -> None:
+        head, end = self.label("loop"), self.label("end")
+        self.jump(head)
+        self.open(head)
+        self.exits.append(end)
+        self.block(op.blocks[0])
+        self.exits.pop()
+        self.jump(head)
+        self.open(end)
+
+    def when(self, op: Op, cond: str) -> None:
+        then, end = self.label("then"), self.label("end")
+        otherwise = self.label("else") if op.blocks[1] else end
+        self.put(f"br i1 {cond}, label %{then}, label %{otherwise}")
+        self.open(then)
+        self.block(op.blocks[0])
+        self.jump(end)
+        if op.blocks[1]:
+            self.open(otherwise)
+            self.block(op.blocks[1])
+            self.jump(end)
+        self.open(end)
+
+    def call(self, op: Op, args: list[str], types: list[str], out: str) -> None:
+        given = ", ".join(f"{_type(t)} {a}" for t, a in zip(types, args, strict=True))
+        returns = _type(op.type)
+        if op.attr not in self.module.functions:
+            params = EXTERNS[op.attr][1]
+            fixed = ", ".join(_type(t) for t in (params[:3] if op.attr == "snprintf" else params))
+            self.declared.add(f"declare {returns} @{op.attr}({fixed}{', ...' if op.attr == 'snprintf' else ''}) nounwind")
+            if op.attr == "snprintf":
+                returns = f"{returns} ({fixed}, ...)"
+        self.put(f"{out + ' = ' if op.dst is not None else ''}call {returns} @{op.attr}({given})")
+
+
+def render(module: Module) -> str:
+    """The module as LLVM text; only `main` is visible from outside."""
+    declared: set[str] = set()
+    bodies = [_Renderer(module, f, declared).render(name != module.main) for name, f in module.functions.items()]
+    return "\n".join([*sorted(declared), "", *bodies])
+
+
+@dataclass
+class Compiled:
+    """Machine code of a module's main function; `tracker` keeps the code alive."""
+
+    address: int
+    tracker: Any
+    milliseconds: float
+    origin: str
+
+    @cached_property
+    def function(self) -> Any:
+        """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL."""
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
+
+
+def cache_directory() -> Path | None:
+    """Where object code is kept: TSQL_CACHE, else the user's cache directory; None if TSQL_CACHE is empty."""
+    given = os.environ.get("TSQL_CACHE")
+    if given is not None:
+        return Path(given) if given else None
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsql" / "kernels"
+
+
+class Compiler:
+    """The JIT of the process and its caches. Thread-safe: LLVM work is done under one lock."""
+
+    def __init__(self) -> None:
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        self._lock = threading.Lock()
+        self._memory: dict[str, Compiled] = {}
+        self._jit = binding.create_lljit_compiler()
+        self._serial = 0
+        self._cpu = binding.get_host_cpu_name()
+        self._features = binding.get_host_cpu_features().flatten()
+
+    def _machine(self, opt: int) -> Any:
+        # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use best.
+        return binding.Target.from_default_triple().create_target_machine(cpu=self._cpu, features=self._features, opt=opt, reloc="pic", codemodel="jitdefault", jit=True)
+
+    def _key(self, text: str, opt: int) -> str:
+        parts = (str(VERSION), llvmlite.__version__, self._cpu, self._features, str(opt), text)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+    def compile(self, module: Module, opt: int = 2) -> Compiled:
+        """The machine code of `module`, from memory, from disk, or made now."""
+        start = time.perf_counter()
+        text = module.text()
+        key = self._key(text, opt)
+        with self._lock:
+            found = self._memory.get(key)
+            if found is not None:
+                return found
+            code, origin = _read_cache(key), "disk"
+            if code is None:
+                code, origin = self._build(module, opt), "llvm"
+                _write_cache(key, code)
+            compiled = self._link(code, module.main, start, origin)
+            self._memory[key] = compiled
+            return compiled
+
+    def _build(self, module: Module, opt: int) -> bytes:
+        machine = self._machine(opt)
+        return machine.emit_object(self.optimized(module, opt, machine))
+
+    def optimized(self, module: Module, opt: int, machine: Any = None) -> Any:
+        """The LLVM module after the optimisation passes."""
+        machine = machine or self._machine(opt)
+        llvm_module = binding.parse_assembly(render(module))
+        llvm_module.triple = machine.triple
+        llvm_module.data_layout = str(machine.target_data)
+        llvm_module.verify()
+        options = binding.create_pipeline_tuning_options(speed_level=opt)
+        options.loop_vectorization = opt >= 2
+        options.slp_vectorization = opt >= 2
+        options.loop_unrolling = opt >= 2
+        builder = binding.create_pass_builder(machine, options)
+        builder.getModulePassManager().run(llvm_module, builder)
+        return llvm_module
+
+    def _link(self, code: bytes, main: str, start: float, origin: str) -> Compiled:
+        self._serial += 1
+        library = binding.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(main)
+        tracker = library.link(self._jit, f"tsql{self._serial}")
+        return Compiled(tracker[main], tracker, (time.perf_counter() - start) * 1000, origin)
+
+    def llvm_text(self, module: Module, opt: int = 2) -> str:
+        """What `explain LLVM` prints: the optimised module."""
+        return str(self.optimized(module, opt))
+
+    def assembly(self, module: Module, opt: int = 2) -> str:
+        """What `explain ASM` prints."""
+        machine = self._machine(opt)
+        return machine.emit_assembly(self.optimized(module, opt, machine))
+
+
+def _read_cache(key: str) -> bytes | None:
+    """A cache entry is a digest and the object code; a damaged one counts as missing and is written again."""
+    directory = cache_directory()
+    if directory is None:
+        return None
+    try:
+        data = (directory / key).read_bytes()
+    except OSError:
+        return None
+    digest, code = data[:32], data[32:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def _write_cache(key: str, code: bytes) -> None:
+    directory = cache_directory()
+    if directory is None:
+        return
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
+            file.write(hashlib.sha256(code).digest() + code)
+        os.replace(file.name, directory / key)
+    except OSError:
+        # A read-only or full disk costs the next process a compilation and nothing else.
+        return
+
+
+_compiler: Compiler | None = None
+_compiler_lock = threading.Lock()
+
+
+def compiler() -> Compiler:
+    """The compiler of this process, made on first use."""
+    global _compiler
+    with _compiler_lock:
+        if _compiler is None:
+            _compiler = Compiler()
+        return _compiler
+
+
+def compile_text(text: str, opt: int = 2) -> Compiled:
+    """Compile KIR text, as Spark tasks do."""
+    return compiler().compile(parse(text), opt)

@@ -1,0 +1,219 @@
+"""The kernel of a pipeline and the context record it runs with: status, cancellation, scratch memory, parameters.
+
+`PipelineKernel` is the `k` that operators and functions see. It collects what the host must supply at run time: failure
+sites (messages and SQL positions), parameter slots and static tables. The context record is one per worker and lives in
+host memory; its layout is the offsets below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from tsql.kernels.codegen.kir import Module, Op
+from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
+from tsql.kernels.types import Type
+
+CANCEL = 0  # ptr to an i64 that becomes non-zero when the run is cancelled
+STATUS = 8  # i64: 0, or the number of the failure site
+DETAIL = 16  # ptr, i64: the text that failed (of a cast, say); valid until the worker's next call
+COUNTER = 32  # ptr to the i64 from which morsels are taken
+SCRATCH = 40  # ptr base, i64 used, i64 capacity, ptr chain of outgrown chunks
+MEMORY = 72  # ptr to the i64 of bytes in use by the query
+SINK = 80  # ptr to the sink's state
+ROWS_DONE = 88  # ptr to the i64 of input rows done, for progress
+LIMIT = 96  # ptr to the i64 of rows collected so far, for early stops
+MEMORY_LIMIT = 104  # i64: bytes, or the largest i64
+SLOTS = 128  # parameter slots of 16 bytes each
+SLOT_BYTES = 16
+
+STATUS_OUT_OF_MEMORY = 1
+STATUS_CANCELLED = 2
+FIRST_SITE = 16
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A parameter slot and where its content comes from.
+
+    kind: "literal" or "parameter": `payload` is the expression; "static": the bytes of a constant table (the slot holds
+    its address); other kinds belong to operators, which fill them through `payload(runtime) -> parts`.
+    """
+
+    kind: str
+    type: Type | None
+    payload: Any
+
+
+@dataclass(frozen=True)
+class Site:
+    """A place where a kernel may fail: the message (with `{detail}` for the text that failed) and the SQL position."""
+
+    message: str
+    position: int | None
+
+
+@dataclass
+class Frame:
+    """What is current while an expression is emitted: the validity under which failures count and the SQL position."""
+
+    guard: Val | None = None
+    position: int | None = None
+
+
+class PipelineKernel(Kernel):
+    """The builder of a pipeline's main function `(ctx, morsels, count)`."""
+
+    def __init__(self, module: Module, name: str = "main"):
+        super().__init__(module, name, ("ptr", "ptr", "i64"), None)
+        module.main = name
+        self.ctx, self.morsels, self.count = self.params
+        self.slots: list[Slot] = []
+        self.sites: list[Site] = []
+        self.frame = Frame()
+        self.uses_scratch = False
+        self._entry: list[Op] = []
+        self._slot_values: dict[int, tuple[Val, ...]] = {}
+        self.status: Var = self.at_entry(lambda: self.var(self.i64(0)))
+
+    def at_entry(self, emit: Callable[[], Any]) -> Any:
+        """Emit at the head of the function, where the result is visible everywhere."""
+        self._blocks.append(self._entry)
+        scopes, self._scopes = self._scopes, self._scopes[:1]
+        try:
+            return emit()
+        finally:
+            self._blocks.pop()
+            self._scopes = scopes
+
+    def finish(self) -> Any:
+        self.function.body[:0] = self._entry
+        self._entry = []
+        return super().finish()
+
+    def slot(self, slot: Slot, types: tuple[str, ...]) -> tuple[Val, ...]:
+        """The value of a parameter slot, loaded once at the head of the function."""
+        for index, known in enumerate(self.slots):
+            same = known.payload is slot.payload if slot.kind == "literal" else known.payload == slot.payload
+            if known.kind == slot.kind and known.type == slot.type and same:
+                return self._slot_values[index]
+        index = len(self.slots)
+        self.slots.append(slot)
+        base = SLOTS + index * SLOT_BYTES
+
+        def load() -> tuple[Val, ...]:
+            values, at = [], base
+            for t in types:
+                values.append(self.load(t, self.offset(self.ctx, at)))
+                at += {"i32": 4, "i128": 16}.get(t, 8)
+            return tuple(values)
+
+        values = self.at_entry(load)
+        self._slot_values[index] = values
+        return values
+
+    def static(self, data: bytes) -> Val:
+        """The address of constant bytes that the host keeps for the kernel (a table, a format string)."""
+        return self.slot(Slot("static", None, data), ("ptr",))[0]
+
+    def fail(self, cond: Val, message: str, detail: tuple[Val, Val] | None = None) -> None:
+        """Record a failure of the current row where `cond` holds (and the value is not NULL). The kernel goes on with
+        arbitrary values and stops at the end of the morsel; the first failure of a worker is the one reported.
+
+        `detail` is a (pointer, length) to show in the message as {detail}; it costs a branch, so leave it out of hot code.
+        """
+        site = FIRST_SITE + len(self.sites)
+        self.sites.append(Site(message, self.frame.position))
+        if self.frame.guard is not None:
+            cond = cond & self.frame.guard
+        if detail is None:
+            status = self.status.value
+            self.status.set(self.select(cond & (status == 0), self.i64(site), status))
+            return
+        with self.when(cond & (self.status.value == 0)):
+            self.status.set(self.i64(site))
+            copy = self.call("malloc", detail[1] + 1)
+            self.call("memcpy", copy, detail[0], detail[1])
+            self.store(self.offset(self.ctx, DETAIL), copy)
+            self.store(self.offset(self.ctx, DETAIL + 8), detail[1])
+
+    @contextmanager
+    def guarded(self, valid: Val | None, position: int | None) -> Iterator[None]:
+        """Emit code whose failures count only where `valid` holds."""
+        outer = self.frame
+        self.frame = Frame(valid, outer.position if position is None else position)
+        try:
+            yield
+        finally:
+            self.frame = outer
+
+    def scratch(self, bytes: Val | int) -> Val:
+        """Memory for a result of this row (a string, say); it is free again when the row is done, as sinks copy."""
+        self.uses_scratch = True
+        return scratch_alloc(self, self.ctx, bytes if isinstance(bytes, Val) else self.i64(bytes))
+
+    def reset_scratch(self) -> None:
+        """At the end of a row: all scratch memory is free again."""
+        if self.uses_scratch:
+            self.store(self.offset(self.ctx, SCRATCH + 8), self.i64(0))
+            with self.when(self.load("ptr", self.offset(self.ctx, SCRATCH + 24)) != self.null):
+                scratch_release(self, self.ctx)
+
+
+@routine("scratch_alloc", ("ptr", "i64"), "ptr")
+def scratch_alloc(k: Kernel, ctx: Val, bytes: Val) -> None:
+    """Bump allocation; `k.scratch` calls it, and routines that need memory get `ctx` as a parameter and call it themselves."""
+    area = k.offset(ctx, SCRATCH)
+    size = (bytes + 7) & -8
+    used = k.load("i64", area, 1)
+    with k.when(used + size <= k.load("i64", area, 2)):
+        k.store(area, used + size, 1)
+        k.ret(k.load("ptr", area) + used)
+    with k.otherwise():
+        k.ret(scratch_grow(k, ctx, size))
+
+
+@routine("scratch_grow", ("ptr", "i64"), "ptr")
+def scratch_grow(k: Kernel, ctx: Val, size: Val) -> None:
+    """A new, larger chunk. The old one may hold values of this row: it goes on a chain (by its first word) until the row ends."""
+    area = k.offset(ctx, SCRATCH)
+    old = k.load("ptr", area)
+    capacity = k.max(k.load("i64", area, 2) * 2, size * 2 + 4096)
+    fresh = k.call("malloc", capacity + 16)
+    link = k.call("malloc", 16)
+    k.store(link, k.load("ptr", area, 3))
+    k.store(link, old, 1)
+    with k.when(old != k.null):
+        k.store(area, link, 3)
+    with k.otherwise():
+        k.call("free", link)
+    k.store(area, fresh)
+    k.store(area, size, 1)
+    k.store(area, capacity, 2)
+    k.ret(fresh)
+
+
+@routine("scratch_release", ("ptr",), None)
+def scratch_release(k: Kernel, ctx: Val) -> None:
+    """Free the outgrown chunks of the row that has ended."""
+    area = k.offset(ctx, SCRATCH)
+    link = k.var(k.load("ptr", area, 3))
+    with k.forever() as loop:
+        current = link.value
+        loop.stop_if(current == k.null)
+        k.call("free", k.load("ptr", current, 1))
+        link.set(k.load("ptr", current))
+        k.call("free", current)
+    k.store(area, k.null, 3)
+
+
+@dataclass
+class Program:
+    """An emitted pipeline: its KIR and what the host must supply to run it."""
+
+    module: Module
+    slots: list[Slot]
+    sites: list[Site]
+    extras: dict[str, Any] = field(default_factory=dict)

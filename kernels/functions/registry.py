@@ -1,0 +1,153 @@
+"""The registry of scalar functions: one `@function(...)` holds everything there is to know about an overload.
+
+`planner/bind.py` asks `resolve` which overload fits argument types; kernels ask `Function.emit`. Function modules import
+no code generator: an `emit` function receives the kernel builder `k` and works on the values it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tsql.kernels.types import Type, implicit_cast_cost
+
+Pattern = Type | str
+"""An argument: a Type, or the name of a class of types ("any", "numeric", "integer", "decimal", "string", "temporal",
+"interval", "float"). A class name with a suffix ("any:T") must be the same type wherever the suffix is the same."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """One overload of a scalar function.
+
+    nulls: "strict": NULL in, NULL out, and `emit` sees values only; "custom": `emit` sees each Datum with its validity;
+        "expression": `emit(k, call, row)` emits its arguments itself (AND, OR, COALESCE).
+    emit: f(k, *args) -> Datum or value; args are Datums. None for a host function.
+    host: f(*pyarrow arrays) -> pyarrow array; evaluated per batch outside the kernel, and shown so by `explain`.
+    lazy: emit inside a branch that runs for valid rows only (loops, calls, anything dearer than a few instructions).
+    constant: argument positions that must be constants (a regular expression, a format).
+    ranged: `emit` understands Datums whose registers are not those of their type (see Datum.range).
+    typed: `emit` gets the result type after `k`, for functions whose result type the binder decides.
+    duckdb: spelling for the oracle, if it differs from the name. examples: (SQL, expected) pairs run by the tests.
+    """
+
+    name: str
+    args: tuple[Pattern, ...]
+    returns: Type | Callable[..., Type]
+    emit: Callable[..., Any] | None = None
+    host: Callable[..., Any] | None = None
+    nulls: str = "strict"
+    variadic: bool = False
+    lazy: bool = False
+    constant: tuple[int, ...] = ()
+    can_fail: bool = False
+    ranged: bool = False
+    typed: bool = False
+    duckdb: str | None = None
+    examples: tuple[tuple[str, Any], ...] = ()
+    doc: str = ""
+
+    def return_type(self, types: tuple[Type, ...]) -> Type:
+        return self.returns(*types) if callable(self.returns) else self.returns
+
+
+@dataclass
+class Registry:
+    """All overloads by lower-case name."""
+
+    overloads: dict[str, list[Function]] = field(default_factory=dict)
+
+    def add(self, function: Function) -> None:
+        self.overloads.setdefault(function.name, []).append(function)
+
+    def names(self) -> list[str]:
+        return sorted(self.overloads)
+
+    def resolve(self, name: str, types: tuple[Type, ...]) -> tuple[Function, tuple[Type, ...]] | None:
+        """The cheapest overload of `name` for these argument types and the types to cast the arguments to."""
+        best: tuple[int, Function, tuple[Type, ...]] | None = None
+        for function in self.overloads.get(name, ()):
+            match = _match(function, types)
+            if match is not None and (best is None or match[0] < best[0]):
+                best = (match[0], function, match[1])
+        return None if best is None else (best[1], best[2])
+
+    def find(self, name: str, types: tuple[Type, ...]) -> Function:
+        """The overload whose argument types are exactly `types` (what a bound Call refers to)."""
+        found = self.resolve(name, types)
+        if found is None:
+            raise KeyError(f"{name}({', '.join(map(str, types))})")
+        return found[0]
+
+
+CLASSES: dict[str, Callable[[Type], bool]] = {
+    "any": lambda t: True,
+    "numeric": lambda t: t.is_numeric,
+    "integer": lambda t: t.is_integer,
+    "decimal": lambda t: t.is_decimal,
+    "float": lambda t: t.is_float,
+    "string": lambda t: t.is_string,
+    "temporal": lambda t: t.is_temporal,
+}
+
+
+def _match(function: Function, types: tuple[Type, ...]) -> tuple[int, tuple[Type, ...]] | None:
+    patterns = function.args
+    if function.variadic and len(types) >= len(patterns) - 1:
+        patterns = patterns[:-1] + patterns[-1:] * (len(types) - len(patterns) + 1)
+    if len(patterns) != len(types):
+        return None
+    cost, casts, bound = 0, [], {}
+    for pattern, given in zip(patterns, types, strict=True):
+        if isinstance(pattern, Type):
+            step = implicit_cast_cost(given, pattern)
+            if step is None:
+                return None
+            cost += step
+            casts.append(pattern)
+            continue
+        kind, _, variable = pattern.partition(":")
+        if given.name == "NULL":
+            cost += 1
+        elif not CLASSES[kind](given):
+            return None
+        if variable and bound.setdefault(variable, given) != given:
+            return None
+        cost += 2  # a class matches less well than the very type
+        casts.append(given)
+    return cost, tuple(casts)
+
+
+SCALARS = Registry()
+
+
+def function(
+    *names: str,
+    args: tuple[Pattern, ...] | list[Pattern],
+    returns: Type | Callable[..., Type],
+    nulls: str = "strict",
+    variadic: bool = False,
+    lazy: bool = False,
+    constant: tuple[int, ...] = (),
+    can_fail: bool = False,
+    ranged: bool = False,
+    typed: bool = False,
+    host: bool = False,
+    duckdb: str | None = None,
+    examples: tuple[tuple[str, Any], ...] = (),
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register an overload under one or more names."""
+
+    def register(body: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            SCALARS.add(
+                Function(
+                    name=name, args=tuple(args), returns=returns, emit=None if host else body, host=body if host else None, nulls=nulls,
+                    variadic=variadic, lazy=lazy, constant=constant, can_fail=can_fail, ranged=ranged, typed=typed, duckdb=duckdb,
+                    examples=examples if name == names[0] else (), doc=(body.__doc__ or "").strip(),
+                )
+            )  # fmt: skip
+        return body
+
+    return register

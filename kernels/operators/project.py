@@ -1,0 +1,21 @@
+"""Project: named expressions; nothing is computed until something further on asks for it."""
+
+from __future__ import annotations
+
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.expr import Expr
+from tsql.kernels.pipeline import Operator, Push
+from tsql.kernels.rows import CachedRow, DerivedRow
+
+
+class Project(Operator):
+    """Renames and computes columns."""
+
+    def __init__(self, columns: tuple[tuple[str, Expr], ...]):
+        self.columns = dict(columns)
+
+    def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        push(k, DerivedRow(row, self.columns))
+
+    def describe(self) -> str:
+        return "project " + ", ".join(f"{n}={e}" for n, e in self.columns.items())

@@ -1,0 +1,143 @@
+"""Pipelines: a source, operators and a sink fused into one function `(ctx, morsels, count)`.
+
+In: the layouts of the source's columns. Out: a `Program` (KIR, parameter slots, failure sites). A worker calls the
+function once with all morsels and takes them from a shared counter, or once per batch that a file yields. The function
+allocates only through its sink; memory that leaves with the sink's state belongs to the host. On failure the status word
+in the context names the site; on cancellation or past the memory limit the function returns at the next morsel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.lang import Val
+from tsql.kernels.context import (
+    CANCEL, COUNTER, MEMORY, MEMORY_LIMIT, ROWS_DONE, STATUS, STATUS_CANCELLED, STATUS_OUT_OF_MEMORY, PipelineKernel, Program,
+)  # fmt: skip
+from tsql.kernels.rows import CachedRow, MorselRow, load_pointers
+
+Push = Callable[[PipelineKernel, CachedRow], None]
+
+
+class Operator:
+    """A step inside a pipeline: sees a row and pushes zero or more rows on."""
+
+    def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        raise NotImplementedError
+
+    def describe(self) -> str:
+        raise NotImplementedError
+
+
+class Sink:
+    """The end of a pipeline. `begin` and `end` are emitted around the morsel loop, `begin_morsel` and `end_morsel` around
+    the rows of each; `consume` for a row. The state is a record at the address in the context's SINK word."""
+
+    state_bytes = 0
+
+    def begin(self, k: PipelineKernel) -> None:
+        """Load what the rows need."""
+
+    def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
+        """Called before the rows of a morsel."""
+
+    def consume(self, k: PipelineKernel, row: CachedRow) -> None:
+        raise NotImplementedError
+
+    def end_morsel(self, k: PipelineKernel, number: Val) -> None:
+        """Called after the rows of a morsel."""
+
+    def should_stop(self, k: PipelineKernel) -> Val | None:
+        """i1: no further morsel is needed (a limit is reached); None if that never happens."""
+        return None
+
+    def end(self, k: PipelineKernel) -> None:
+        """Store what the state must hold."""
+
+    def describe(self) -> str:
+        raise NotImplementedError
+
+
+class ColumnarScan:
+    """The source of most pipelines: rows of columnar morsels."""
+
+    def __init__(self, columns: tuple[SourceColumn, ...]):
+        self.columns = columns
+
+    def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
+        pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
+        position = k.load("i64", record, 1)
+        with k.range(rows) as i:
+            each(MorselRow(pointers, i, position + i))
+
+    def describe(self) -> str:
+        return f"scan ({', '.join(f'{c.name} {c.layout.kind} {c.layout.machine}' for c in self.columns)})"
+
+
+@dataclass
+class Pipeline:
+    """What runs as one kernel."""
+
+    source: Any
+    operators: list[Operator]
+    sink: Sink
+    name: str = "pipeline"
+    program: Program | None = field(default=None, repr=False)
+
+    def emit(self) -> Program:
+        """The kernel of this pipeline; emitted once."""
+        if self.program is None:
+            module = Module()
+            k = PipelineKernel(module)
+            self._emit(k)
+            k.ret()
+            k.finish()
+            self.program = Program(module, k.slots, k.sites)
+        return self.program
+
+    def _emit(self, k: PipelineKernel) -> None:
+        self.sink.begin(k)
+        counter = k.load("ptr", k.offset(k.ctx, COUNTER))
+        cancel = k.load("ptr", k.offset(k.ctx, CANCEL))
+        memory = k.load("ptr", k.offset(k.ctx, MEMORY))
+        limit = k.load("i64", k.offset(k.ctx, MEMORY_LIMIT))
+        done = k.load("ptr", k.offset(k.ctx, ROWS_DONE))
+        record_bytes = HEADER_BYTES + COLUMN_BYTES * len(self.source.columns)
+        with k.forever() as loop:
+            stop = self.sink.should_stop(k)
+            if stop is not None:
+                loop.stop_if(stop)
+            number = k.atomic_add(counter, 1)
+            loop.stop_if(number >= k.count)
+            record = k.offset(k.morsels, number * record_bytes)
+            rows = k.load("i64", record)
+            self.sink.begin_morsel(k, number, rows)
+            self.source.produce(k, record, rows, lambda row: self._row(k, row))
+            self.sink.end_morsel(k, number)
+            k.atomic_add(done, rows)
+            with k.when(k.load("i64", cancel) != 0):
+                k.status.set(k.i64(STATUS_CANCELLED))
+            with k.when((k.load("i64", memory) > limit) & (k.status.value == 0)):
+                k.status.set(k.i64(STATUS_OUT_OF_MEMORY))
+            loop.stop_if(k.status.value != 0)
+        self.sink.end(k)
+        k.store(k.offset(k.ctx, STATUS), k.status.value)
+
+    def _row(self, k: PipelineKernel, row: CachedRow) -> None:
+        self._push(k, row, 0)
+        k.reset_scratch()
+
+    def _push(self, k: PipelineKernel, row: CachedRow, at: int) -> None:
+        if at == len(self.operators):
+            self.sink.consume(k, row)
+        else:
+            self.operators[at].consume(k, row, lambda k, row: self._push(k, row, at + 1))
+
+    def describe(self) -> str:
+        """The pipeline for `explain PIPELINES`."""
+        steps = [self.source.describe(), *(o.describe() for o in self.operators), self.sink.describe()]
+        return f"{self.name}:\n" + "\n".join(f"  {s}" for s in steps)

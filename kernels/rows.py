@@ -1,0 +1,136 @@
+"""Rows while a kernel is emitted: where the values of columns come from, loaded on first use and remembered per scope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
+from tsql.kernels.codegen.lang import Kernel, Val
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.emit import emit
+from tsql.kernels.expr import Expr
+
+
+class CachedRow:
+    """Base of rows: `column` asks `make` once per open scope (a value made inside a branch is not visible after it)."""
+
+    def __init__(self) -> None:
+        self._cache: dict[str, tuple[object, Datum]] = {}
+
+    def column(self, k: PipelineKernel, name: str) -> Datum:
+        found = self._cache.get(name)
+        if found is not None and k.is_open(found[0]):
+            return found[1]
+        datum = self.make(k, name)
+        self._cache[name] = (k.scope, datum)
+        return datum
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class CodeDatum(Datum):
+    """A string that is a code of a dictionary. Its code is `code`; the string itself is looked up when `parts` is read."""
+
+    code: Val | None = None
+    codes: int | None = None
+    dictionary: Val | None = None
+    wide_offsets: bool = False
+
+
+@dataclass
+class ColumnPointers:
+    """The four words of a column in the current morsel's record."""
+
+    data: Val
+    aux: Val
+    validity: Val
+    bit: Val
+
+
+def load_pointers(k: Kernel, record: Val, index: int) -> ColumnPointers:
+    at = k.offset(record, HEADER_BYTES + COLUMN_BYTES * index)
+    return ColumnPointers(k.load("ptr", at, 0), k.load("ptr", at, 1), k.load("ptr", at, 2), k.load("i64", at, 3))
+
+
+@dataclass
+class MorselRow(CachedRow):
+    """The row `index` of the current morsel."""
+
+    columns: dict[str, tuple[SourceColumn, ColumnPointers]]
+    index: Val
+    position: Val
+    _cache: dict[str, tuple[object, Datum]] = field(default_factory=dict)
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        column, pointers = self.columns[name]
+        valid = None
+        if column.layout.nullable:
+            valid = k.load_bit(pointers.validity, self.index + pointers.bit)
+        return load_column(k, column, pointers, self.index, valid)
+
+
+def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointers, index: Val, valid: Val | None) -> Datum:
+    """The value of a column at a row of the morsel."""
+    layout, t = column.layout, column.type
+    match layout.kind:
+        case "bits":
+            return Datum(t, (k.load_bit(pointers.data, index + pointers.bit),), valid)
+        case "interval":
+            at = k.offset(pointers.data, index * 16)
+            return Datum(t, (k.load("i32", at), k.load("i32", at, 1), k.load("i64", at, 1) // 1000), valid)
+        case "offsets":
+            start = k.load(layout.machine, pointers.data, index).to("i64")
+            end = k.load(layout.machine, pointers.data, index + 1).to("i64")
+            return Datum(t, (pointers.aux + start, end - start), valid)
+        case "codes":
+            code = k.load(layout.machine, pointers.data, index)
+            code = code.uto("i64") if layout.unsigned else code.to("i64")
+            return dictionary_string(k, column, pointers.aux, code, valid)
+    stored = k.load(layout.machine, pointers.data, index)
+    if layout.machine in ("f32", "f64"):
+        return Datum(t, (stored,), valid)
+    if layout.base is not None:
+        return Datum(t, (stored.uto("i64") + layout.base,), valid, column.range)
+    if column.range is not None and t.is_unsigned and layout.machine != "i128":
+        return Datum(t, (stored.uto("i64"),), valid, column.range)
+    if column.range is not None:
+        machine = "i64" if -(2**63) <= column.range[0] and column.range[1] < 2**63 else "i128"
+        return Datum(t, (stored.to(machine),), valid, column.range)
+    own = t.parts[0]
+    return Datum(t, (stored.uto(own) if t.is_unsigned else stored.to(own),), valid)
+
+
+def dictionary_string(k: PipelineKernel, column: SourceColumn, dictionary: Val, code: Val, valid: Val | None) -> Datum:
+    """The string of a code; NULL rows may hold any code, so theirs is replaced by 0 where the dictionary could be empty."""
+    offset_type = "i64" if column.layout.wide_dictionary else "i32"
+    safe = code if valid is None else k.select(valid, code, k.i64(0))
+    offsets = k.load("ptr", dictionary)
+    text = k.load("ptr", dictionary, 1)
+    start = k.load(offset_type, offsets, safe).to("i64")
+    end = k.load(offset_type, offsets, safe + 1).to("i64")
+    return CodeDatum(column.type, (text + start, end - start), valid, None, safe, column.codes, dictionary, column.layout.wide_dictionary)
+
+
+class DerivedRow(CachedRow):
+    """A projection: named expressions over another row, evaluated when they are asked for."""
+
+    def __init__(self, parent: CachedRow, expressions: dict[str, Expr]):
+        super().__init__()
+        self.parent, self.expressions = parent, expressions
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        return emit(k, self.expressions[name], self.parent)
+
+
+class ValueRow(CachedRow):
+    """A row whose values are already there."""
+
+    def __init__(self, values: dict[str, Datum]):
+        super().__init__()
+        self.values = values
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        return self.values[name]

@@ -1,0 +1,357 @@
+"""The expression grammar: SQL text → sqlglot AST in which every node can be traced back to its place in the text.
+
+sqlglot rewrites function calls into classes of its own (SUBSTR and SUBSTRING become one, argument orders change); here
+a call stays what the user wrote, an `exp.Anonymous` with a lower-case name, except for the forms that have a syntax of
+their own. `planner/bind.py` reads expressions of plan files with it; `tsql/parser.py` adds the statements.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeVar
+
+from sqlglot import exp
+from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ParseError as SqlglotParseError
+from sqlglot.errors import TokenError
+from sqlglot.generators.duckdb import DuckDBGenerator
+from sqlglot.parsers.duckdb import DuckDBParser
+from sqlglot.tokens import Token, TokenType
+
+from tsql.kernels.errors import ParseError
+
+MAX_NESTING = 200
+"""Levels of parentheses, CASE and prefix operators; the parser recurses about 20 frames for each."""
+
+T = TypeVar("T")
+
+
+class UnaryPlus(exp.Unary):
+    """`+x`, which sqlglot drops; DuckDB keeps it in the name of the column."""
+
+
+class Call(exp.Anonymous):
+    """A function call with the user's own (lower-case) name; `quoted` tells that the name was in double quotes."""
+
+    arg_types = {"this": True, "expressions": False, "quoted": False}
+
+
+class ExpressionParser(DuckDBParser):
+    """DuckDB's expressions, with calls kept as written and positions on every operand (`meta["at"]`)."""
+
+    FUNCTIONS: dict = {}
+    FUNCTION_PARSERS = {
+        "CAST": lambda self: self._parse_cast(True),
+        "TRY_CAST": lambda self: self._parse_cast(False, safe=True),
+        "EXTRACT": lambda self: self._parse_extract(),
+        "SUBSTRING": lambda self: self._parse_substring_call(),
+        "TRIM": lambda self: self._parse_trim_call(),
+        "POSITION": lambda self: self._parse_position_call(),
+        "OVERLAY": lambda self: self._parse_overlay_call(),
+    }
+    NO_PAREN_FUNCTION_PARSERS = {"CASE": lambda self: self._parse_case()}
+    UNARY_PARSERS = {**DuckDBParser.UNARY_PARSERS, TokenType.PLUS: lambda self: self.expression(UnaryPlus(this=self._parse_unary()))}
+    RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.TILDE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise()])}
+    INTERVAL_UNITS = frozenset(
+        f"{unit}{plural}"
+        for unit in ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "DECADE")
+        for plural in ("", "S")
+    ) | {"CENTURY", "CENTURIES", "MILLENNIUM", "MILLENNIA"}
+
+    def expression(self, instance, token=None, comments=None):  # type: ignore[no-untyped-def]
+        """As sqlglot's, but comments are not copied into the tree: they mean nothing to a plan."""
+        if token:
+            instance.update_positions(token)
+        return instance if instance.is_primitive else self.validate_expression(instance)
+
+    def _parse_unary(self) -> exp.Expr | None:
+        start = self._curr.start
+        node = super()._parse_unary()
+        if node is not None:
+            node.meta["at"] = start
+        return node
+
+    def _parse_primary(self) -> exp.Expr | None:
+        if self._match_pair(TokenType.DOT, TokenType.NUMBER):
+            return exp.Literal(this=f".{self._prev.text}", is_string=False).update_positions(self._prev)
+        if self._curr.token_type == TokenType.STRING and self._next.token_type == TokenType.STRING:
+            self.raise_error("two strings in a row", self._next)
+        return super()._parse_primary()
+
+    def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Expr | None:
+        """`INTERVAL '3 days'` (no unit), or a number, a string or a parenthesized expression followed by a unit."""
+        if self._curr.token_type != TokenType.INTERVAL or self._next.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.L_PAREN, TokenType.DASH):
+            return None
+        start = self._index
+        self._advance()
+        value = self._parse_unary() if self._curr.token_type == TokenType.DASH else self._parse_primary()
+        unit = None
+        if self._curr.text.upper() in self.INTERVAL_UNITS and self._curr.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+            unit = exp.Var(this=self._curr.text.upper()).update_positions(self._curr)
+            self._advance()
+        elif not (isinstance(value, exp.Literal) and value.is_string):
+            self._retreat(start)
+            return None
+        return self.expression(exp.Interval(this=value, unit=unit))
+
+    def _parse_types(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        start = self._curr
+        node = super()._parse_types(*args, **kwargs)
+        if isinstance(node, exp.DataType) and self._index > 0 and start is not self._curr:
+            node.meta["spelled"] = self.sql[start.start : self._prev.end + 1]
+            node.meta["start"] = start.start
+        return node
+
+    def _parse_function_call(self, functions=None, anonymous=False, optional_parens=True, any_token=False):  # type: ignore[no-untyped-def]
+        token = self._curr
+        node = super()._parse_function_call(functions, anonymous, optional_parens, any_token)
+        inner = node
+        while isinstance(inner, (exp.Filter, exp.WithinGroup, exp.Window, exp.IgnoreNulls, exp.RespectNulls)):
+            inner = inner.this
+        if type(inner) is exp.Anonymous:
+            name = inner.this
+            quoted = isinstance(name, exp.Identifier)
+            call = Call(this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None)
+            call.update_positions(token)
+            if inner is node:
+                return call
+            inner.replace(call)
+        return node
+
+    def _call(self, name: str, args: list[exp.Expr | None]) -> Call:
+        if any(arg is None for arg in args):
+            self.raise_error(f"an argument of {name} is missing")
+        return self.expression(Call(this=name, expressions=args))
+
+    def _parse_substring_call(self) -> Call:
+        node = super()._parse_substring()
+        return self._call("substring", [node.this, node.args.get("start"), *([node.args["length"]] if node.args.get("length") else [])])
+
+    def _parse_trim_call(self) -> Call:
+        node = super()._parse_trim()
+        name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.args.get("position") or "", "trim")
+        value, characters = node.this, node.args.get("expression")
+        if value is None:
+            value, characters = characters, None
+        return self._call(name, [value, characters] if characters is not None else [value])
+
+    def _parse_position_call(self) -> Call:
+        needle = self._parse_bitwise()
+        if not self._match(TokenType.IN):
+            self.raise_error("expected IN: position(needle IN text)")
+        return self._call("position", [self._parse_bitwise(), needle])
+
+    def _parse_overlay_call(self) -> Call:
+        node = super()._parse_overlay()
+        return self._call("overlay", [node.this, node.expression, node.args.get("from_"), *([node.args["for_"]] if node.args.get("for_") else [])])
+
+    def _parse_case(self) -> exp.Expr | None:
+        node = super()._parse_case()
+        if node is not None and not node.args.get("ifs"):
+            self.raise_error("CASE needs at least one WHEN")
+        return node
+
+    def _parse_as_command(self, start: Token) -> exp.Command:
+        self.raise_error(f"{start.text.upper()} is not supported here", start)
+        raise AssertionError("raise_error raises")
+
+    def _parse_command(self) -> exp.Command:
+        return self._parse_as_command(self._prev)
+
+
+class ExpressionGenerator(DuckDBGenerator):
+    """Text of the same grammar: calls as they were written."""
+
+    NORMALIZE_FUNCTIONS = False
+    TRANSFORMS = {
+        **DuckDBGenerator.TRANSFORMS,
+        UnaryPlus: lambda self, node: f"+{self.sql(node, 'this')}",
+        Call: lambda self, node: self.call_sql(node),
+    }
+
+    def withingroup_sql(self, node: exp.WithinGroup) -> str:
+        return f"{self.sql(node, 'this')} WITHIN GROUP ({self.sql(node, 'expression').strip()})"
+
+    def interval_sql(self, node: exp.Interval) -> str:
+        unit = node.args.get("unit")
+        return f"INTERVAL {self.sql(node, 'this')}" + (f" {unit.name}" if unit else "")
+
+    def hexstring_sql(self, node: exp.HexString, *args: object, **kwargs: object) -> str:
+        return f"X'{node.name}'"
+
+    def call_sql(self, node: Call) -> str:
+        name = node.name
+        text = self.sql(exp.Identifier(this=name, quoted=True)) if node.args.get("quoted") else name
+        if name in ("position", "substring", "trim", "overlay") and not node.args.get("quoted"):
+            args = [self.sql(arg) for arg in node.expressions]
+            words = {"position": None, "substring": (", ", ", "), "trim": (", ",), "overlay": (" PLACING ", " FROM ", " FOR ")}[name]
+            if words is None:
+                return f"position({args[1]} IN {args[0]})"
+            return f"{name}({args[0]}{''.join(word + arg for word, arg in zip(words, args[1:], strict=False))})"
+        return f"{text}({self.expressions(node, flat=True)})"
+
+
+class TemporalExpressions(DuckDB):
+    """The dialect of expressions. `Temporal` in tsql/dialect.py extends it with statements and hints."""
+
+    class Tokenizer(DuckDB.Tokenizer):
+        KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "/*+": TokenType.HINT, "EXPLAIN": TokenType.VAR, "EXECUTE": TokenType.VAR}
+        COMMANDS: set = set()
+        HEX_STRINGS = [("x'", "'"), ("X'", "'")]
+
+    Parser = ExpressionParser
+    Generator = ExpressionGenerator
+
+
+@dataclass
+class Source:
+    """A text and its tokens: what positions refer to."""
+
+    text: str
+    tokens: list[Token] = field(repr=False, default_factory=list)
+
+    @cached_property
+    def starts(self) -> list[int]:
+        return [token.start for token in self.tokens]
+
+    def before(self, position: int) -> int:
+        """The start of the token in front of the one at `position`."""
+        index = bisect_left(self.starts, position)
+        return self.starts[index - 1] if index > 0 else position
+
+
+def position_of(node: exp.Expr | None) -> int | None:
+    """The offset of the first token of `node`."""
+    while node is not None:
+        meta = node._meta
+        if meta:
+            if "at" in meta:
+                return meta["at"]
+            if "start" in meta:
+                return meta["start"]
+        children = [child for child in node.iter_expressions()]
+        if not children:
+            return None
+        if len(children) > 1 and isinstance(node, exp.Column):
+            return position_of(node.parts[0])
+        node = children[0]
+    return None
+
+
+def tokenize(text: str, dialect: type[DuckDB]) -> Source:
+    """The tokens of `text`; raises ParseError for an open quote, an unknown character or too deep a nesting."""
+    try:
+        tokens = dialect().tokenize(text)
+    except TokenError as error:
+        raise _token_error(text, str(error)) from None
+    _check_nesting(text, tokens)
+    return Source(text, tokens)
+
+
+def _token_error(text: str, message: str) -> ParseError:
+    reason = message.split(" from ")[0].split("\n")[0]
+    if "Missing" in message:
+        delimiter = message.split("Missing ")[1].split(" ")[0]
+        opened = text.rfind(delimiter)
+        kind = {"'": "this string", '"': "this name", "*/": "this comment"}.get(delimiter, "this text")
+        if delimiter == "*/":
+            opened = text.rfind("/*")
+        return ParseError(f"{kind} has no end: {delimiter} is missing", position=max(opened, 0), text=text)
+    return ParseError(f"cannot read the text: {reason}", position=0, text=text)
+
+
+_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
+_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
+_PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.INTERVAL}
+
+
+def _check_nesting(text: str, tokens: list[Token]) -> None:
+    depth = run = 0
+    for token in tokens:
+        kind = token.token_type
+        if kind in _OPEN:
+            depth += 1
+        elif kind in _CLOSE:
+            depth -= 1
+        run = run + 1 if kind in _PREFIX else 0
+        if depth > MAX_NESTING or run > MAX_NESTING:
+            raise ParseError(f"nested too deeply (more than {MAX_NESTING} levels)", position=token.start, text=text)
+
+
+def run_parser(source: Source, dialect: type[DuckDB], parse: Callable[[ExpressionParser], T]) -> T:
+    """Run `parse` over the tokens and turn sqlglot's errors into ours, with the position."""
+    parser = dialect().parser()
+    try:
+        with deep_recursion():
+            return parse(parser)
+    except SqlglotParseError as error:
+        detail = error.errors[0] if error.errors else {}
+        message = detail.get("description") or str(error).split("\n")[0]
+        raise ParseError(_readable(message, parser), position=_error_position(source, detail), text=source.text) from None
+    except RecursionError:
+        raise ParseError("nested too deeply", position=0, text=source.text) from None
+
+
+def _error_position(source: Source, detail: dict) -> int:
+    line, column = detail.get("line"), detail.get("col")
+    if line is None or column is None:
+        return len(source.text)
+    for token in source.tokens:
+        if token.line == line and token.col == column:
+            return token.start
+    return len(source.text)
+
+
+def _readable(message: str, parser: ExpressionParser) -> str:
+    token = parser._curr
+    where = f'"{token.text}"' if token else "the end of the text"
+    if message.startswith("Invalid expression / Unexpected token"):
+        return f"syntax error at {where}"
+    if message.startswith("Required keyword"):
+        return f"syntax error at {where}: expected an expression"
+    if message.startswith(("Expected", "Expecting")):
+        return f"syntax error at {where}: {message[0].lower()}{message[1:]}"
+    return f"syntax error: {message[0].lower()}{message[1:]}"
+
+
+def parse_scalar(text: str) -> tuple[exp.Expr, Source]:
+    """One expression, with nothing after it."""
+    source = tokenize(text, TemporalExpressions)
+    nodes = run_parser(source, TemporalExpressions, lambda parser: parser._parse(lambda p: p._parse_lambda(), source.tokens, text))
+    if len(nodes) != 1 or nodes[0] is None:
+        raise ParseError("expected one expression", position=0, text=text)
+    return nodes[0], source
+
+
+_recursion_lock = threading.Lock()
+_recursion_users = 0
+_recursion_before = 0
+
+
+@contextmanager
+def deep_recursion(frames: int = 20_000) -> Iterator[None]:
+    """Allow the parser's recursion. Python frames take no C stack, so this limit is safe; it is shared by threads and is
+    put back when the last user leaves."""
+    global _recursion_users, _recursion_before
+    with _recursion_lock:
+        if _recursion_users == 0:
+            _recursion_before = sys.getrecursionlimit()
+            sys.setrecursionlimit(max(_recursion_before, frames))
+        _recursion_users += 1
+    try:
+        yield
+    finally:
+        with _recursion_lock:
+            _recursion_users -= 1
+            if _recursion_users == 0:
+                try:
+                    sys.setrecursionlimit(_recursion_before)
+                except RecursionError:
+                    # The caller is itself deeper than the old limit: leave the higher one.
+                    pass

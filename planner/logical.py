@@ -1,0 +1,264 @@
+"""Logical plans: what a query means, before anything is decided about how it runs.
+
+Nodes are frozen, check themselves on construction and know their output `schema`. Column names inside a plan are
+unique per relation; the display names of the result stand in `Output`. `explain LOGICAL` prints `show(plan)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr import Aggregate as AggregateCall
+from tsql.kernels.expr import Column, Expr, SortKey, check_columns
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT, BOOLEAN
+
+
+@dataclass(frozen=True)
+class Node:
+    """Base of all logical nodes."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def schema(self) -> Schema:
+        raise NotImplementedError
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        """The same node over other inputs; itself if they are the same objects."""
+        return self
+
+    def describe(self) -> str:
+        """One line without the inputs, for `explain`."""
+        raise NotImplementedError
+
+    def walk(self) -> Iterator[Node]:
+        yield self
+        for node in self.inputs:
+            yield from node.walk()
+
+
+@dataclass(frozen=True)
+class Unary(Node):
+    """A node with one input."""
+
+    input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return self if inputs[0] is self.input else replace(self, input=inputs[0])
+
+
+@dataclass(frozen=True)
+class Scan(Node):
+    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to skip."""
+
+    table: str
+    source: Any = field(compare=False)
+    columns: tuple[str, ...]
+    filter: Expr | None = None
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(self.source.schema[name] for name in self.columns))
+
+    def describe(self) -> str:
+        text = f"scan {self.table} ({', '.join(self.columns)})"
+        return text + (f" where {self.filter}" if self.filter is not None else "")
+
+
+@dataclass(frozen=True)
+class Values(Node):
+    """A literal relation: rows of constant expressions (Literals, Parameters or constant Calls) of the schema's types."""
+
+    rows: tuple[tuple[Expr, ...], ...]
+    fields: Schema
+
+    @property
+    def schema(self) -> Schema:
+        return self.fields
+
+    def describe(self) -> str:
+        return f"values {len(self.rows)} rows {self.fields}"
+
+
+@dataclass(frozen=True)
+class Filter(Unary):
+    """Rows for which `predicate` is true."""
+
+    predicate: Expr
+
+    def __post_init__(self) -> None:
+        if self.predicate.type != BOOLEAN:
+            raise ValueError(f"a filter takes BOOLEAN, not {self.predicate.type}")
+        check_columns(self.predicate, self.input.schema)
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def describe(self) -> str:
+        return f"filter {self.predicate}"
+
+
+@dataclass(frozen=True)
+class Project(Unary):
+    """Computed columns: (name, expression) pairs, names unique."""
+
+    columns: tuple[tuple[str, Expr], ...]
+
+    def __post_init__(self) -> None:
+        names = [name for name, _ in self.columns]
+        if len(set(names)) != len(names):
+            raise ValueError(f"duplicate names in a projection: {names}")
+        for _, expr in self.columns:
+            check_columns(expr, self.input.schema)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(name, e.type, e.nullable if isinstance(e, Column) else True) for name, e in self.columns))
+
+    def describe(self) -> str:
+        return "project " + ", ".join(e.sql() if isinstance(e, Column) and e.name == n else f"{n}={e}" for n, e in self.columns)
+
+
+@dataclass(frozen=True)
+class Aggregate(Unary):
+    """Groups by `keys` and computes `aggregates`, both (name, ..) pairs.
+
+    `sets` lists the grouping sets as tuples of key indexes; None means the one set of all keys. With sets, the column
+    `grouping_id` (BIGINT, always the last of the schema) tells which set a row belongs to: bit i (from the least) is 1
+    where key i is NOT in the set. With no keys and no sets there is exactly one output row.
+    """
+
+    keys: tuple[tuple[str, Expr], ...]
+    aggregates: tuple[tuple[str, AggregateCall], ...]
+    sets: tuple[tuple[int, ...], ...] | None = None
+
+    def __post_init__(self) -> None:
+        for _, expr in self.keys:
+            check_columns(expr, self.input.schema)
+        for _, call in self.aggregates:
+            for expr in call.expressions():
+                check_columns(expr, self.input.schema)
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = [Field(name, e.type, True) for name, e in self.keys]
+        fields += [Field(name, call.type) for name, call in self.aggregates]
+        if self.sets is not None:
+            fields.append(Field("grouping_id", BIGINT, False))
+        return Schema(tuple(fields))
+
+    def describe(self) -> str:
+        keys = ", ".join(e.sql() if isinstance(e, Column) and e.name == n else f"{n}={e}" for n, e in self.keys)
+        sets = "" if self.sets is None else " sets=(" + ", ".join(f"({', '.join(self.keys[i][0] for i in s)})" for s in self.sets) + ")"
+        calls = " ".join(f"{n}={call}" for n, call in self.aggregates)
+        return f"aggregate by=({keys}){sets} {calls}".rstrip()
+
+
+@dataclass(frozen=True)
+class Distinct(Unary):
+    """Each distinct row once. With `on`, the first row (by input order) for each distinct value of these columns."""
+
+    on: tuple[str, ...] | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def describe(self) -> str:
+        return "distinct" + (f" on ({', '.join(self.on)})" if self.on else "")
+
+
+@dataclass(frozen=True)
+class Sort(Unary):
+    """Rows in order; stable."""
+
+    keys: tuple[SortKey, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def describe(self) -> str:
+        return "sort " + ", ".join(map(str, self.keys))
+
+
+@dataclass(frozen=True)
+class Limit(Unary):
+    """At most `count` rows (None: all) after skipping `offset`. Both are constant expressions of BIGINT, or None."""
+
+    count: Expr | None
+    offset: Expr | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def describe(self) -> str:
+        return f"limit {self.count}" + (f" offset {self.offset}" if self.offset is not None else "")
+
+
+@dataclass(frozen=True)
+class SetOperation(Node):
+    """UNION ALL, INTERSECT [ALL], EXCEPT [ALL] of inputs with equal column types; the left side gives the names.
+    UNION without ALL is Distinct over UNION ALL; INTERSECT and EXCEPT without ALL give distinct rows."""
+
+    kind: str
+    all: bool
+    left: Node
+    right: Node
+
+    def __post_init__(self) -> None:
+        assert self.kind in ("union", "intersect", "except")
+        left, right = [f.type for f in self.left.schema], [f.type for f in self.right.schema]
+        if left != right:
+            raise ValueError(f"set operation over {left} and {right}")
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        if inputs[0] is self.left and inputs[1] is self.right:
+            return self
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(f.name, f.type, True) for f in self.left.schema))
+
+    def describe(self) -> str:
+        return self.kind + (" all" if self.all else "")
+
+
+@dataclass(frozen=True)
+class Output(Unary):
+    """The root: the columns of the input that are the result, in order, with the names that the user sees (these may repeat)."""
+
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(tuple(self.input.schema[c] for c in self.columns))
+
+    def describe(self) -> str:
+        shown = (c if c == n else f"{c} as {n}" for c, n in zip(self.columns, self.names, strict=True))
+        return f"output ({', '.join(shown)})"
+
+
+def show(plan: Node, indent: str = "") -> str:
+    """The plan as indented text, the root first."""
+    lines = [indent + plan.describe()]
+    lines += [show(node, indent + "  ") for node in plan.inputs]
+    return "\n".join(lines)

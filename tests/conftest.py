@@ -1,0 +1,31 @@
+"""Options of the test run that several test modules share."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("tsql")
+    group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only (repeatable)")
+    group.addoption("--complete", action="store_true", help="fill in the expected rows of the slt corpus from DuckDB instead of testing")
+    group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")
+    group.addoption("--strict-names", action="store_true", help="compare also the column names that DuckDB makes up from expressions")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "slt_config" not in metafunc.fixturenames:
+        return
+    from tests.slt.engines import CONFIGS
+    from tests.slt_runner import CORPUS, corpus_files
+
+    chosen = metafunc.config.getoption("--config") or list(CONFIGS)
+    unknown = sorted(set(chosen) - set(CONFIGS))
+    if unknown:
+        raise pytest.UsageError(f"--config {unknown[0]}: the configurations are {', '.join(CONFIGS)}")
+    if metafunc.config.getoption("--complete") or metafunc.config.getoption("--engine") == "duckdb":
+        chosen = chosen[:1]
+    files = corpus_files()
+    # The interpreter's files first: they take longest, and workers should not wait for one at the end.
+    pairs = [(path, name) for name in sorted(chosen, key="interp".__ne__) for path in files]
+    metafunc.parametrize(("slt_path", "slt_config"), pairs, ids=[f"{path.relative_to(CORPUS).with_suffix('')}-{name}" for path, name in pairs])

@@ -1,0 +1,116 @@
+"""The engines that the corpus runs on, behind one small interface, and the configurations of ours (DESIGN 10)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from tests.slt.datasets import DATASETS
+
+_QUERY = re.compile(r"\s*\(*\s*(select|from|values|with|table|pivot|describe|show)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Config:
+    """One way to run the corpus: settings of the session, the backend, and what is done with the plan or the tables."""
+
+    name: str
+    backend: str | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+    reload_plan: bool = False
+    blocks: bool = False
+
+
+CONFIGS = {
+    config.name: config
+    for config in (
+        Config("default"),
+        Config("batch_rows_1", settings={"batch_rows": 1}),
+        Config("equal_hashes", settings={"equal_hashes": True}),
+        Config("shards_3", settings={"shards": 3}),
+        Config("no_optimizer", settings={"optimizer": False}),
+        Config("interp", backend="interp"),
+        Config("plan_text", reload_plan=True),
+        Config("blocks", blocks=True),
+    )
+}
+
+
+class Tsql:
+    """Our engine under one configuration."""
+
+    name = "tsql"
+
+    def __init__(self, config: Config):
+        import tsql
+        from tsql.kernels.errors import TsqlError
+
+        self.error = TsqlError
+        self._tsql = tsql
+        self._config = config
+        self._db = tsql.connect(backend=config.backend) if config.backend else tsql.connect()
+        for name, value in config.settings.items():
+            self._db.execute(f"SET {name} = {str(value).lower()}")
+
+    def load(self, dataset: str) -> None:
+        if self._config.blocks:
+            self._db.register(f"{dataset}_arrow", DATASETS[dataset])
+            self._db.execute(f"CREATE TABLE {dataset} AS SELECT * FROM {dataset}_arrow")
+        else:
+            self._db.register(dataset, DATASETS[dataset])
+
+    def query(self, sql: str, params: Any = None) -> pa.Table:
+        relation = self._db.sql(sql, params) if params is not None else self._db.sql(sql)
+        if self._config.reload_plan:
+            plan = self._tsql.load_plan_text(relation.plan())
+            return (plan.run(self._db, params) if params is not None else plan.run(self._db)).arrow()
+        return relation.arrow()
+
+    def execute(self, sql: str, params: Any = None) -> None:
+        if _QUERY.match(sql):
+            self.query(sql, params)
+        elif params is not None:
+            self._db.execute(sql, params)
+        else:
+            self._db.execute(sql)
+
+    def close(self) -> None:
+        close = getattr(self._db, "close", None)
+        if close is not None:
+            close()
+
+
+class DuckDB:
+    """The oracle. One thread, so that rows without ORDER BY keep the order of the table."""
+
+    name = "duckdb"
+    error = duckdb.Error
+
+    def __init__(self) -> None:
+        self._db = duckdb.connect(config={"threads": 1})
+        self._db.execute("SET TimeZone = 'UTC'")
+
+    def load(self, dataset: str) -> None:
+        table = DATASETS[dataset]
+        # Arrow has no HUGEINT: a column of decimal128(38, 0) stands for one, as in our engine.
+        hugeints = [f.name for f in table.schema if f.type == pa.decimal128(38, 0)]
+        replaced = f" REPLACE ({', '.join(f'{name}::HUGEINT AS {name}' for name in hugeints)})" if hugeints else ""
+        self._db.register("arrow_input", table)
+        self._db.execute(f"CREATE TABLE {dataset} AS SELECT *{replaced} FROM arrow_input")
+        self._db.unregister("arrow_input")
+
+    def query(self, sql: str, params: Any = None) -> pa.Table:
+        return self._db.sql(sql, params=params).to_arrow_table()
+
+    def execute(self, sql: str, params: Any = None) -> None:
+        if _QUERY.match(sql):
+            self.query(sql, params)
+        else:
+            self._db.execute(sql, params)
+
+    def close(self) -> None:
+        self._db.close()

@@ -1,0 +1,83 @@
+"""tsql: temporal SQL, compiled. The public API; everything else may change between versions.
+
+Names are loaded at their first use: kernels and planner are imported by workers that need no front end.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tsql.kernels.errors import (
+        BindError,
+        CancelledError,
+        CatalogError,
+        ExecutionError,
+        OutOfMemoryError,
+        ParseError,
+        PlanError,
+        SourceError,
+        TsqlError,
+    )
+    from tsql.relation import Relation
+    from tsql.session import LoadedPlan, Session, connect, load_plan, load_plan_text
+
+_ERRORS = "tsql.kernels.errors"
+_HOMES = {
+    "BindError": _ERRORS,
+    "CancelledError": _ERRORS,
+    "CatalogError": _ERRORS,
+    "ExecutionError": _ERRORS,
+    "OutOfMemoryError": _ERRORS,
+    "ParseError": _ERRORS,
+    "PlanError": _ERRORS,
+    "SourceError": _ERRORS,
+    "TsqlError": _ERRORS,
+    "Relation": "tsql.relation",
+    "LoadedPlan": "tsql.session",
+    "Session": "tsql.session",
+    "connect": "tsql.session",
+    "load_plan": "tsql.session",
+    "load_plan_text": "tsql.session",
+}
+
+__all__ = [
+    "BindError",
+    "CancelledError",
+    "CatalogError",
+    "ExecutionError",
+    "LoadedPlan",
+    "OutOfMemoryError",
+    "ParseError",
+    "PlanError",
+    "Relation",
+    "Session",
+    "SourceError",
+    "TsqlError",
+    "__version__",
+    "connect",
+    "load_plan",
+    "load_plan_text",
+]
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "__version__":
+        from importlib.metadata import PackageNotFoundError, version
+
+        try:
+            found: Any = version("tsql")
+        except PackageNotFoundError:
+            found = "0"
+    elif name in _HOMES:
+        found = getattr(importlib.import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'tsql' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

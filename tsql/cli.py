@@ -1,0 +1,271 @@
+"""The command `tsql`: reads arguments, runs queries and plan files, and tells the outcome by its exit code.
+
+0: fine; 1: the query failed; 2: the command line is wrong; 130: interrupted with Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tsql
+from tsql.kernels.errors import TsqlError
+from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, report, timing, tolerate_encoding
+from tsql.parameters import parse_value
+from tsql.relation import FORMATS as EXTENSIONS
+from tsql.relation import Relation
+from tsql.session import LoadedPlan, Session, connect
+
+LEVELS = ("logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze")
+
+
+class UsageError(Exception):
+    """The command line cannot be followed."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    tolerate_encoding(sys.stdout, sys.stderr)
+    parser = _parser()
+    try:
+        arguments = parser.parse_args(argv)
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 2
+    if arguments.command is None:
+        parser.print_usage(sys.stderr)
+        return 2
+    try:
+        code = arguments.command(arguments)
+        sys.stdout.flush()
+        return code
+    except UsageError as error:
+        print(f"tsql: {error}", file=sys.stderr)
+        return 2
+    except BrokenPipeError:
+        # The reader has seen enough. Python would complain again when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Exception as error:
+        if isinstance(error.__cause__, BrokenPipeError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            return 0
+        report(error, debug=arguments.debug)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tsql", description="Temporal SQL, compiled.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"tsql {tsql.__version__}")
+    parser.set_defaults(command=None, debug=False)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    def command(name: str, function: Callable[[Any], int], help: str, *, session: bool = True) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
+        sub.set_defaults(command=function)
+        sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
+        if session:
+            _session_arguments(sub)
+        return sub
+
+    run = command("run", _run, "run a query, an SQL file or a plan file")
+    run.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
+    run.add_argument("-f", "--format", choices=FORMATS, help="how the result is written (default: table, or what the name of -o says)")
+    run.add_argument("-o", "--output", metavar="FILE", help="write the result to FILE instead of stdout")
+    run.add_argument("--timing", action="store_true", help="print the time of each stage to stderr")
+    run.add_argument("--max-rows", type=_whole, metavar="N", help="show at most N rows of a table (0: all)")
+
+    plan = command("plan", _plan, "print the physical plan of a query, as a plan file")
+    plan.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
+    plan.add_argument("-o", "--output", metavar="FILE", help="write the plan to FILE instead of stdout")
+
+    explain = command("explain", _explain, "show what becomes of a query, from its logical plan to machine code")
+    explain.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
+    explain.add_argument("--level", choices=LEVELS, default="physical", help="default: physical; analyze runs the query")
+
+    check = command("check", _check, "check that a plan file can run")
+    check.add_argument("plan", metavar="FILE.plan|-")
+
+    diff = command("diff", _diff, "show the lines in which two plan files differ", session=False)
+    diff.add_argument("old", metavar="A.plan")
+    diff.add_argument("new", metavar="B.plan")
+
+    command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
+    command("bench", _bench, "list the benchmarks that are installed", session=False)
+    return parser
+
+
+def _session_arguments(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER")
+    sub.add_argument("--threads", type=_whole, metavar="N", help="worker threads (default: all cores)")
+    sub.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB or 512MiB")
+    sub.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="a value for $NAME; a number, true, false, null, DATE '..', or text")
+    sub.add_argument("-t", "--table", action="append", default=[], metavar="NAME=FILE", help="make a file readable as a table")
+    sub.add_argument("--set", action="append", default=[], dest="settings", metavar="NAME=VALUE", help="change a setting")
+
+
+def _whole(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
+
+
+def _pairs(items: list[str], option: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in items:
+        name, equals, value = item.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"{option} takes NAME=VALUE, not {item!r}")
+        found[name.strip()] = value
+    return found
+
+
+def _session(arguments: Any) -> Session:
+    try:
+        session = connect(backend=arguments.backend, threads=arguments.threads, memory_limit=arguments.memory_limit, **_pairs(arguments.settings, "--set"))
+    except (TsqlError, TypeError) as error:
+        raise UsageError(str(error)) from error
+    for name, path in _pairs(arguments.table, "--table").items():
+        session.register(name, session.catalog.open_file(path))
+    return session
+
+
+def _parameters(arguments: Any) -> dict[str, Any] | None:
+    return {name: parse_value(value) for name, value in _pairs(arguments.param, "--param").items()} or None
+
+
+def _read(argument: str) -> tuple[str, str | None, bool]:
+    """The text that an argument stands for, where it comes from, and whether it is a plan file."""
+    if argument == "-":
+        text, origin = read_text("-", "query")
+        return text, origin, text.lstrip().startswith("plan version")
+    is_plan = argument.lower().endswith(".plan")
+    named_as_file = is_plan or argument.lower().endswith(".sql")
+    if named_as_file and not any(c in argument for c in "\n;"):
+        if not os.path.isfile(argument):
+            raise UsageError(f"there is no file {argument}")
+        text, origin = read_text(argument, "plan file" if is_plan else "SQL file")
+        return text, origin, is_plan
+    if not argument.strip():
+        raise UsageError("the query is empty")
+    return argument, None, False
+
+
+def _one(session: Session, arguments: Any) -> Relation:
+    """The relation of the argument's last statement, or of its plan."""
+    text, origin, is_plan = _read(arguments.query)
+    parameters = _parameters(arguments)
+    if is_plan:
+        return LoadedPlan(text, origin).run(session, parameters)
+    return session.sql(text, parameters, origin=origin)
+
+
+def _run(arguments: Any) -> int:
+    kind = arguments.format or (EXTENSIONS.get(os.path.splitext(arguments.output)[1].lower(), "table") if arguments.output else "table")
+    if arguments.output is None and kind not in TEXT_FORMATS and sys.stdout.isatty():
+        raise UsageError(f"{kind} is no text: name a file with -o, or pipe the output")
+    begun = time.perf_counter()
+    text, origin, is_plan = _read(arguments.query)
+    parameters = _parameters(arguments)
+    with _session(arguments) as session:
+        if is_plan:
+            results = iter([LoadedPlan(text, origin).run(session, parameters)])
+        else:
+            results = session.statements(text, parameters, origin=origin)
+        single = arguments.output is not None or kind not in TEXT_FORMATS
+        pending: Relation | None = None
+        for relation in results:
+            if relation.message is not None:
+                continue
+            if not single:
+                _finish(relation, kind, arguments, begun)
+                begun = time.perf_counter()
+            elif pending is not None:
+                raise UsageError("the script has several results, and this output holds one")
+            else:
+                pending = relation
+        if pending is not None:
+            _finish(pending, kind, arguments, begun)
+    return 0
+
+
+def _finish(relation: Relation, kind: str, arguments: Any, begun: float) -> None:
+    rows = emit(relation, kind, arguments.output, max_rows=arguments.max_rows)
+    for note in relation.notes:
+        print(f"note: {note}", file=sys.stderr)
+    if arguments.timing:
+        print(timing(relation, begun, rows), file=sys.stderr)
+
+
+def _plan(arguments: Any) -> int:
+    with _session(arguments) as session:
+        text = _one(session, arguments).plan()
+    if arguments.output is None:
+        print(text.rstrip("\n"))
+    else:
+        with open(arguments.output, "w", encoding="utf-8") as file:
+            file.write(text.rstrip("\n") + "\n")
+    return 0
+
+
+def _explain(arguments: Any) -> int:
+    with _session(arguments) as session:
+        print(_one(session, arguments).explain(arguments.level).rstrip("\n"))
+    return 0
+
+
+def _check(arguments: Any) -> int:
+    if arguments.plan != "-" and not os.path.isfile(arguments.plan):
+        raise UsageError(f"there is no file {arguments.plan}")
+    text, origin = read_text(arguments.plan, "plan file")
+    with _session(arguments) as session:
+        relation = LoadedPlan(text, origin).run(session, _parameters(arguments))
+    print(f"{origin}: ok, ({', '.join(f'{name} {t}' for name, t in zip(relation.columns, relation.types, strict=True))})")
+    return 0
+
+
+def _diff(arguments: Any) -> int:
+    from rich.console import Console
+
+    from tsql.display import print_lines
+
+    texts = []
+    for path in (arguments.old, arguments.new):
+        if not os.path.isfile(path):
+            raise UsageError(f"there is no file {path}")
+        texts.append(read_text(path, "plan file")[0].splitlines())
+    found = difflib.unified_diff(*texts, arguments.old, arguments.new, lineterm="")
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    print_lines(Console(highlight=False), [[(line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], ""))] for line in found])
+    return 0
+
+
+def _shell(arguments: Any) -> int:
+    from tsql.shell import Shell
+
+    with _session(arguments) as session:
+        return Shell(session, _parameters(arguments), debug=arguments.debug).run()
+
+
+def _bench(arguments: Any) -> int:
+    import importlib
+    import pkgutil
+
+    import tsql.tpch
+
+    for module in sorted(pkgutil.iter_modules(tsql.tpch.__path__), key=lambda m: m.name):
+        doc = (importlib.import_module(f"tsql.tpch.{module.name}").__doc__ or "").strip().partition("\n")[0]
+        print(f"tsql.tpch.{module.name}: {doc}".rstrip(": "))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

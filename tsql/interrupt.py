@@ -1,0 +1,45 @@
+"""Ctrl-C while a query runs: the run is cancelled, and KeyboardInterrupt reaches the caller once the backend has let go.
+
+A KeyboardInterrupt thrown into the middle of a backend could leave locks held and workers running. So SIGINT only
+cancels the run while a backend is at work; the backend answers with CancelledError within 100 ms, and that becomes the
+KeyboardInterrupt that Python code expects. A second Ctrl-C is not held back.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType, TracebackType
+
+from tsql.backends import Run
+from tsql.kernels.errors import CancelledError
+
+
+class Interruptible:
+    """A context in which Ctrl-C cancels `run`. Outside the main thread, or where the program has a SIGINT handler of its
+    own, signals stay as they are."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.interrupted = False
+        self._installed = False
+
+    def __enter__(self) -> Interruptible:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            self._installed = True
+            signal.signal(signal.SIGINT, self._cancel)
+        return self
+
+    def _cancel(self, signum: int, frame: FrameType | None) -> None:
+        if self.interrupted:
+            signal.default_int_handler(signum, frame)
+        self.interrupted = True
+        self.run.cancel()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if isinstance(error, KeyboardInterrupt):
+            self.run.cancel()
+        elif self.interrupted and (error is None or isinstance(error, CancelledError)):
+            raise KeyboardInterrupt from error

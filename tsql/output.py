@@ -1,0 +1,104 @@
+"""Writes results, timings and errors for people and for pipes; shared by the CLI and the shell."""
+
+from __future__ import annotations
+
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.text import Text
+
+from tsql.display import print_table
+from tsql.kernels.errors import CancelledError, TsqlError
+from tsql.progress import ProgressBar
+from tsql.relation import Relation
+
+TEXT_FORMATS = ("table", "csv", "json")
+FORMATS = ("table", "csv", "json", "arrow", "parquet")
+PIPE_ROWS = 10_000
+"""How many rows a table has at most where it is not cut to a terminal."""
+
+
+def emit(relation: Relation, kind: str = "table", path: str | None = None, *, max_rows: int | None = None, progress: bool = True) -> int | None:
+    """Write one result to stdout or to a file; the number of its rows where that is known."""
+    terminal = sys.stdout.isatty()
+    # A bar on the same screen as rows that stream past would be written over.
+    with ProgressBar(lambda: relation.progress, enabled=progress and not (terminal and path is None and kind in ("csv", "json"))):
+        if kind != "table":
+            if path is None:
+                sys.stdout.flush()
+                relation.write_to(sys.stdout.buffer, kind)
+                sys.stdout.buffer.flush()
+            else:
+                relation.write(path, kind)
+            return None
+        if path is None:
+            return _print(relation, sys.stdout, max_rows)
+        with open(path, "w", encoding="utf-8") as file:
+            return _print(relation, file, max_rows)
+
+
+def _print(relation: Relation, file: TextIO, max_rows: int | None) -> int | None:
+    if relation.text is not None:
+        file.write(relation.text().rstrip("\n") + "\n")
+        return None
+    rows = print_table(relation, max_rows=max_rows, file=file, plain_rows=PIPE_ROWS)
+    file.flush()
+    return rows
+
+
+def timing(relation: Relation, begun: float, rows: int | None = None) -> str:
+    """One line with the milliseconds of each stage, and of everything since `begun`."""
+    stages = [f"{name} {ms:.1f} ms" for name, ms in relation.timings.items()]
+    stages.append(f"total {(time.perf_counter() - begun) * 1000:.1f} ms")
+    return ", ".join(stages) + ("" if rows is None else f" ({rows:,} row{'s' * (rows != 1)})")
+
+
+def message_of(error: BaseException) -> str:
+    """What a user is told about an error."""
+    if isinstance(error, CancelledError):
+        return "cancelled"
+    if isinstance(error, TsqlError):
+        return f"error: {error}"
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return f"error: {where}{error.strerror or error}"
+    if isinstance(error, MemoryError):
+        return "error: out of memory"
+    if isinstance(error, RecursionError):
+        return "error: the query is nested too deeply"
+    return f"internal error: {type(error).__name__}: {error}\nhint: --debug shows where; please report it"
+
+
+def report(error: BaseException, *, debug: bool = False) -> None:
+    """Print one message about an error to stderr; with `debug` the traceback before it."""
+    sys.stdout.flush()
+    if debug:
+        traceback.print_exception(error)
+    text = message_of(error)
+    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    if console.is_terminal:
+        first, _, rest = text.partition(":")
+        console.print(Text.assemble((first, "bold red"), ":" * (":" in text), rest), soft_wrap=True)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def read_text(path: str, what: str) -> tuple[str, str]:
+    """The text of a file (or of stdin for `-`) and the name by which errors call it."""
+    if path == "-":
+        return sys.stdin.read(), "<stdin>"
+    try:
+        return Path(path).read_text(encoding="utf-8-sig"), path
+    except UnicodeDecodeError as error:
+        raise TsqlError(f"{path} is no {what}: byte {error.start} is not UTF-8") from error
+
+
+def tolerate_encoding(*streams: Any) -> None:
+    """Let text that a stream's encoding cannot hold appear escaped instead of failing."""
+    for stream in streams:
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")

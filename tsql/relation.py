@@ -1,0 +1,286 @@
+"""`Relation`: the lazy result of a query. It runs each time it is consumed; nothing is kept between two uses."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import weakref
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tsql.backends import Run
+from tsql.interrupt import Interruptible
+from tsql.kernels.errors import CatalogError, SourceError, TsqlError
+from tsql.kernels.types import Type
+from tsql.values import python_values
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow", ".ipc": "arrow", ".feather": "arrow"}
+"""Extensions that say in which format `write` writes."""
+
+_REPR_ROWS = 10_000
+
+Start = Callable[[Run], Iterator[pa.RecordBatch]]
+
+
+class Relation:
+    """A result that is computed when it is asked for.
+
+    `start` hands out the batches of one run; `describe_plan(level)` gives the texts of `explain`, or is None where there
+    is no plan (the results of statements such as SHOW TABLES). `message` is set for statements without a result of their
+    own (DDL), `text` where the result is one long text (EXPLAIN).
+    """
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        types: tuple[Type, ...],
+        start: Start,
+        new_run: Callable[[], Run] = Run,
+        *,
+        describe_plan: Callable[[str], str] | None = None,
+        source: Any = None,
+        message: str | None = None,
+        text: Callable[[], str] | None = None,
+        relocate: Callable[[TsqlError], TsqlError] = lambda error: error,
+    ) -> None:
+        self._names, self._types = names, types
+        self._start, self._new_run = start, new_run
+        self._describe_plan = describe_plan
+        self._relocate = relocate
+        self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
+        self._last: Run | None = None
+        self._cursor: Iterator[tuple[Any, ...]] | None = None
+        self.source = source
+        self.message = message
+        self.text = text
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns; they may repeat."""
+        return list(self._names)
+
+    @property
+    def types(self) -> list[str]:
+        """The SQL types of the columns."""
+        return [str(t) for t in self._types]
+
+    @property
+    def sql_types(self) -> tuple[Type, ...]:
+        """The types of the columns as `kernels.types.Type` values."""
+        return self._types
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the result, known without running the query."""
+        return pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(self._names, self._types, strict=True)])
+
+    def batches(self) -> Generator[pa.RecordBatch]:
+        """Run the query and hand out its batches as they come."""
+        run = self._new_run()
+        handle = _Handle(run)
+        self._runs.add(handle)
+        self._last = run
+        schema = self.schema
+        begun = time.perf_counter()
+        stream: Iterator[pa.RecordBatch] | None = None
+        try:
+            with Interruptible(run):
+                stream = iter(self._start(run))
+            while True:
+                with Interruptible(run):
+                    batch = next(stream, None)
+                if batch is None:
+                    break
+                yield batch if batch.schema.equals(schema) else _fit(batch, schema)
+        except TsqlError as error:
+            raise self._relocate(error) from error.__cause__
+        except (GeneratorExit, KeyboardInterrupt):
+            run.cancel()
+            raise
+        finally:
+            if hasattr(stream, "close"):
+                stream.close()
+            self._runs.discard(handle)
+            run.timings_ms.setdefault("run", (time.perf_counter() - begun) * 1000)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self.batches()
+
+    def reader(self) -> pa.RecordBatchReader:
+        """The batches as an Arrow reader, for libraries that take one."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.reader().__arrow_c_stream__(requested_schema)
+
+    def arrow(self) -> pa.Table:
+        """The whole result as an Arrow table."""
+        return pa.Table.from_batches(list(self.batches()), schema=self.schema)
+
+    def pandas(self, **options: Any) -> pandas.DataFrame:
+        """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`."""
+        return self._unique(self.arrow()).to_pandas(**options)
+
+    def polars(self) -> polars.DataFrame:
+        """The whole result as a polars frame."""
+        import polars
+
+        table = self._unique(self.arrow())
+        for index, t in enumerate(self._types):
+            if t.name == "INTERVAL":
+                table = table.set_column(index, table.column_names[index], _durations(table.column(index), table.column_names[index]))
+        return polars.from_arrow(table)
+
+    def _unique(self, table: pa.Table) -> pa.Table:
+        """Dataframes need one name per column: the second `a` becomes `a_1`, as in DuckDB."""
+        names: list[str] = []
+        for name in self._names:
+            candidate, count = name, 0
+            while candidate in names:
+                count += 1
+                candidate = f"{name}_{count}"
+            names.append(candidate)
+        return table.rename_columns(names)
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        """All rows as tuples of Python values; the rest of them after `fetchone`."""
+        rows, self._cursor = self._cursor, None
+        return list(self._rows() if rows is None else rows)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        """The next row as a tuple, None after the last; the first call runs the query."""
+        if self._cursor is None:
+            self._cursor = self._rows()
+        return next(self._cursor, None)
+
+    def _rows(self) -> Iterator[tuple[Any, ...]]:
+        for batch in self.batches():
+            columns = [python_values(column, t) for column, t in zip(batch.columns, self._types, strict=True)]
+            yield from zip(*columns, strict=True)
+
+    def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
+        """Print the result as a table, cut to the terminal (or to `max_rows` and `max_width`)."""
+        from tsql.display import print_table
+
+        print_table(self, max_rows=max_rows, max_width=max_width)
+
+    def __repr__(self) -> str:
+        from tsql.display import table_text
+
+        if not self._names:
+            return self.message or "ok"
+        return table_text(self, max_rows=20, read_rows=_REPR_ROWS)
+
+    def explain(self, level: str = "physical") -> str:
+        """The plan as text: logical, physical, pipelines, kir, llvm, asm or analyze (which runs the query)."""
+        if self._describe_plan is None:
+            raise CatalogError("this statement has no plan")
+        try:
+            return self._describe_plan(level.lower())
+        except TsqlError as error:
+            raise self._relocate(error) from error.__cause__
+
+    def plan(self) -> str:
+        """The text of the plan file: what `tsql plan` prints and `tsql run` takes."""
+        return self.explain("file")
+
+    def write(self, path: str | os.PathLike[str], format: str | None = None) -> None:
+        """Write the result to a file, batch by batch. The file appears, or is replaced, only once it is complete."""
+        target = Path(path)
+        kind = format or FORMATS.get(target.suffix.lower())
+        if kind is None:
+            raise SourceError(f"the name {target.name} does not say in which format to write", hint="name the format: csv, json, arrow or parquet")
+        if target.exists() and not target.is_file():
+            with open(target, "wb") as stream:
+                self.write_to(stream, kind)
+            return
+        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+        try:
+            with open(partial, "wb") as stream:
+                self.write_to(stream, kind)
+            os.replace(partial, target)
+        except OSError as error:
+            raise SourceError(f"cannot write {target}: {error.strerror or error}") from error
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def write_to(self, stream: Any, kind: str) -> None:
+        """Write the result to an open binary stream as csv, json, arrow or parquet."""
+        from tsql.backends.writers import write
+
+        if kind not in ("csv", "json", "arrow", "parquet"):
+            raise SourceError(f"unknown format {kind}", hint="formats are csv, json, arrow and parquet")
+        write(self.batches(), self.schema, kind, stream)
+
+    def cancel(self) -> None:
+        """End every run of this relation; the threads that wait for one get a CancelledError within 100 ms."""
+        for handle in list(self._runs):
+            handle.run.cancel()
+
+    @property
+    def progress(self) -> float | None:
+        """How much of its input the latest run has read, 0 to 1; None where that is not known."""
+        return None if self._last is None else self._last.progress
+
+    @property
+    def timings(self) -> dict[str, float]:
+        """Milliseconds of the stages of the latest run."""
+        return {} if self._last is None else dict(self._last.timings_ms)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the latest run has to tell its user, such as rows that were left out."""
+        return [] if self._last is None else list(self._last.notes)
+
+
+class _Handle:
+    """A run with an identity (Run compares by value, so it cannot stand in a set)."""
+
+    __slots__ = ("__weakref__", "run")
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+
+def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """The batch with the names and types that the relation has promised."""
+    columns = [column if column.type == field.type else column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _durations(column: pa.ChunkedArray, name: str) -> pa.Array:
+    """INTERVAL as Arrow durations, for libraries without calendar intervals."""
+    found = []
+    for value in column.to_pylist():
+        if value is not None and value[0]:
+            raise SourceError(f"column {name} holds intervals of months, which polars cannot hold", hint="use .arrow(), or compute days in the query")
+        found.append(None if value is None else value[1] * 86_400_000_000 + value[2] // 1000)
+    return pa.array(found, pa.duration("us"))
+
+
+def of_table(names: tuple[str, ...], types: tuple[Type, ...], columns: list[list[Any]], message: str | None = None) -> Relation:
+    """A relation over rows that are already there: what SHOW TABLES, DESCRIBE and DDL statements give."""
+    schema = pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(names, types, strict=True)])
+
+    def start(run: Run) -> Iterator[pa.RecordBatch]:
+        if columns:
+            yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+
+    return Relation(names, types, start, message=message)
+
+
+def of_text(key: str, compute: Callable[[], str], names: tuple[str, str], varchar: Type) -> Relation:
+    """A relation of one row, (key, text), whose text is computed when it is asked for: what EXPLAIN gives."""
+
+    def start(run: Run) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_arrays([pa.array([key]), pa.array([compute()])], names=list(names))
+
+    return Relation(names, (varchar, varchar), start, text=compute)

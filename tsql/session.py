@@ -1,0 +1,414 @@
+"""`Session`: a catalog, settings and a backend; it turns SQL text into relations. `tsql.connect` makes one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tsql import settings as setting
+from tsql import statements
+from tsql.backends import Backend, Run, Settings
+from tsql.catalog import Catalog, FileUse, View, as_source
+from tsql.kernels.errors import CatalogError, PlanError, SourceError, TsqlError
+from tsql.kernels.types import BIGINT, VARCHAR, Type, from_arrow
+from tsql.parameters import Parameters, check_names, convert_all
+from tsql.planner import logical
+from tsql.relation import Relation, of_table, of_text
+from tsql.script import Piece, split
+
+BACKENDS = ("local", "interp", "spark")
+_CACHED_PLANS = 256
+
+
+@dataclass
+class Prepared:
+    """An analyzed query with its plan, once that is made; what the plan cache holds."""
+
+    piece: Piece
+    query: statements.Query
+    names: tuple[str, ...]
+    types: tuple[Type, ...]
+    files: tuple[FileUse, ...] = ()
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    physical: Any = None
+
+    def make_plan(self, settings: Settings) -> Any:
+        """The physical plan; made at the first use."""
+        if self.physical is None:
+            from tsql.planner import make_plan
+
+            begun = time.perf_counter()
+            self.physical = make_plan(self.query.plan, settings, self.query.text)
+            self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
+        return self.physical
+
+
+class Session:
+    """A connection. Use it from several threads for reading; changes to the catalog are seen by queries that start later."""
+
+    def __init__(self, backend: Backend | str = "local", settings: Settings | None = None, *, spark: Any = None) -> None:
+        self.catalog = Catalog()
+        self.settings = settings or Settings()
+        self._backend = backend
+        self._spark = spark
+        self._plans: OrderedDict[Any, Prepared] = OrderedDict()
+        self._closed = False
+        if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
+            raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
+
+    @property
+    def backend(self) -> Backend:
+        """What runs the plans; made at the first use."""
+        if isinstance(self._backend, str):
+            self._backend = _make_backend(self._backend, self._spark)
+        return self._backend
+
+    def sql(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Relation:
+        """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
+        statements, and every statement before the last, run at once."""
+        self._check_open()
+        kinds, values = convert_all(params)
+        key = (text, origin, tuple(kinds.items()), self.catalog.version, setting.key_of(self.settings))
+        prepared = self._plans.get(key)
+        if prepared is not None and all(use.is_current() for use in prepared.files):
+            self._plans.move_to_end(key)
+            return self._relation(prepared, values, cached=True)
+        pieces = _split(text, origin, values)
+        for piece in pieces[:-1]:
+            for _ in self._statement(piece, kinds, values).batches():
+                pass
+        return self._statement(pieces[-1], kinds, values, key if len(pieces) == 1 else None)
+
+    def statements(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Iterator[Relation]:
+        """The results of the statements of a script, one after the other; the next statement is looked at only when its
+        result is asked for, so it sees the tables that those before it have made."""
+        self._check_open()
+        kinds, values = convert_all(params)
+        for piece in _split(text, origin, values):
+            yield self._statement(piece, kinds, values)
+
+    def execute(self, text: str, params: Parameters = None) -> Relation:
+        """Run every statement now, the last one too, and keep its result in memory."""
+        relation = self.sql(text, params)
+        if not relation.columns:
+            return relation
+        table = relation.arrow()
+        return Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+
+    def _statement(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any = None) -> Relation:
+        from tsql.analyze import analyze
+
+        mine = {name: kinds[name] for name in piece.parameters}
+        begun = time.perf_counter()
+        with self.catalog.record_files() as recorder:
+            try:
+                found = analyze(piece.text, self.catalog, mine, piece.origin)
+            except TsqlError as error:
+                raise piece.relocate(error) from error.__cause__
+        if len(found) != 1:
+            raise PlanError(f"expected one statement, found {len(found)}", position=piece.start, text=piece.whole, origin=piece.origin)
+        spent = {"parse": (time.perf_counter() - begun) * 1000}
+        used = {name: values[name] for name in piece.parameters}
+        try:
+            return self._perform(found[0], piece, used, key, tuple(recorder.files), spent)
+        except TsqlError as error:
+            raise piece.relocate(error) from error.__cause__
+
+    def _perform(self, statement: Any, piece: Piece, values: dict[str, Any], key: Any, files: tuple[FileUse, ...], spent: dict[str, float]) -> Relation:
+        def query(inner: statements.Query) -> Prepared:
+            return _prepare(piece, inner, files, spent)
+
+        match statement:
+            case statements.Query():
+                prepared = query(statement)
+                if key is not None:
+                    self._plans[key] = prepared
+                    while len(self._plans) > _CACHED_PLANS:
+                        self._plans.popitem(last=False)
+                return self._relation(prepared, values)
+            case statements.Explain():
+                level, prepared = (statement.level or "physical").lower(), query(statement.query)
+                return of_text(f"{level}_plan", lambda: self._explain(prepared, values, level), ("explain_key", "explain_value"), VARCHAR)
+            case statements.CreateTable():
+                return self._create_table(statement, query(statement.query), values)
+            case statements.CreateView():
+                self.catalog.add(statement.name, View(statement.name, statement.text), replace=statement.replace)
+            case statements.Drop():
+                self.catalog.drop(statement.name, kind=statement.kind, if_exists=statement.if_exists)
+            case statements.CompilePlan():
+                text = query(statement.query).make_plan(self.settings).text()
+                try:
+                    Path(statement.path).write_text(text, encoding="utf-8")
+                except OSError as error:
+                    raise PlanError(f"cannot write {statement.path}: {error.strerror or error}") from error
+            case statements.ExecutePlan():
+                return load_plan(statement.path).run(self)
+            case statements.Set():
+                setting.change(self.settings, statement.name, statement.value)
+            case statements.ShowTables():
+                return of_table(("name",), (VARCHAR,), [self.catalog.names()])
+            case statements.Describe():
+                prepared = query(statement.query)
+                count = len(prepared.names)
+                nothing: list[Any] = [None] * count
+                columns = [list(prepared.names), [str(t) for t in prepared.types], ["YES"] * count, nothing, nothing, nothing]
+                return of_table(("column_name", "column_type", "null", "key", "default", "extra"), (VARCHAR,) * 6, columns)
+            case _:
+                raise PlanError(f"{type(statement).__name__} statements cannot run here")
+        return of_table((), (), [], message="ok")
+
+    def _create_table(self, statement: statements.CreateTable, prepared: Prepared, values: dict[str, Any]) -> Relation:
+        from tsql.kernels.blocks.table import BlockTable
+
+        there = self.catalog.lookup(statement.name)
+        if there is not None and statement.if_not_exists:
+            return of_table((), (), [], message="ok")
+        if there is not None and not statement.replace:
+            self.catalog.add(statement.name, there, replace=False)  # raises: the name is taken
+        relation = self._relation(prepared, values)
+        names = _column_names(prepared.names)
+        schema = pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(names, prepared.types, strict=True)])
+        rows = 0
+
+        def stored() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for batch in relation.batches():
+                rows += batch.num_rows
+                yield batch.rename_columns(names)
+
+        table = BlockTable.from_batches(_sql_schema(names, prepared.types, schema), stored())
+        self.catalog.add(statement.name, table, replace=statement.replace)
+        return of_table(("Count",), (BIGINT,), [[rows]], message=f"{rows} rows")
+
+    def _relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
+        settings = replace(self.settings)
+
+        def new_run() -> Run:
+            spent = {"parse": 0.0, "plan": 0.0} if cached else dict(prepared.timings_ms)
+            return Run(settings=settings, parameters=values, timings_ms=spent)
+
+        def start(run: Run) -> Iterator[pa.RecordBatch]:
+            fresh = prepared.physical is None
+            plan = prepared.make_plan(settings)
+            if fresh:
+                run.timings_ms["plan"] = prepared.timings_ms["plan"]
+            return self.backend.run(plan, run)
+
+        scan = prepared.query.plan.input
+        source = scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == prepared.names else None
+        return Relation(prepared.names, prepared.types, start, new_run, describe_plan=lambda level: self._explain(prepared, values, level), source=source, relocate=prepared.piece.relocate)
+
+    def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
+        if level == "logical":
+            return logical.show(prepared.query.plan)
+        plan = prepared.make_plan(self.settings)
+        if level == "file":
+            return plan.text()
+        return explain_plan(self, plan, level, Run(settings=replace(self.settings), parameters=values, timings_ms=dict(prepared.timings_ms)))
+
+    def register(self, name: str, data: Any) -> None:
+        """Make Arrow data, a dataframe, columns, rows or a relation readable under a name; an older entry is replaced. A
+        relation over one whole table or file stays lazy; any other one is computed now."""
+        self._check_open()
+        if isinstance(data, Relation):
+            data = data.source if data.source is not None else data.arrow()
+        self.catalog.add(name, as_source(name, data))
+
+    def unregister(self, name: str) -> None:
+        """Forget a name."""
+        self.catalog.drop(name)
+
+    def table(self, name: str) -> Relation:
+        """A relation over a table or view of the catalog."""
+        self.catalog.require(name)
+        return self.sql('SELECT * FROM "' + name.replace('"', '""') + '"')
+
+    def tables(self) -> list[str]:
+        """The names of the tables and views."""
+        return self.catalog.names()
+
+    def read_parquet(self, path: str | os.PathLike[str] | Sequence[str], **options: Any) -> Relation:
+        """A relation over Parquet files: a path, a pattern, or a list of them."""
+        return self._read(path, "parquet", options)
+
+    def read_csv(self, path: str | os.PathLike[str] | Sequence[str], **options: Any) -> Relation:
+        """A relation over CSV files."""
+        return self._read(path, "csv", options)
+
+    def read_json(self, path: str | os.PathLike[str] | Sequence[str], **options: Any) -> Relation:
+        """A relation over files with a JSON object per line."""
+        return self._read(path, "json", options)
+
+    def read_ipc(self, path: str | os.PathLike[str] | Sequence[str], **options: Any) -> Relation:
+        """A relation over Arrow IPC files."""
+        return self._read(path, "arrow", options)
+
+    def _read(self, path: str | os.PathLike[str] | Sequence[str], kind: str, options: dict[str, Any]) -> Relation:
+        self._check_open()
+        where = os.fspath(path) if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
+        source = self.catalog.open_file(where, kind, options)
+        names = tuple(source.schema.names)
+        shown = where if isinstance(where, str) else where[0] if where else kind
+        plan = logical.Output(logical.Scan(shown, source, names), names, names)
+        text = f"FROM '{shown}'"
+        query = statements.Query(plan=plan, text=text, hints=())
+        return self._relation(_prepare(Piece(text, 0, text), query, (), {"parse": 0.0}), {})
+
+    def close(self) -> None:
+        """Free the tables, the plans and the backend's workers."""
+        self._closed = True
+        self._plans.clear()
+        self.catalog = Catalog()
+        if not isinstance(self._backend, str) and hasattr(self._backend, "close"):
+            self._backend.close()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise CatalogError("the session is closed")
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]:
+    pieces = split(text, origin)
+    if not pieces:
+        raise CatalogError("there is no statement in the text")
+    check_names(values, [name for piece in pieces for name in piece.parameters])
+    return pieces
+
+
+def _prepare(piece: Piece, query: statements.Query, files: tuple[FileUse, ...], spent: dict[str, float]) -> Prepared:
+    return Prepared(piece, query, tuple(query.plan.names), tuple(f.type for f in query.plan.schema), files, spent)
+
+
+def _column_names(names: Sequence[str]) -> list[str]:
+    """The names of a table's columns: those of the query, repeated ones numbered as DuckDB does (`a`, `a_1`)."""
+    taken: dict[str, int] = {}
+    found: list[str] = []
+    for name in names:
+        candidate, count = name, 0
+        while candidate.lower() in taken:
+            count += 1
+            candidate = f"{name}_{count}"
+        taken[candidate.lower()] = 1
+        found.append(candidate)
+    return found
+
+
+def _sql_schema(names: Sequence[str], types: Sequence[Type], arrow: pa.Schema) -> Any:
+    from tsql.kernels.schema import Field, Schema
+
+    return Schema(tuple(Field(name, t) for name, t in zip(names, types, strict=True)))
+
+
+def explain_plan(session: Session, plan: Any, level: str, run: Run) -> str:
+    """The text of one level of `explain` for a physical plan."""
+    from tsql.backends import explain
+
+    return explain(plan, level, session.backend, run)
+
+
+def _make_backend(name: str, spark: Any) -> Backend:
+    kind, _, master = name.partition("=")
+    match kind:
+        case "local":
+            from tsql.backends.local import LocalBackend
+
+            return LocalBackend()
+        case "interp":
+            from tsql.backends.interp import InterpreterBackend
+
+            return InterpreterBackend()
+    try:
+        from tsql.backends.spark import SparkBackend
+    except ImportError as error:
+        raise CatalogError(f"the Spark backend needs PySpark: {error}", hint="pip install 'tsql[spark]'") from error
+    return SparkBackend(spark if spark is not None else master or "local[*]")
+
+
+def connect(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    backend: str = "local",
+    threads: int | None = None,
+    memory_limit: int | str | None = None,
+    spark: Any = None,
+    **settings: Any,
+) -> Session:
+    """Open a session.
+
+    backend: "local" (the cores of this machine), "interp" (slow and obvious) or "spark"; `spark=` takes a running
+    SparkSession and implies the last. threads: 0 or None means all cores. memory_limit: bytes, or a text such as "2GB".
+    Other settings are those of `SET`.
+    """
+    if path is not None:
+        raise CatalogError("a catalog on disk is not supported yet", hint="call connect() without a path, and register files or tables")
+    chosen = Settings()
+    for name, value in {"threads": threads, "memory_limit": memory_limit, **settings}.items():
+        if value is not None:
+            setting.change(chosen, name, value)
+    return Session("spark" if spark is not None else backend, chosen, spark=spark)
+
+
+class LoadedPlan:
+    """The text of a plan file, ready to run on a session that has its tables."""
+
+    def __init__(self, text: str, origin: str | None = None) -> None:
+        self.text = text
+        self.origin = origin
+
+    def bind(self, session: Session) -> Any:
+        """The checked physical plan; a PlanError names the line of what does not fit."""
+        from tsql.planner.check import check
+        from tsql.planner.planfile import parse
+
+        try:
+            plan = parse(self.text, session.catalog)
+            check(plan)
+        except TsqlError as error:
+            raise error.locate(self.text, self.origin) from error.__cause__
+        return plan
+
+    def run(self, session: Session, params: Parameters = None) -> Relation:
+        """The lazy result of the plan."""
+        plan = self.bind(session)
+        _, values = convert_all(params)
+        settings = replace(session.settings)
+
+        def describe(level: str) -> str:
+            return plan.text() if level == "file" else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
+
+        def relocate(error: TsqlError) -> TsqlError:
+            return error.locate(self.text, self.origin)
+
+        schema: pa.Schema = plan.schema
+        return Relation(
+            tuple(schema.names), tuple(from_arrow(t) for t in schema.types), lambda run: session.backend.run(plan, run),
+            lambda: Run(settings=settings, parameters=values), describe_plan=describe, relocate=relocate,
+        )  # fmt: skip
+
+
+def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
+    """Read a plan file."""
+    try:
+        return LoadedPlan(Path(path).read_text(encoding="utf-8"), os.fspath(path))
+    except UnicodeDecodeError as error:
+        raise PlanError(f"{os.fspath(path)} is no plan file: it is not UTF-8 text") from error
+    except OSError as error:
+        raise SourceError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
+
+
+def load_plan_text(text: str, origin: str | None = None) -> LoadedPlan:
+    """A plan from the text of a plan file."""
+    return LoadedPlan(text, origin)
