@@ -35,6 +35,7 @@ class Run:
     settings: Settings = field(default_factory=Settings)
     parameters: dict[str, Any] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
+    wall_clock: float = field(default_factory=time.time)
     total_rows: int | None = None
     done_rows: int = 0
     timings_ms: dict[str, float] = field(default_factory=dict)
@@ -46,6 +47,10 @@ class Run:
     def cancel(self) -> None:
         """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
         self._cancelled.set()
+        self.stop_workers()
+
+    def stop_workers(self) -> None:
+        """End what still runs (after a failure, or a cancellation); the reason is raised elsewhere."""
         for callback in list(self._on_cancel):
             callback()
 

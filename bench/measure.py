@@ -69,7 +69,9 @@ def difference(left: pa.Table, right: pa.Table, ordered: bool) -> str | None:
     for name in left.column_names:
         a, b = left.column(name).combine_chunks(), right.column(name).combine_chunks()
         if pa.types.is_floating(a.type):
-            same = a.is_null().equals(b.is_null()) and np.allclose(pc.fill_null(a, 0).to_numpy(), pc.fill_null(b, 0).to_numpy(), rtol=1e-9, atol=1e-12, equal_nan=True)
+            same = a.is_null().equals(b.is_null()) and np.allclose(
+                pc.fill_null(a, 0).to_numpy(), pc.fill_null(b, 0).to_numpy(), rtol=1e-9, atol=1e-12, equal_nan=True
+            )
         else:
             same = a.equals(b)
         if not same:

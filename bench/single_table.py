@@ -42,7 +42,11 @@ def memory_cases(comment: str) -> list[Case]:
         Case("Q6", query(6), 2.0),
         Case("count(*) where l_shipmode = 'AIR'", "SELECT count(*) AS n FROM lineitem WHERE l_shipmode = 'AIR'", 2.0),
         Case("count(*) where l_comment = ..", f"SELECT count(*) AS n FROM lineitem WHERE l_comment = '{comment}'", 2.0),
-        Case("group by l_orderkey (1.5 M groups at scale 1)", "SELECT l_orderkey, sum(l_quantity) AS quantity, count(*) AS n FROM lineitem GROUP BY l_orderkey", 1.0),
+        Case(
+            "group by l_orderkey (1.5 M groups at scale 1)",
+            "SELECT l_orderkey, sum(l_quantity) AS quantity, count(*) AS n FROM lineitem GROUP BY l_orderkey",
+            1.0,
+        ),
         Case(
             "group by l_comment (4.6 M groups), top 10",
             "SELECT l_comment, count(*) AS n FROM lineitem GROUP BY l_comment ORDER BY n DESC, l_comment LIMIT 10",
@@ -61,9 +65,7 @@ def memory_cases(comment: str) -> list[Case]:
 
 def file_cases(path: Path) -> list[Case]:
     """The queries that read Parquet each time."""
-    return [
-        Case(f"Q{number} from Parquet", query(number).replace("FROM lineitem", f"FROM {quoted(path)}"), 1.0, ordered=number == 1) for number in (1, 6)
-    ]
+    return [Case(f"Q{number} from Parquet", query(number).replace("FROM lineitem", f"FROM {quoted(path)}"), 1.0, ordered=number == 1) for number in (1, 6)]
 
 
 def check(engines: dict[str, Engine], cases: list[Case]) -> None:
@@ -82,7 +84,9 @@ def compare(title: str, engines: dict[str, Engine], cases: list[Case], runs: int
     section = Section(title, [f"{name}, ms" for name in engines], "times faster")
     for case in cases:
         times = interleaved({name: partial(engine.run, case.sql) for name, engine in engines.items()}, runs, least_ms=200)
-        row = Row(case.name, {f"{name}, ms": str(t) for name, t in times.items()}, aim=f">= {case.aim:g}", runs_ms={name: t.runs_ms for name, t in times.items()})
+        row = Row(
+            case.name, {f"{name}, ms": str(t) for name, t in times.items()}, aim=f">= {case.aim:g}", runs_ms={name: t.runs_ms for name, t in times.items()}
+        )
         if {"tsql", "duckdb"} <= times.keys():
             row.value = times["duckdb"].median / times["tsql"].median
             row.met = row.value >= case.aim

@@ -8,7 +8,8 @@ from Arrow arrays or blocks and keeps these alive while a kernel runs; kernels o
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -41,17 +42,37 @@ class Layout:
 class SourceColumn:
     """A column as a pipeline's source delivers it: type, layout, and what is known of its values.
 
-    range: bounds that hold for every row, rounded outwards to powers of two so that kernels are shared; for a column of
-    dictionary codes, `codes` is the number of codes."""
+    range: bounds that hold for every row, rounded outwards to powers of two so that kernels are shared.
+    dictionary: for a column of codes, the dictionary that holds for all rows; None if each batch has its own."""
 
     name: str
     type: Type
     layout: Layout
     range: tuple[int, int] | None = None
-    codes: int | None = None
+    dictionary: Dictionary | None = None
 
-    def without_statistics(self) -> SourceColumn:
-        return replace(self, range=None, codes=None)
+
+@dataclass(frozen=True, eq=False)
+class Dictionary:
+    """The sorted distinct strings of a column of a table, shared by all of its blocks; a string's code is its rank."""
+
+    values: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def record(self) -> pa.Buffer:
+        """The (offsets, bytes) record that kernels read."""
+        return dictionary_record(self.values)
+
+
+def dictionary_record(values: pa.Array) -> pa.Buffer:
+    """The addresses of the offsets and of the bytes of an array of strings."""
+    buffers = values.buffers()
+    width = 8 if pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type) else 4
+    offsets = buffers[1].address + values.offset * width if buffers[1] is not None else 0
+    return pa.py_buffer(struct.pack("<QQ", offsets, buffers[2].address if buffers[2] is not None else 0))
 
 
 def round_range(low: int, high: int) -> tuple[int, int]:
@@ -150,11 +171,7 @@ class Morsels:
         return data + offset * (arrow.bit_width // 8), 0, validity, offset
 
     def _dictionary(self, dictionary: pa.Array) -> int:
-        """The address of a (offsets, bytes) record of a dictionary of strings."""
-        buffers = dictionary.buffers()
-        width = 8 if pa.types.is_large_string(dictionary.type) or pa.types.is_large_binary(dictionary.type) else 4
-        offsets = buffers[1].address + dictionary.offset * width if buffers[1] is not None else 0
-        text = buffers[2].address if buffers[2] is not None else 0
-        record = pa.py_buffer(struct.pack("<QQ", offsets, text))
+        """The address of the record of a dictionary that belongs to one batch."""
+        record = dictionary_record(dictionary)
         self.keep.append((dictionary, record))
         return record.address

@@ -38,6 +38,10 @@ class Sink:
     the rows of each; `consume` for a row. The state is a record at the address in the context's SINK word."""
 
     state_bytes = 0
+    needs_probe = False
+
+    def probe(self, k: PipelineKernel, row: CachedRow) -> None:
+        """With `needs_probe`: see a row before anything is emitted, to learn what is known of its values."""
 
     def begin(self, k: PipelineKernel) -> None:
         """Load what the rows need."""
@@ -91,6 +95,7 @@ class Pipeline:
     def emit(self) -> Program:
         """The kernel of this pipeline; emitted once."""
         if self.program is None:
+            self._probe()
             module = Module()
             k = PipelineKernel(module)
             self._emit(k)
@@ -98,6 +103,17 @@ class Pipeline:
             k.finish()
             self.program = Program(module, k.slots, k.sites)
         return self.program
+
+    def _probe(self) -> None:
+        """A dry run into a kernel that is thrown away: the sink sees the row as it will arrive and lays out its state."""
+        if not self.sink.needs_probe:
+            return
+        k = PipelineKernel(Module())
+
+        def each(row: CachedRow) -> None:
+            self._push(k, row, 0, self.sink.probe)
+
+        self.source.produce(k, k.morsels, k.count, each)
 
     def _emit(self, k: PipelineKernel) -> None:
         self.sink.begin(k)
@@ -128,14 +144,14 @@ class Pipeline:
         k.store(k.offset(k.ctx, STATUS), k.status.value)
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:
-        self._push(k, row, 0)
+        self._push(k, row, 0, self.sink.consume)
         k.reset_scratch()
 
-    def _push(self, k: PipelineKernel, row: CachedRow, at: int) -> None:
+    def _push(self, k: PipelineKernel, row: CachedRow, at: int, end: Push) -> None:
         if at == len(self.operators):
-            self.sink.consume(k, row)
+            end(k, row)
         else:
-            self.operators[at].consume(k, row, lambda k, row: self._push(k, row, at + 1))
+            self.operators[at].consume(k, row, lambda k, row: self._push(k, row, at + 1, end))
 
     def describe(self) -> str:
         """The pipeline for `explain PIPELINES`."""

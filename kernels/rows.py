@@ -6,14 +6,18 @@ from dataclasses import dataclass, field
 
 from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.lang import Kernel, Val
-from tsql.kernels.context import PipelineKernel
+from tsql.kernels.context import PipelineKernel, Slot
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
 from tsql.kernels.expr import Expr
+from tsql.kernels.types import BIGINT
 
 
 class CachedRow:
     """Base of rows: `column` asks `make` once per open scope (a value made inside a branch is not visible after it)."""
+
+    mask: Val | None = None
+    """Where set, the row counts only if this holds (see operators.filter)."""
 
     def __init__(self) -> None:
         self._cache: dict[str, tuple[object, Datum]] = {}
@@ -30,14 +34,16 @@ class CachedRow:
         raise NotImplementedError
 
 
+POSITION = "#position"
+"""The name under which rows offer their position in the input to aggregates that depend on order."""
+
+
 @dataclass(frozen=True, eq=False)
 class CodeDatum(Datum):
-    """A string that is a code of a dictionary. Its code is `code`; the string itself is looked up when `parts` is read."""
+    """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary."""
 
     code: Val | None = None
-    codes: int | None = None
-    dictionary: Val | None = None
-    wide_offsets: bool = False
+    column: SourceColumn | None = None
 
 
 @dataclass
@@ -65,6 +71,8 @@ class MorselRow(CachedRow):
     _cache: dict[str, tuple[object, Datum]] = field(default_factory=dict)
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
+        if name == POSITION:
+            return Datum(BIGINT, (self.position,))
         column, pointers = self.columns[name]
         valid = None
         if column.layout.nullable:
@@ -88,7 +96,8 @@ def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointer
         case "codes":
             code = k.load(layout.machine, pointers.data, index)
             code = code.uto("i64") if layout.unsigned else code.to("i64")
-            return dictionary_string(k, column, pointers.aux, code, valid)
+            record = pointers.aux if column.dictionary is None else dictionary_pointer(k, column)
+            return dictionary_string(k, column, record, code, valid)
     stored = k.load(layout.machine, pointers.data, index)
     if layout.machine in ("f32", "f64"):
         return Datum(t, (stored,), valid)
@@ -104,14 +113,19 @@ def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointer
 
 
 def dictionary_string(k: PipelineKernel, column: SourceColumn, dictionary: Val, code: Val, valid: Val | None) -> Datum:
-    """The string of a code; NULL rows may hold any code, so theirs is replaced by 0 where the dictionary could be empty."""
+    """The string of a code; NULL rows may hold any code, so theirs is replaced by 0."""
     offset_type = "i64" if column.layout.wide_dictionary else "i32"
     safe = code if valid is None else k.select(valid, code, k.i64(0))
     offsets = k.load("ptr", dictionary)
     text = k.load("ptr", dictionary, 1)
     start = k.load(offset_type, offsets, safe).to("i64")
     end = k.load(offset_type, offsets, safe + 1).to("i64")
-    return CodeDatum(column.type, (text + start, end - start), valid, None, safe, column.codes, dictionary, column.layout.wide_dictionary)
+    return CodeDatum(column.type, (text + start, end - start), valid, None, safe, column)
+
+
+def dictionary_pointer(k: PipelineKernel, column: SourceColumn) -> Val:
+    """The record of a dictionary that holds for all rows."""
+    return k.slot(Slot("dictionary", None, column.dictionary), ("ptr",))[0]
 
 
 class DerivedRow(CachedRow):
@@ -119,10 +133,23 @@ class DerivedRow(CachedRow):
 
     def __init__(self, parent: CachedRow, expressions: dict[str, Expr]):
         super().__init__()
-        self.parent, self.expressions = parent, expressions
+        self.parent, self.expressions, self.mask = parent, expressions, parent.mask
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
+        if name == POSITION:
+            return self.parent.column(k, name)
         return emit(k, self.expressions[name], self.parent)
+
+
+class MaskedRow(CachedRow):
+    """A row that counts only where the mask holds."""
+
+    def __init__(self, parent: CachedRow, mask: Val):
+        super().__init__()
+        self.parent, self.mask = parent, mask
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        return self.parent.column(k, name)
 
 
 class ValueRow(CachedRow):

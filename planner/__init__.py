@@ -1,1 +1,26 @@
-""""""
+"""Logical plans to physical plans: rules, choice of steps by cost, movement, a last check. `make_plan` is the way in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tsql.planner.check import check
+from tsql.planner.enforce import enforce
+from tsql.planner.enumerate import Enumerator
+from tsql.planner.logical import Output
+from tsql.planner.rules import optimize
+from tsql.planner.step import PhysicalPlan, named
+
+
+def make_plan(query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None) -> PhysicalPlan:
+    """The physical plan of a query: optimised unless the settings say otherwise, for `shards` shards."""
+    shards = shards or settings.shards or settings.threads or 1
+    plan = optimize(query) if settings.optimizer else query
+    root = Enumerator(shards).step(plan.input)
+    root = enforce(root, shards, "global" if target == "spark" else "local")
+    physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text)
+    check(physical)
+    return physical
+
+
+__all__ = ["PhysicalPlan", "make_plan"]

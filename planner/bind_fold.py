@@ -17,7 +17,7 @@ from tsql.kernels.types import Type
 
 _EPOCH = datetime.date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
-_DATE = re.compile(r"(\d{4})-(\d{1,2})-(\d{1,2})")
+_DATE = re.compile(r"(\d{4,6})-(\d{1,2})-(\d{1,2})")
 _TIME = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2})(?:\.(\d{1,6}))?)?")
 _INTEGER = re.compile(r"-?\d{1,60}")
 _DECIMAL = re.compile(r"(-?)(\d{0,60})(?:\.(\d{0,60}))?")
@@ -68,6 +68,8 @@ def _convert(value: Any, source: Type, target: Type) -> Any:
         return _from_number(value, source.scale, target)
     if source.name == "FLOAT" and target.name == "DOUBLE":
         return value
+    if source.name == "DOUBLE" and target.name == "FLOAT":
+        return _single(value)
     if source.name == "DATE" and target.name in ("TIMESTAMP", "TIMESTAMPTZ"):
         return _in_bounds(value * _DAY_US, target)
     if source.name == "TIMESTAMP" and target.name == "TIMESTAMPTZ":
@@ -87,6 +89,15 @@ def _from_number(value: int, scale: int, target: Type) -> Any:
     if target.name == "FLOAT" and abs(value) < 2**24 and scale <= 10:
         return struct.unpack("f", struct.pack("f", value / 10**scale))[0]
     return None
+
+
+def _single(value: float) -> float | None:
+    """A DOUBLE that FLOAT holds exactly."""
+    try:
+        rounded = struct.unpack("f", struct.pack("f", value))[0]
+    except OverflowError:
+        return None
+    return rounded if rounded == value or math.isnan(value) else None
 
 
 def _rescale(value: int, scale: int, target_scale: int) -> int:
@@ -115,21 +126,22 @@ def _from_text(text: str, target: Type) -> Any:
         value = int((match[2] or "0") + digits)
         return _in_bounds(_rescale(-value if match[1] else value, len(digits), target.scale), target)
     match target.name:
+        case "DOUBLE" | "FLOAT" if stripped in ("inf", "-inf", "nan"):
+            return float(stripped)
         case "DOUBLE":
             value = float(stripped) if _FLOAT.fullmatch(stripped) else None
             return value if value is not None and math.isfinite(value) else None
         case "BOOLEAN":
             return {"true": True, "false": False}.get(stripped.lower())
         case "DATE":
-            match = _DATE.fullmatch(stripped)
-            return None if match is None else _days(match)
+            return _date(stripped)
         case "TIME":
             match = _TIME.fullmatch(stripped)
             return None if match is None or match[3] is None else _time_us(match)
         case "TIMESTAMP":
             return _timestamp(stripped)
         case "TIMESTAMPTZ":
-            return _timestamp(stripped[:-3] if stripped.endswith("+00") else stripped.removesuffix("Z"))
+            return _timestamp(re.sub(r"(\+00|Z)( \(BC\))?$", r"\2", stripped))
         case "INTERVAL":
             return parse_interval(stripped)
         case "BLOB":
@@ -137,11 +149,32 @@ def _from_text(text: str, target: Type) -> Any:
     return None
 
 
-def _days(match: re.Match[str]) -> int | None:
-    try:
-        return datetime.date(int(match[1]), int(match[2]), int(match[3])).toordinal() - _EPOCH
-    except ValueError:
+def _date(text: str) -> int | None:
+    if text in ("infinity", "-infinity"):
+        return 2**31 - 1 if text[0] == "i" else 1 - 2**31
+    plain, before_christ = text.removesuffix(" (BC)"), text.endswith(" (BC)")
+    match = _DATE.fullmatch(plain)
+    return None if match is None else _days(match, before_christ)
+
+
+def _days(match: re.Match[str], before_christ: bool) -> int | None:
+    """Days since 1970-01-01 in the proleptic Gregorian calendar, for any year."""
+    year, month, day = int(match[1]), int(match[2]), int(match[3])
+    if before_christ:
+        year = 1 - year
+    if not 1 <= month <= 12 or not 1 <= day <= 31 or day > _month_days(year, month):
         return None
+    shifted = year - (month <= 2)
+    era, of_era = divmod(shifted, 400)
+    day_of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
+    days = era * 146_097 + of_era * 365 + of_era // 4 - of_era // 100 + day_of_year - 719_468
+    return days if abs(days) < 2**31 - 1 else None
+
+
+def _month_days(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31
 
 
 def _time_us(match: re.Match[str]) -> int | None:
@@ -152,19 +185,21 @@ def _time_us(match: re.Match[str]) -> int | None:
 
 
 def _timestamp(text: str) -> int | None:
+    if text in ("infinity", "-infinity"):
+        return 2**63 - 1 if text[0] == "i" else 1 - 2**63
+    before_christ = text.endswith(" (BC)")
+    text = text.removesuffix(" (BC)")
     date = _DATE.match(text)
-    if date is None:
+    days = None if date is None else _days(date, before_christ)
+    if date is None or days is None:
         return None
-    days, rest = _days(date), text[date.end() :]
-    if days is None:
+    rest = text[date.end() :]
+    time = _TIME.fullmatch(rest[1:]) if rest else None
+    if rest and (rest[0] not in " T" or time is None):
         return None
-    if not rest:
-        return days * _DAY_US
-    time = _TIME.fullmatch(rest[1:])
-    if rest[0] not in " T" or time is None:
-        return None
-    us = _time_us(time)
-    return None if us is None else days * _DAY_US + us
+    us = _time_us(time) if time is not None else 0
+    value = None if us is None else days * _DAY_US + us
+    return value if value is not None and abs(value) < 2**63 - 1 else None
 
 
 def parse_interval(text: str) -> tuple[int, int, int] | None:

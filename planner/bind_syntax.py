@@ -58,6 +58,7 @@ class ExpressionParser(DuckDBParser):
     NO_PAREN_FUNCTION_PARSERS = {"CASE": lambda self: self._parse_case()}
     UNARY_PARSERS = {**DuckDBParser.UNARY_PARSERS, TokenType.PLUS: lambda self: self.expression(UnaryPlus(this=self._parse_unary()))}
     RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.TILDE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise()])}
+    PLACEHOLDER_PARSERS = {**DuckDBParser.PLACEHOLDER_PARSERS, TokenType.PLACEHOLDER: lambda self: self._parse_question_mark()}
     INTERVAL_UNITS = frozenset(
         f"{unit}{plural}"
         for unit in ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "DECADE")
@@ -75,6 +76,12 @@ class ExpressionParser(DuckDBParser):
         node = super()._parse_unary()
         if node is not None:
             node.meta["at"] = start
+        return node
+
+    def _parse_question_mark(self) -> exp.Placeholder:
+        """`?` is numbered by its place among the question marks of the statement."""
+        node = self.expression(exp.Placeholder(), self._prev)
+        node.meta["number"] = sum(token.token_type == TokenType.PLACEHOLDER for token in self._tokens[: self._index])
         return node
 
     def _parse_primary(self) -> exp.Expr | None:
@@ -151,6 +158,16 @@ class ExpressionParser(DuckDBParser):
         node = super()._parse_overlay()
         return self._call("overlay", [node.this, node.expression, node.args.get("from_"), *([node.args["for_"]] if node.args.get("for_") else [])])
 
+    def _parse_extract(self) -> exp.Extract:
+        part = self._curr
+        if part.token_type != TokenType.STRING and not part.text.isidentifier():
+            self.raise_error("Expected a part of a date, as in EXTRACT(year FROM x)")
+        self._advance()
+        if not self._match(TokenType.FROM):
+            self.raise_error("Expected FROM, as in EXTRACT(year FROM x)")
+        name = exp.Var(this=part.text.lower()).update_positions(part)
+        return self.expression(exp.Extract(this=name, expression=self._parse_bitwise()))
+
     def _parse_case(self) -> exp.Expr | None:
         node = super()._parse_case()
         if node is not None and not node.args.get("ifs"):
@@ -169,6 +186,7 @@ class ExpressionGenerator(DuckDBGenerator):
     """Text of the same grammar: calls as they were written."""
 
     NORMALIZE_FUNCTIONS = False
+    RESERVED_KEYWORDS: set = set()
     TRANSFORMS = {
         **DuckDBGenerator.TRANSFORMS,
         UnaryPlus: lambda self, node: f"+{self.sql(node, 'this')}",
@@ -181,6 +199,9 @@ class ExpressionGenerator(DuckDBGenerator):
     def interval_sql(self, node: exp.Interval) -> str:
         unit = node.args.get("unit")
         return f"INTERVAL {self.sql(node, 'this')}" + (f" {unit.name}" if unit else "")
+
+    def extract_sql(self, node: exp.Extract) -> str:
+        return f"EXTRACT({node.this.name} FROM {self.sql(node, 'expression')})"
 
     def hexstring_sql(self, node: exp.HexString, *args: object, **kwargs: object) -> str:
         return f"X'{node.name}'"
@@ -227,21 +248,20 @@ class Source:
 
 
 def position_of(node: exp.Expr | None) -> int | None:
-    """The offset of the first token of `node`."""
-    while node is not None:
-        meta = node._meta
-        if meta:
-            if "at" in meta:
-                return meta["at"]
-            if "start" in meta:
-                return meta["start"]
-        children = [child for child in node.iter_expressions()]
-        if not children:
-            return None
-        if len(children) > 1 and isinstance(node, exp.Column):
-            return position_of(node.parts[0])
-        node = children[0]
-    return None
+    """The offset of the first token of `node`. Nodes on the way remember it, so that long chains are walked once."""
+    passed: list[exp.Expr] = []
+    found = None
+    while isinstance(node, exp.Expr):
+        meta = node._meta or {}
+        found = meta.get("at", meta.get("first", meta.get("start")))
+        if found is not None:
+            break
+        passed.append(node)
+        node = node.parts[0] if isinstance(node, exp.Column) else next(iter(node.iter_expressions()), None)
+    if found is not None:
+        for visited in passed:
+            visited.meta["first"] = found
+    return found
 
 
 def tokenize(text: str, dialect: type[DuckDB]) -> Source:
@@ -255,15 +275,18 @@ def tokenize(text: str, dialect: type[DuckDB]) -> Source:
 
 
 def _token_error(text: str, message: str) -> ParseError:
-    reason = message.split(" from ")[0].split("\n")[0]
-    if "Missing" in message:
-        delimiter = message.split("Missing ")[1].split(" ")[0]
-        opened = text.rfind(delimiter)
-        kind = {"'": "this string", '"': "this name", "*/": "this comment"}.get(delimiter, "this text")
-        if delimiter == "*/":
-            opened = text.rfind("/*")
-        return ParseError(f"{kind} has no end: {delimiter} is missing", position=max(opened, 0), text=text)
-    return ParseError(f"cannot read the text: {reason}", position=0, text=text)
+    """sqlglot names neither the place nor the reason: look for the quote or comment that is not closed."""
+    index = 0
+    while index < len(text):
+        for opening, closing, what in (("--", "\n", ""), ("/*", "*/", "comment"), ("'", "'", "string"), ('"', '"', "name"), ("$$", "$$", "string")):
+            if text.startswith(opening, index):
+                end = text.find(closing, index + len(opening))
+                if end < 0 and what:
+                    return ParseError(f"this {what} has no end: {closing} is missing", position=index, text=text)
+                index = len(text) if end < 0 else end + len(closing) - 1
+                break
+        index += 1
+    return ParseError(f"cannot read the text: {message.splitlines()[0]}", position=0, text=text)
 
 
 _OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
@@ -317,7 +340,7 @@ def _readable(message: str, parser: ExpressionParser) -> str:
         return f"syntax error at {where}: expected an expression"
     if message.startswith(("Expected", "Expecting")):
         return f"syntax error at {where}: {message[0].lower()}{message[1:]}"
-    return f"syntax error: {message[0].lower()}{message[1:]}"
+    return f"syntax error: {message}"
 
 
 def parse_scalar(text: str) -> tuple[exp.Expr, Source]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tsql.kernels.expr import Cast, Expr, Literal
+from tsql.kernels.expr import Cast, Expr, Literal, Parameter
 from tsql.kernels.types import (
     BIGINT,
     BOOLEAN,
@@ -76,7 +76,8 @@ def castable(source: Type, target: Type) -> bool:
 
 
 def is_bare_string(expr: Expr) -> bool:
-    return isinstance(expr, Bare) and expr.dtype == VARCHAR
+    """A string literal, or a parameter that holds a string: both take the type of what they meet."""
+    return isinstance(expr, (Bare, Parameter)) and expr.dtype == VARCHAR
 
 
 def is_bare_integer(expr: Expr) -> bool:
@@ -208,7 +209,7 @@ def _settle_side(op: str, side: Expr, other: Expr, is_right: bool = False) -> Ty
     if not is_bare_string(side):
         return side.type
     target = other.type
-    if is_bare_string(other) or (is_bare_integer(other) and target == INTEGER):
+    if is_bare_string(other):
         return None
     if target == NULL:
         return BIGINT
@@ -216,6 +217,8 @@ def _settle_side(op: str, side: Expr, other: Expr, is_right: bool = False) -> Ty
         return DOUBLE
     if target.is_numeric:
         return target
+    if op == "/" and target == INTERVAL:
+        return DOUBLE
     if op in ("+", "-") and target in (INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ) and (is_right or op == "+"):
         return INTERVAL
     return None
@@ -262,7 +265,7 @@ def _temporal_ordered(op: str, a: Type, b: Type) -> Arithmetic | None:
         if op in ("*", "/") and (b.is_numeric or b == NULL):
             return Arithmetic(INTERVAL, DOUBLE, INTERVAL)
         return None
-    if op not in ("+", "-"):
+    if op not in ("+", "-") or not a.is_temporal:
         return None
     if b == INTERVAL:
         time = TIMESTAMP if a == DATE else a

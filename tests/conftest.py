@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 
@@ -25,7 +27,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         raise pytest.UsageError(f"--config {unknown[0]}: the configurations are {', '.join(CONFIGS)}")
     if metafunc.config.getoption("--complete") or metafunc.config.getoption("--engine") == "duckdb":
         chosen = chosen[:1]
-    files = corpus_files()
-    # The interpreter's files first: they take longest, and workers should not wait for one at the end.
-    pairs = [(path, name) for name in sorted(chosen, key="interp".__ne__) for path in files]
+    # By file, then by configuration: a worker gets neighbours and asks the oracle once for all of them.
+    pairs = [(path, name) for path in corpus_files() for name in chosen]
     metafunc.parametrize(("slt_path", "slt_config"), pairs, ids=[f"{path.relative_to(CORPUS).with_suffix('')}-{name}" for path, name in pairs])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Count the failed records of the corpus by what is wrong with them."""
+    kinds = Counter(
+        kind for report in terminalreporter.getreports("failed") for name, found in report.user_properties if name == "slt_failures" for kind in found
+    )
+    if kinds:
+        terminalreporter.write_line("slt records that fail: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))

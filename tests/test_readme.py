@@ -28,7 +28,8 @@ EVENTS = pa.table(
 
 def blocks(language: str) -> list[str]:
     """The fenced blocks of the README in a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    return [text for name, text in fenced if name == language]
 
 
 @pytest.fixture

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+
 from tests.slt.engines import CONFIGS, DuckDB, Tsql
 from tests.slt_runner import complete_file, count_queries, run_file
 
 
-def test_file(slt_path: Path, slt_config: str, request: pytest.FixtureRequest) -> None:
+def test_file(slt_path: Path, slt_config: str, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
     if request.config.getoption("--complete"):
-        with closing(DuckDB()) as oracle:
-            failures = complete_file(slt_path, oracle)
+        failures = complete_file(slt_path)
     else:
         engine = DuckDB() if request.config.getoption("--engine") == "duckdb" else Tsql(CONFIGS[slt_config])
-        with closing(engine), closing(DuckDB()) as oracle:
-            failures = run_file(slt_path, engine, oracle, slt_config, strict_names=request.config.getoption("--strict-names"))
+        with closing(engine):
+            failures = run_file(slt_path, engine, slt_config, strict_names=request.config.getoption("--strict-names"))
     if failures:
+        record_property("slt_failures", [failure.kind for failure in failures])
         shown = "\n".join(f"{slt_path.name}: {failure}" for failure in failures)
         pytest.fail(f"{len(failures)} failures in {slt_path.name} under {slt_config}\n{shown}", pytrace=False)
 

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
         SourceError,
         TsqlError,
     )
+    from tsql.loaded import LoadedPlan, load_plan, load_plan_text
     from tsql.relation import Relation
-    from tsql.session import LoadedPlan, Session, connect, load_plan, load_plan_text
+    from tsql.session import Session, connect
 
 _ERRORS = "tsql.kernels.errors"
 _HOMES = {
@@ -34,11 +35,11 @@ _HOMES = {
     "SourceError": _ERRORS,
     "TsqlError": _ERRORS,
     "Relation": "tsql.relation",
-    "LoadedPlan": "tsql.session",
+    "LoadedPlan": "tsql.loaded",
     "Session": "tsql.session",
     "connect": "tsql.session",
-    "load_plan": "tsql.session",
-    "load_plan_text": "tsql.session",
+    "load_plan": "tsql.loaded",
+    "load_plan_text": "tsql.loaded",
 }
 
 __all__ = [

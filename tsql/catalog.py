@@ -111,7 +111,7 @@ class Catalog:
             if entry is None:
                 if if_exists:
                     return
-                raise CatalogError(f"unknown {kind or 'table'} {name}", hint=self._nearest(name))
+                raise CatalogError(f"unknown {(kind or 'table').lower()} {name}", hint=self._nearest(name))
             if kind is not None and _kind(entry[1]) != kind.lower():
                 raise CatalogError(f"{entry[0]} is a {_kind(entry[1])}", hint=f"use DROP {_kind(entry[1]).upper()}")
             del self._entries[name.lower()]
@@ -151,6 +151,9 @@ def _kind(entry: Source | View) -> str:
     return "view" if isinstance(entry, View) else "table"
 
 
+_ARROW_WAYS = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
+
+
 def as_source(name: str, data: Any) -> Source:
     """A source over anything that Python code may register: Arrow data, a dataframe, a dict of columns, a list of dicts."""
     import pyarrow as pa
@@ -166,6 +169,9 @@ def as_source(name: str, data: Any) -> Source:
             data = pa.Table.from_pylist([dict(row) for row in data])
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise SourceError(f"the data of {name} does not make a table: {error}") from error
-    if not (isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) or hasattr(data, "__arrow_c_stream__") or hasattr(data, "__arrow_c_array__") or hasattr(data, "__dataframe__")):
-        raise SourceError(f"a Python {type(data).__name__} cannot be registered as table {name}", hint="pass an Arrow table, a pandas or polars frame, a dict of columns, a list of dicts, or anything with __arrow_c_stream__")
+    if not isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) and not any(hasattr(data, way) for way in _ARROW_WAYS):
+        raise SourceError(
+            f"a Python {type(data).__name__} cannot be registered as table {name}",
+            hint="pass an Arrow table, a pandas or polars frame, a dict of columns, a list of dicts, or anything with __arrow_c_stream__",
+        )
     return ArrowSource(data)

@@ -15,11 +15,13 @@ from typing import Any
 
 import tsql
 from tsql.kernels.errors import TsqlError
+from tsql.loaded import LoadedPlan
 from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, report, timing, tolerate_encoding
 from tsql.parameters import parse_value
 from tsql.relation import FORMATS as EXTENSIONS
 from tsql.relation import Relation
-from tsql.session import LoadedPlan, Session, connect
+from tsql.session import Session
+from tsql.settings import from_values
 
 LEVELS = ("logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze")
 
@@ -129,9 +131,11 @@ def _pairs(items: list[str], option: str) -> dict[str, str]:
 
 
 def _session(arguments: Any) -> Session:
+    settings: dict[str, Any] = _pairs(arguments.settings, "--set")
+    settings |= {name: value for name, value in (("threads", arguments.threads), ("memory_limit", arguments.memory_limit)) if value is not None}
     try:
-        session = connect(backend=arguments.backend, threads=arguments.threads, memory_limit=arguments.memory_limit, **_pairs(arguments.settings, "--set"))
-    except (TsqlError, TypeError) as error:
+        session = Session(arguments.backend, from_values(settings))
+    except TsqlError as error:
         raise UsageError(str(error)) from error
     for name, path in _pairs(arguments.table, "--table").items():
         session.register(name, session.catalog.open_file(path))
@@ -176,10 +180,7 @@ def _run(arguments: Any) -> int:
     text, origin, is_plan = _read(arguments.query)
     parameters = _parameters(arguments)
     with _session(arguments) as session:
-        if is_plan:
-            results = iter([LoadedPlan(text, origin).run(session, parameters)])
-        else:
-            results = session.statements(text, parameters, origin=origin)
+        results = iter([LoadedPlan(text, origin).run(session, parameters)]) if is_plan else session.statements(text, parameters, origin=origin)
         single = arguments.output is not None or kind not in TEXT_FORMATS
         pending: Relation | None = None
         for relation in results:
@@ -262,6 +263,8 @@ def _bench(arguments: Any) -> int:
     import tsql.tpch
 
     for module in sorted(pkgutil.iter_modules(tsql.tpch.__path__), key=lambda m: m.name):
+        if module.name.startswith("_"):
+            continue
         doc = (importlib.import_module(f"tsql.tpch.{module.name}").__doc__ or "").strip().partition("\n")[0]
         print(f"tsql.tpch.{module.name}: {doc}".rstrip(": "))
     return 0

@@ -51,7 +51,7 @@ class Excerpt:
         return sum(b.num_rows for b in self.head) + sum(b.num_rows for b in self.tail)
 
 
-def excerpt(batches: Generator[pa.RecordBatch], max_rows: int, read_rows: int | None = None) -> Excerpt:
+def excerpt(batches: Generator[pa.RecordBatch, None, None], max_rows: int, read_rows: int | None = None) -> Excerpt:
     """Read a stream to its end (or to `read_rows`), keeping at most its first and last rows. `max_rows` 0 keeps all."""
     if max_rows == 0:
         kept = list(batches)

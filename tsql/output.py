@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
 import traceback
@@ -28,17 +29,18 @@ def emit(relation: Relation, kind: str = "table", path: str | None = None, *, ma
     # A bar on the same screen as rows that stream past would be written over.
     with ProgressBar(lambda: relation.progress, enabled=progress and not (terminal and path is None and kind in ("csv", "json"))):
         if kind != "table":
-            if path is None:
-                sys.stdout.flush()
-                relation.write_to(sys.stdout.buffer, kind)
-                sys.stdout.buffer.flush()
-            else:
-                relation.write(path, kind)
-            return None
+            if path is not None:
+                return relation.write(path, kind)
+            sys.stdout.flush()
+            rows = relation.write_to(sys.stdout.buffer, kind)
+            sys.stdout.buffer.flush()
+            return rows
         if path is None:
             return _print(relation, sys.stdout, max_rows)
-        with open(path, "w", encoding="utf-8") as file:
-            return _print(relation, file, max_rows)
+        text = io.StringIO()
+        rows = _print(relation, text, max_rows)
+        Path(path).write_text(text.getvalue(), encoding="utf-8")
+        return rows
 
 
 def _print(relation: Relation, file: TextIO, max_rows: int | None) -> int | None:

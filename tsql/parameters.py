@@ -13,7 +13,7 @@ from tsql.kernels.errors import BindError
 from tsql.kernels.types import Type
 
 _EPOCH = dt.datetime(1970, 1, 1)
-_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
+_EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
 _INTEGERS = (types.INTEGER, types.BIGINT, types.UBIGINT, types.HUGEINT)
 
@@ -127,6 +127,6 @@ def parse_value(text: str) -> Any:
         except (ValueError, InvalidOperation) as error:
             raise BindError(f"{body!r} is no {kind}") from error
         if kind == "TIMESTAMPTZ" and value.tzinfo is None:
-            value = value.replace(tzinfo=dt.timezone.utc)
+            value = value.replace(tzinfo=dt.UTC)
         return value
     return text

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
@@ -82,7 +81,7 @@ class Relation:
         """The Arrow schema of the result, known without running the query."""
         return pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(self._names, self._types, strict=True)])
 
-    def batches(self) -> Generator[pa.RecordBatch]:
+    def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Run the query and hand out its batches as they come."""
         run = self._new_run()
         handle = _Handle(run)
@@ -192,33 +191,20 @@ class Relation:
         """The text of the plan file: what `tsql plan` prints and `tsql run` takes."""
         return self.explain("file")
 
-    def write(self, path: str | os.PathLike[str], format: str | None = None) -> None:
-        """Write the result to a file, batch by batch. The file appears, or is replaced, only once it is complete."""
+    def write(self, path: str | os.PathLike[str], format: str | None = None) -> int:
+        """Write the result to a file, batch by batch, and return the number of rows. The format is that of the name unless
+        given. The file appears, or is replaced, only once it is complete."""
         target = Path(path)
         kind = format or FORMATS.get(target.suffix.lower())
         if kind is None:
             raise SourceError(f"the name {target.name} does not say in which format to write", hint="name the format: csv, json, arrow or parquet")
-        if target.exists() and not target.is_file():
-            with open(target, "wb") as stream:
-                self.write_to(stream, kind)
-            return
-        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
-        try:
-            with open(partial, "wb") as stream:
-                self.write_to(stream, kind)
-            os.replace(partial, target)
-        except OSError as error:
-            raise SourceError(f"cannot write {target}: {error.strerror or error}") from error
-        finally:
-            partial.unlink(missing_ok=True)
+        return self.write_to(target, kind)
 
-    def write_to(self, stream: Any, kind: str) -> None:
-        """Write the result to an open binary stream as csv, json, arrow or parquet."""
+    def write_to(self, target: Path | BinaryIO, kind: str) -> int:
+        """Write the result to a path or an open binary stream as csv, json, arrow or parquet."""
         from tsql.backends.writers import write
 
-        if kind not in ("csv", "json", "arrow", "parquet"):
-            raise SourceError(f"unknown format {kind}", hint="formats are csv, json, arrow and parquet")
-        write(self.batches(), self.schema, kind, stream)
+        return write(self.batches(), self.schema, kind, target)
 
     def cancel(self) -> None:
         """End every run of this relation; the threads that wait for one get a CancelledError within 100 ms."""

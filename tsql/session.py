@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,38 +15,17 @@ from tsql import settings as setting
 from tsql import statements
 from tsql.backends import Backend, Run, Settings
 from tsql.catalog import Catalog, FileUse, View, as_source
-from tsql.kernels.errors import CatalogError, PlanError, SourceError, TsqlError
-from tsql.kernels.types import BIGINT, VARCHAR, Type, from_arrow
+from tsql.kernels.errors import CatalogError, PlanError, TsqlError
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT, VARCHAR, Type
+from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all
 from tsql.planner import logical
+from tsql.prepared import PlanCache, Prepared
 from tsql.relation import Relation, of_table, of_text
 from tsql.script import Piece, split
 
 BACKENDS = ("local", "interp", "spark")
-_CACHED_PLANS = 256
-
-
-@dataclass
-class Prepared:
-    """An analyzed query with its plan, once that is made; what the plan cache holds."""
-
-    piece: Piece
-    query: statements.Query
-    names: tuple[str, ...]
-    types: tuple[Type, ...]
-    files: tuple[FileUse, ...] = ()
-    timings_ms: dict[str, float] = field(default_factory=dict)
-    physical: Any = None
-
-    def make_plan(self, settings: Settings) -> Any:
-        """The physical plan; made at the first use."""
-        if self.physical is None:
-            from tsql.planner import make_plan
-
-            begun = time.perf_counter()
-            self.physical = make_plan(self.query.plan, settings, self.query.text)
-            self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
-        return self.physical
 
 
 class Session:
@@ -58,7 +36,7 @@ class Session:
         self.settings = settings or Settings()
         self._backend = backend
         self._spark = spark
-        self._plans: OrderedDict[Any, Prepared] = OrderedDict()
+        self._plans = PlanCache()
         self._closed = False
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
@@ -70,15 +48,20 @@ class Session:
             self._backend = _make_backend(self._backend, self._spark)
         return self._backend
 
+    @property
+    def _target(self) -> str:
+        """What plans are made for."""
+        name = self._backend if isinstance(self._backend, str) else self._backend.name
+        return "spark" if name.startswith("spark") else "local"
+
     def sql(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Relation:
         """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
         statements, and every statement before the last, run at once."""
         self._check_open()
         kinds, values = convert_all(params)
         key = (text, origin, tuple(kinds.items()), self.catalog.version, setting.key_of(self.settings))
-        prepared = self._plans.get(key)
-        if prepared is not None and all(use.is_current() for use in prepared.files):
-            self._plans.move_to_end(key)
+        prepared = self._plans.find(key)
+        if prepared is not None:
             return self._relation(prepared, values, cached=True)
         pieces = _split(text, origin, values)
         for piece in pieces[:-1]:
@@ -129,9 +112,7 @@ class Session:
             case statements.Query():
                 prepared = query(statement)
                 if key is not None:
-                    self._plans[key] = prepared
-                    while len(self._plans) > _CACHED_PLANS:
-                        self._plans.popitem(last=False)
+                    self._plans.keep(key, self.catalog.version, prepared)
                 return self._relation(prepared, values)
             case statements.Explain():
                 level, prepared = (statement.level or "physical").lower(), query(statement.query)
@@ -142,8 +123,9 @@ class Session:
                 self.catalog.add(statement.name, View(statement.name, statement.text), replace=statement.replace)
             case statements.Drop():
                 self.catalog.drop(statement.name, kind=statement.kind, if_exists=statement.if_exists)
+                self._plans.clear()
             case statements.CompilePlan():
-                text = query(statement.query).make_plan(self.settings).text()
+                text = query(statement.query).make_plan(self.settings, self._target).text()
                 try:
                     Path(statement.path).write_text(text, encoding="utf-8")
                 except OSError as error:
@@ -174,7 +156,7 @@ class Session:
             self.catalog.add(statement.name, there, replace=False)  # raises: the name is taken
         relation = self._relation(prepared, values)
         names = _column_names(prepared.names)
-        schema = pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(names, prepared.types, strict=True)])
+        schema = Schema(tuple(Field(name, t) for name, t in zip(names, prepared.types, strict=True)))
         rows = 0
 
         def stored() -> Iterator[pa.RecordBatch]:
@@ -183,7 +165,7 @@ class Session:
                 rows += batch.num_rows
                 yield batch.rename_columns(names)
 
-        table = BlockTable.from_batches(_sql_schema(names, prepared.types, schema), stored())
+        table = BlockTable.from_batches(schema, stored())
         self.catalog.add(statement.name, table, replace=statement.replace)
         return of_table(("Count",), (BIGINT,), [[rows]], message=f"{rows} rows")
 
@@ -196,7 +178,7 @@ class Session:
 
         def start(run: Run) -> Iterator[pa.RecordBatch]:
             fresh = prepared.physical is None
-            plan = prepared.make_plan(settings)
+            plan = prepared.make_plan(settings, self._target)
             if fresh:
                 run.timings_ms["plan"] = prepared.timings_ms["plan"]
             return self.backend.run(plan, run)
@@ -208,7 +190,7 @@ class Session:
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
         if level == "logical":
             return logical.show(prepared.query.plan)
-        plan = prepared.make_plan(self.settings)
+        plan = prepared.make_plan(self.settings, self._target)
         if level == "file":
             return plan.text()
         return explain_plan(self, plan, level, Run(settings=replace(self.settings), parameters=values, timings_ms=dict(prepared.timings_ms)))
@@ -224,6 +206,7 @@ class Session:
     def unregister(self, name: str) -> None:
         """Forget a name."""
         self.catalog.drop(name)
+        self._plans.clear()
 
     def table(self, name: str) -> Relation:
         """A relation over a table or view of the catalog."""
@@ -306,19 +289,6 @@ def _column_names(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _sql_schema(names: Sequence[str], types: Sequence[Type], arrow: pa.Schema) -> Any:
-    from tsql.kernels.schema import Field, Schema
-
-    return Schema(tuple(Field(name, t) for name, t in zip(names, types, strict=True)))
-
-
-def explain_plan(session: Session, plan: Any, level: str, run: Run) -> str:
-    """The text of one level of `explain` for a physical plan."""
-    from tsql.backends import explain
-
-    return explain(plan, level, session.backend, run)
-
-
 def _make_backend(name: str, spark: Any) -> Backend:
     kind, _, master = name.partition("=")
     match kind:
@@ -354,61 +324,5 @@ def connect(
     """
     if path is not None:
         raise CatalogError("a catalog on disk is not supported yet", hint="call connect() without a path, and register files or tables")
-    chosen = Settings()
-    for name, value in {"threads": threads, "memory_limit": memory_limit, **settings}.items():
-        if value is not None:
-            setting.change(chosen, name, value)
+    chosen = setting.from_values({"threads": threads, "memory_limit": memory_limit, **settings})
     return Session("spark" if spark is not None else backend, chosen, spark=spark)
-
-
-class LoadedPlan:
-    """The text of a plan file, ready to run on a session that has its tables."""
-
-    def __init__(self, text: str, origin: str | None = None) -> None:
-        self.text = text
-        self.origin = origin
-
-    def bind(self, session: Session) -> Any:
-        """The checked physical plan; a PlanError names the line of what does not fit."""
-        from tsql.planner.check import check
-        from tsql.planner.planfile import parse
-
-        try:
-            plan = parse(self.text, session.catalog)
-            check(plan)
-        except TsqlError as error:
-            raise error.locate(self.text, self.origin) from error.__cause__
-        return plan
-
-    def run(self, session: Session, params: Parameters = None) -> Relation:
-        """The lazy result of the plan."""
-        plan = self.bind(session)
-        _, values = convert_all(params)
-        settings = replace(session.settings)
-
-        def describe(level: str) -> str:
-            return plan.text() if level == "file" else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
-
-        def relocate(error: TsqlError) -> TsqlError:
-            return error.locate(self.text, self.origin)
-
-        schema: pa.Schema = plan.schema
-        return Relation(
-            tuple(schema.names), tuple(from_arrow(t) for t in schema.types), lambda run: session.backend.run(plan, run),
-            lambda: Run(settings=settings, parameters=values), describe_plan=describe, relocate=relocate,
-        )  # fmt: skip
-
-
-def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
-    """Read a plan file."""
-    try:
-        return LoadedPlan(Path(path).read_text(encoding="utf-8"), os.fspath(path))
-    except UnicodeDecodeError as error:
-        raise PlanError(f"{os.fspath(path)} is no plan file: it is not UTF-8 text") from error
-    except OSError as error:
-        raise SourceError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
-
-
-def load_plan_text(text: str, origin: str | None = None) -> LoadedPlan:
-    """A plan from the text of a plan file."""
-    return LoadedPlan(text, origin)

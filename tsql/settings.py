@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -59,6 +60,15 @@ def _count(key: str, value: Any) -> int:
     if not 0 <= number < 2**31:
         raise CatalogError(f"{key} is at least 0, not {number}" if number < 0 else f"{key} is too large: {number}")
     return number
+
+
+def from_values(values: Mapping[str, Any]) -> Settings:
+    """Settings with these values; None leaves the default."""
+    settings = Settings()
+    for name, value in values.items():
+        if value is not None:
+            change(settings, name, value)
+    return settings
 
 
 def key_of(settings: Settings) -> tuple[Any, ...]:

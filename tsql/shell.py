@@ -93,15 +93,17 @@ class Shell:
     def script(self, lines: Iterable[str], origin: str | None = None) -> bool:
         """Run statements and dot commands from lines of text; False at the first that fails."""
         pending: list[str] = []
-        for line in lines:
+        for number, line in enumerate(lines):
             if not pending and line.startswith("."):
                 if not self.submit(line, origin):
                     return False
                 if self.done:
                     return True
                 continue
-            if not pending and not line.strip():
-                continue
+            if not pending:
+                if not line.strip():
+                    continue
+                pending = ["\n" * number]  # so that errors name the line in the file
             pending.append(line)
             if ";" in line and is_complete("".join(pending)):
                 if not self.submit("".join(pending), origin):

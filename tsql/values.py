@@ -128,7 +128,7 @@ def _timestamp_value(us: int) -> dt.datetime | str:
 
 def _timestamptz_value(us: int) -> dt.datetime | str:
     value = _timestamp_value(us)
-    return timestamptz_text(us) if isinstance(value, str) else value.replace(tzinfo=dt.timezone.utc)
+    return timestamptz_text(us) if isinstance(value, str) else value.replace(tzinfo=dt.UTC)
 
 
 def _time_value(us: int) -> dt.time | str:

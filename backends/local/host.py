@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +23,7 @@ from tsql.kernels.context import (
     STATUS_OUT_OF_MEMORY, Program, Slot,
 )  # fmt: skip
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, OutputColumn
 from tsql.kernels.types import Type
 
 _libc = ctypes.CDLL(None)
@@ -88,11 +89,11 @@ def slot_bytes(type: Type | None, value: Any, keep: list[Any]) -> bytes:
 class Context:
     """The context record of one worker."""
 
-    def __init__(self, program: Program, shared: Shared, state_bytes: int, fill: Callable[[Slot, list[Any]], bytes] | None = None):
+    def __init__(self, program: Program, shared: Shared, state_bytes: int, state: Any = None, fill: Callable[[Slot, list[Any]], bytes] | None = None):
         size = SLOTS + SLOT_BYTES * len(program.slots)
         self.buffer = (ctypes.c_uint8 * size)()
         self.address = ctypes.addressof(self.buffer)
-        self.state = (ctypes.c_uint8 * max(8, state_bytes))()
+        self.state = (ctypes.c_uint8 * max(8, state_bytes))() if state is None else state
         self.state_address = ctypes.addressof(self.state)
         self.counter = ctypes.c_int64(0)
         self.keep: list[Any] = []
@@ -125,6 +126,11 @@ class Context:
                 buffer = pa.py_buffer(slot.payload)
                 self.keep.append(buffer)
                 return struct.pack("<Qq", buffer.address, len(slot.payload))
+            case "dictionary":
+                self.keep.append(slot.payload)
+                return struct.pack("<Qq", slot.payload.record.address, len(slot.payload))
+            case "now":
+                return struct.pack("<qq", int(self.shared.run.wall_clock * 1_000_000), 0)
         if fill is None:
             raise TypeError(f"nothing fills a slot of kind {slot.kind}")
         return fill(slot, self.keep)
@@ -181,27 +187,37 @@ class Code:
 class ChunkMemory:
     """Owns the buffers of one chunk; they are freed when the last Arrow buffer that refers to this is gone."""
 
-    def __init__(self, addresses: list[int]):
-        self.addresses = addresses
+    def __init__(self, addresses: list[int], bytes: int, shared: Shared):
+        self.addresses, self.bytes, self.shared = addresses, bytes, shared
 
     def __del__(self) -> None:
         for address in self.addresses:
             free(address)
+        self.shared.release(self.bytes)
 
 
-def take_chunks(state: int, columns: tuple[OutputColumn, ...]) -> list[tuple[int, int, list[pa.Array]]]:
-    """The chunks of a Collect state as (morsel number, rows, arrays); the state is empty afterwards."""
+@dataclass
+class Chunk:
+    """A run of rows in columns. `order` puts the chunks of a dataset into input order."""
+
+    order: tuple[int, ...]
+    rows: int
+    arrays: list[pa.Array]
+
+
+def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared) -> list[Chunk]:
+    """The chunks of a Collect state, ordered by morsel; the state is empty afterwards."""
     data, count = read_u64(state), read_i64(state + 8)
-    record_bytes = 16 + 32 * len(columns)
+    record_bytes = RECORD_HEADER + 32 * len(columns)
     chunks = []
     for index in range(count):
         at = data + index * record_bytes
-        number, rows = read_i64(at), read_i64(at + 8)
-        words = [[read_u64(at + 16 + 32 * c + 8 * w) for w in range(4)] for c in range(len(columns))]
-        owner = ChunkMemory([a for w in words for a in w[:3] if a])
-        chunks.append((number, rows, [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)]))
+        number, rows, size = read_i64(at), read_i64(at + 8), read_i64(at + 16)
+        words = [[read_u64(at + RECORD_HEADER + 32 * c + 8 * w) for w in range(4)] for c in range(len(columns))]
+        owner = ChunkMemory([a for w in words for a in w[:3] if a], size, shared)
+        chunks.append(Chunk((number, index), rows, [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)]))
     free(data)
-    ctypes.memset(state, 0, 24)
+    ctypes.memset(state, 0, STATE_BYTES)
     return chunks
 
 

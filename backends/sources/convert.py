@@ -22,7 +22,7 @@ def castable(source: Type, target: Type) -> bool:
     if source.is_numeric or source.name == "BOOLEAN":
         return target.is_numeric or target.name == "BOOLEAN" or (target == VARCHAR and source.is_integer)
     if source.is_temporal:
-        return target.is_temporal and "TIME" not in (source.name, target.name) or (target == VARCHAR and source.name == "DATE")
+        return (target.is_temporal and "TIME" not in (source.name, target.name)) or (target == VARCHAR and source.name == "DATE")
     return False
 
 

@@ -13,21 +13,25 @@ from __future__ import annotations
 import os
 import struct
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tsql.backends.sources import thrift
 from tsql.backends.sources.files import reading
 from tsql.kernels.errors import SourceError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _INT32, _INT64 = 1, 2
 _CONVERTED_DECIMAL, _LOGICAL_DECIMAL = 5, 5
+_SCHEMA, _ROW_GROUPS = 2, 4
 _TYPE, _NAME, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 4, 6, 7, 8, 10
 _ARROW_SCHEMA = b"ARROW:schema"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Footer:
     """The footer of one file. `unscaled` are the columns that pyarrow delivers as plain integers: name to (width, scale)."""
 
@@ -36,6 +40,30 @@ class Footer:
     metadata: pq.FileMetaData
     schema: pa.Schema
     unscaled: dict[str, tuple[int, int]]
+    raw: bytes
+
+    @cached_property
+    def first_chunks(self) -> list[Chunk]:
+        """The chunks of the first row group, one per column; empty where there is no row group."""
+        return next(iter(self._read_chunks(1)), [])
+
+    @cached_property
+    def chunks(self) -> list[list[Chunk]]:
+        """The chunks of all row groups. Read on demand: this takes some milliseconds for a large footer."""
+        return self._read_chunks(None)
+
+    def _read_chunks(self, limit: int | None) -> list[list[Chunk]]:
+        try:
+            groups = _chunks(self.raw, limit)
+        except (IndexError, KeyError, TypeError, ValueError, struct.error):
+            raise _damaged(self.path) from None
+        if any(len(group) != len(self.schema) for group in groups):
+            raise _damaged(self.path)
+        return groups
+
+
+def _damaged(path: str) -> SourceError:
+    return SourceError(f"{path}: the footer of this Parquet file is damaged")
 
 
 def read_footer(path: str) -> Footer:
@@ -44,17 +72,25 @@ def read_footer(path: str) -> Footer:
         raw, size = _read_tail(path)
         try:
             edited, unscaled = _plain_decimals(raw)
-        except (IndexError, ValueError, RecursionError):
-            raise SourceError(f"{path}: the footer of this Parquet file is damaged") from None
+        except (IndexError, KeyError, TypeError, ValueError, struct.error):
+            raise _damaged(path) from None
         at = edited.rfind(_ARROW_SCHEMA)
         if at >= 0:
             edited[at : at + len(_ARROW_SCHEMA)] = b"-----:schema"
         alone = b"".join((_MAGIC, edited, struct.pack("<I", len(edited)), _MAGIC))
         metadata = pq.read_metadata(pa.BufferReader(alone))
         schema = metadata.schema.to_arrow_schema()
-        if metadata.num_rows < 0 or any(metadata.row_group(i).num_rows < 0 for i in range(metadata.num_row_groups)):
-            raise SourceError(f"{path}: the footer of this Parquet file is damaged")
-    return Footer(path, size, metadata, schema, unscaled)
+        if not _is_sound(metadata):
+            raise _damaged(path)
+    return Footer(path, size, metadata, schema, unscaled, bytes(edited))
+
+
+def _is_sound(metadata: pq.FileMetaData) -> bool:
+    """Whether each row group has all columns and the rows add up."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    if any(group.num_columns != metadata.num_columns or group.num_rows < 0 for group in groups):
+        return False
+    return metadata.num_rows == sum(group.num_rows for group in groups)
 
 
 def _read_tail(path: str) -> tuple[bytes, int]:
@@ -79,140 +115,94 @@ def _read_tail(path: str) -> tuple[bytes, int]:
 def _plain_decimals(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]]]:
     """The footer with the DECIMAL annotation of integer columns taken away, and their names, widths and scales.
 
-    A footer is a struct in Thrift's compact protocol; field 2 is the list of schema elements. Field ids are relative to
-    the field before, so that everything after the list can be copied as it is.
+    A footer is a struct; field 2 is the list of schema elements. Field ids are relative to the field before, so that
+    everything after the list can be copied as it is.
     """
-    at = field = 0
+    at = number = 0
     while True:
-        field, kind, at = _field(footer, at, field)
-        if kind == 0:
+        number, kind, at = thrift.field(footer, at, number)
+        if kind == thrift.STOP:
             raise ValueError("no schema")
-        if field == 2:
+        if number == _SCHEMA:
             break
-        at = _skip(footer, at, kind)
-    out = bytearray(footer[:at])
-    count, kind, start = _list(footer, at)
-    if kind != 12 or count > len(footer):
+        _, at = thrift.decode(footer, at, kind)
+    count, kind, start = thrift.list_header(footer, at)
+    if kind != thrift.STRUCT:
         raise ValueError("no schema")
-    out += footer[at:start]
+    out = bytearray(footer[:start])
     at = start
     unscaled: dict[str, tuple[int, int]] = {}
     for _ in range(count):
         fields, at = _fields(footer, at)
-        values = {number: value for number, _, value in fields}
-        if _number(values.get(_TYPE)) in (_INT32, _INT64) and _is_decimal(values):
-            width, scale = _number(values.get(_PRECISION)), _number(values.get(_SCALE)) or 0
+        values = {number: value for number, _, value, _ in fields}
+        if values.get(_TYPE) in (_INT32, _INT64) and _is_decimal(values):
+            width, scale = values.get(_PRECISION), values.get(_SCALE, 0)
             if width is not None and 1 <= width <= 18 and 0 <= scale <= width:
-                unscaled[_text(values[_NAME])] = (width, scale)
+                unscaled[values[_NAME].decode("utf-8")] = (width, scale)
                 fields = [f for f in fields if f[0] not in (_CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE)]
         last = 0
-        for number, kind, value in fields:
-            out += _header(number, last, kind) + value
+        for number, kind, _, raw in fields:
+            out += thrift.header(number, last, kind) + raw
             last = number
-        out.append(0)
+        out.append(thrift.STOP)
     out += footer[at:]
     return out, unscaled
 
 
-def _is_decimal(values: dict[int, bytes]) -> bool:
+def _is_decimal(values: dict[int, Any]) -> bool:
     logical = values.get(_LOGICAL_TYPE)
-    if logical is not None:
-        return _field(logical, 0, 0)[0] == _LOGICAL_DECIMAL
-    return _number(values.get(_CONVERTED_TYPE)) == _CONVERTED_DECIMAL
+    return _LOGICAL_DECIMAL in logical if logical is not None else values.get(_CONVERTED_TYPE) == _CONVERTED_DECIMAL
 
 
-def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, bytes]], int]:
+def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], int]:
+    """(field id, type, value, its bytes) of each field of a struct, and the offset after it."""
     found, number = [], 0
     while True:
-        number, kind, at = _field(data, at, number)
-        if kind == 0:
+        number, kind, at = thrift.field(data, at, number)
+        if kind == thrift.STOP:
             return found, at
-        end = _skip(data, at, kind)
-        if end > len(data):
-            raise ValueError("cut off")
-        found.append((number, kind, data[at:end]))
+        value, end = thrift.decode(data, at, kind)
+        found.append((number, kind, value, data[at:end]))
         at = end
 
 
-def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """(field id, type, offset of the value) of a field header; type 0 ends a struct."""
-    head = data[at]
-    if head == 0:
-        return last, 0, at + 1
-    if head >> 4:
-        return last + (head >> 4), head & 15, at + 1
-    number, at = _varint(data, at + 1)
-    return (number >> 1) ^ -(number & 1), head & 15, at
+class Chunk(NamedTuple):
+    """What the footer says of one column in one row group. Statistics are raw bytes, or None where there are none;
+    `deprecated` says that they are the old ones, whose order is only right for signed numbers."""
+
+    physical: int
+    encodings: tuple[int, ...]
+    values: int
+    dictionary_bytes: int | None
+    minimum: bytes | None
+    maximum: bytes | None
+    nulls: int | None
+    deprecated: bool
 
 
-def _header(number: int, last: int, kind: int) -> bytes:
-    if 0 < number - last <= 15:
-        return bytes([(number - last) << 4 | kind])
-    encoded, rest = bytearray([kind]), number << 1 if number >= 0 else (-number << 1) - 1
-    while rest > 127:
-        encoded.append(rest & 127 | 128)
-        rest >>= 7
-    return bytes(encoded) + bytes([rest])
-
-
-def _list(data: bytes, at: int) -> tuple[int, int, int]:
-    head = data[at]
-    if head >> 4 != 15:
-        return head >> 4, head & 15, at + 1
-    count, end = _varint(data, at + 1)
-    return count, head & 15, end
-
-
-def _skip(data: bytes, at: int, kind: int, depth: int = 0) -> int:
-    """The offset after a value of a compact-protocol type."""
-    if depth > 32 or at > len(data):
-        raise ValueError("damaged")
-    if kind in (1, 2):
-        return at
-    if kind == 3:
-        return at + 1
-    if kind in (4, 5, 6):
-        return _varint(data, at)[1]
-    if kind == 7:
-        return at + 8
-    if kind == 8:
-        length, at = _varint(data, at)
-        return at + length
-    if kind in (9, 10):
-        count, item, at = _list(data, at)
-        for _ in range(count):
-            at = at + 1 if item in (1, 2) else _skip(data, at, item, depth + 1)
-        return at
-    if kind == 12:
-        number = 0
-        while True:
-            number, item, at = _field(data, at, number)
-            if item == 0:
-                return at
-            at = _skip(data, at, item, depth + 1)
-    raise ValueError("damaged")
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
+def _chunks(raw: bytes, limit: int | None) -> list[list[Chunk]]:
+    """The chunks of the first `limit` row groups, a list per row group."""
+    at = number = 0
     while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
-        if shift > 63:
-            raise ValueError("damaged")
+        number, kind, at = thrift.field(raw, at, number)
+        if kind == thrift.STOP:
+            return []
+        if number == _ROW_GROUPS:
+            break
+        _, at = thrift.decode(raw, at, kind)
+    count, kind, at = thrift.list_header(raw, at)
+    if kind != thrift.STRUCT:
+        raise ValueError("no row groups")
+    groups = []
+    for _ in range(count if limit is None else min(limit, count)):
+        group, at = thrift.decode(raw, at, thrift.STRUCT)
+        groups.append([_chunk(column[3]) for column in group[1]])
+    return groups
 
 
-def _number(value: bytes | None) -> int | None:
-    if value is None:
-        return None
-    number, _ = _varint(value, 0)
-    return (number >> 1) ^ -(number & 1)
-
-
-def _text(value: bytes) -> str:
-    length, at = _varint(value, 0)
-    return value[at : at + length].decode("utf-8")
+def _chunk(column: dict[int, Any]) -> Chunk:
+    statistics = column.get(12) or {}
+    deprecated = 5 not in statistics and 6 not in statistics
+    low, high = (statistics.get(2), statistics.get(1)) if deprecated else (statistics.get(6), statistics.get(5))
+    page = column.get(11)
+    return Chunk(column[1], tuple(column[2]), column[5], None if not page else column[9] - page, low, high, statistics.get(3), deprecated)

@@ -5,37 +5,45 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from tsql.backends.sources import ColumnStatistics
-from tsql.backends.sources.parquet_footer import Footer
+from tsql.backends.sources.parquet_footer import Chunk, Footer
 from tsql.backends.sources.prune import Bounds
 from tsql.kernels.types import Type
+
+_BOOLEAN, _INT32, _INT64, _FLOAT, _DOUBLE, _BYTES, _FIXED = 0, 1, 2, 4, 5, 6, 7
+_NUMBERS = {_BOOLEAN: "<?", _INT32: "<i", _INT64: "<q", _FLOAT: "<f", _DOUBLE: "<d"}
+_DICTIONARY_ENCODINGS = {2, 8}
 
 
 def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
     """The bounds of column `index` in each row group; unknown where the writer left no statistics that can be trusted."""
     arrow = footer.schema.field(index).type
     found = []
-    for number in range(footer.metadata.num_row_groups):
-        chunk = footer.metadata.row_group(number).column(index)
-        rows, statistics = chunk.num_values, chunk.statistics if chunk.is_stats_set else None
-        if statistics is None:
-            found.append(Bounds(None, None, None, rows))
-            continue
-        nulls = statistics.null_count if statistics.has_null_count else None
+    for group in footer.chunks:
+        chunk = group[index]
         low = high = None
-        if statistics.has_min_max and chunk.physical_type != "INT96":
-            low = _stored(statistics.min_raw, arrow, kind, chunk.physical_type, up=False)
-            high = _stored(statistics.max_raw, arrow, kind, chunk.physical_type, up=True)
+        if not chunk.deprecated or (chunk.physical in _NUMBERS and not kind.is_unsigned):
+            low, high = _bound(chunk.minimum, chunk, arrow, kind, up=False), _bound(chunk.maximum, chunk, arrow, kind, up=True)
             if low is None or high is None or _wrong_order(low, high):
                 low = high = None
-        found.append(Bounds(low, high, nulls, rows))
+        found.append(Bounds(low, high, chunk.nulls, chunk.values))
     return found
+
+
+def _bound(raw: bytes | None, chunk: Chunk, arrow: pa.DataType, kind: Type, up: bool) -> Any:
+    if raw is None:
+        return None
+    if chunk.physical in _NUMBERS:
+        code = _NUMBERS[chunk.physical]
+        code = code.upper() if kind.is_unsigned and code in ("<i", "<q") else code
+        return _stored(struct.unpack(code, raw)[0], arrow, kind, up) if len(raw) == struct.calcsize(code) else None
+    return _stored(raw, arrow, kind, up) if chunk.physical in (_BYTES, _FIXED) else None
 
 
 def _wrong_order(low: Any, high: Any) -> bool:
@@ -45,14 +53,14 @@ def _wrong_order(low: Any, high: Any) -> bool:
         return True
 
 
-def _stored(raw: Any, arrow: pa.DataType, kind: Type, physical: str, up: bool) -> Any:
+def _stored(raw: Any, arrow: pa.DataType, kind: Type, up: bool) -> Any:
     """A raw statistic in stored form; bounds that are not exact after conversion are moved outwards."""
     if kind.is_string:
-        return _text(raw) if kind.name == "VARCHAR" else raw
+        return None if not isinstance(raw, bytes) else _text(raw) if kind.name == "VARCHAR" else raw
     if kind.is_decimal or (kind.name == "HUGEINT" and pa.types.is_decimal(arrow)):
         return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
-    if kind.is_unsigned and isinstance(raw, int) and raw < 0:
-        return raw + (2**64 if physical == "INT64" else 2**32)
+    if isinstance(raw, bytes):
+        return None
     if kind.name in ("TIMESTAMP", "TIMESTAMPTZ", "TIME"):
         scale = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(arrow.unit)
         if scale is not None:
@@ -63,10 +71,10 @@ def _stored(raw: Any, arrow: pa.DataType, kind: Type, physical: str, up: bool) -
     return raw if isinstance(raw, bool | int) else None
 
 
-def _text(raw: Any) -> str | bytes:
+def _text(raw: bytes) -> str | bytes:
     """A string bound; writers may cut long ones inside a character, which is then left as bytes."""
     try:
-        return raw.decode("utf-8") if isinstance(raw, bytes) else raw
+        return raw.decode("utf-8")
     except UnicodeDecodeError:
         return raw
 
@@ -89,17 +97,13 @@ def fold(parts: Iterable[Bounds], kind: Type) -> ColumnStatistics:
 
 
 def small_dictionary(footer: Footer, index: int) -> bool:
-    """Whether the strings of a column are all dictionary-encoded with few values: then they are read as dictionaries.
+    """Whether the strings of a column are dictionary-encoded with few values: then they are read as dictionaries.
 
-    Writers give up on a dictionary that outgrows a page (1 MB by default), so a small dictionary page means that every
-    data page refers to it."""
-    for number in range(footer.metadata.num_row_groups):
-        chunk: pq.ColumnChunkMetaData = footer.metadata.row_group(number).column(index)
-        if chunk.num_values == 0:
-            continue
-        if not chunk.has_dictionary_page or not {"RLE_DICTIONARY", "PLAIN_DICTIONARY"} & set(chunk.encodings):
-            return False
-        page = chunk.data_page_offset - (chunk.dictionary_page_offset or 0)
-        if not 0 < page <= min(65_536, 4_096 + 2 * chunk.num_values):
-            return False
-    return footer.metadata.num_row_groups > 0
+    The first row group speaks for all. Writers give up on a dictionary that outgrows a page (1 MB by default), so a
+    small dictionary page means that every data page refers to it. A later group without one is read right, but slower."""
+    if not footer.first_chunks:
+        return False
+    chunk = footer.first_chunks[index]
+    if chunk.dictionary_bytes is None or not _DICTIONARY_ENCODINGS & set(chunk.encodings):
+        return False
+    return 0 < chunk.dictionary_bytes <= min(65_536, 4_096 + 2 * chunk.values)

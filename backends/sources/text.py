@@ -10,11 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
-from decimal import Decimal, InvalidOperation
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation, localcontext
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsql.kernels.types import BIGINT, BOOLEAN, DATE, DOUBLE, HUGEINT, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
@@ -95,7 +96,7 @@ def _stamp(text: str, format: TextFormat, zone: bool) -> int | None:
         stamp = _strptime(text, format.strptime)
         if stamp is None:
             return None
-        utc = stamp.astimezone(timezone.utc).replace(tzinfo=None) if stamp.tzinfo else stamp
+        utc = stamp.astimezone(UTC).replace(tzinfo=None) if stamp.tzinfo else stamp
         return (utc.toordinal() - _EPOCH) * 86_400_000_000 + (utc.hour * 3600 + utc.minute * 60 + utc.second) * 1_000_000 + utc.microsecond
     text = text.strip()
     match = _STAMP_PATTERNS[format.order].match(text)
@@ -172,11 +173,22 @@ _DATED_TESTS: tuple[tuple[Type, Callable[[str, str], bool]], ...] = (
 )
 
 
+# The common shapes at the speed of one regular expression; what they do not match is looked at value by value.
+_BULK = (
+    (BIGINT, re.compile(r"(?:(?:0|[1-9][0-9]{0,17}|-[0-9]{1,18})\n)+\Z")),
+    (DOUBLE, re.compile(r"(?:-?(?:0|[1-9][0-9]{0,17})(?:\.[0-9]*)?\n)+\Z")),
+)
+
+
 def detect(texts: Iterable[str], orders: tuple[str, ...] = ("ymd", "dmy", "mdy")) -> tuple[Type, TextFormat]:
     """The type of a column with these values (NULLs left out) and how its dates are written; VARCHAR if there is none."""
     values = [text.strip() for text in dict.fromkeys(texts)]
     if not values:
         return VARCHAR, ISO
+    joined = "\n".join(values) + "\n"
+    for kind, pattern in _BULK:
+        if pattern.match(joined):
+            return kind, ISO
     for kind, accepts in _PLAIN_TESTS:
         if all(map(accepts, values)):
             return kind, ISO
@@ -194,6 +206,8 @@ def parser(kind: Type, format: TextFormat = ISO) -> Callable[[str], Any]:
 
         def integer(text: str) -> int | None:
             value = parse_integer(text)
+            if value is None:
+                value = _rounded(text, 0)
             return value if value is not None and low <= value <= high else None
 
         return integer
@@ -220,7 +234,12 @@ def parser(kind: Type, format: TextFormat = ISO) -> Callable[[str], Any]:
 
 
 def _parse_decimal(text: str, kind: Type) -> int | None:
-    """The unscaled value, rounded half away from zero to the scale of `kind`."""
+    value, (low, high) = _rounded(text, kind.scale), kind.bounds
+    return value if value is not None and low <= value <= high else None
+
+
+def _rounded(text: str, scale: int) -> int | None:
+    """The number times 10^scale, rounded half away from zero."""
     if not _DOUBLE.match(text.strip()):
         return None
     try:
@@ -229,10 +248,8 @@ def _parse_decimal(text: str, kind: Type) -> int | None:
         return None
     if not exact.is_finite() or exact.adjusted() > 40:
         return None
-    scaled = exact.scaleb(kind.scale)
-    value = int(scaled.to_integral_value("ROUND_HALF_UP"))
-    low, high = kind.bounds
-    return value if low <= value <= high else None
+    with localcontext(prec=max(len(exact.as_tuple().digits), 1) + 80):
+        return int(exact.scaleb(scale).to_integral_value("ROUND_HALF_UP"))
 
 
 def from_stored(values: list[Any], kind: Type) -> pa.Array:
@@ -247,3 +264,28 @@ def from_stored(values: list[Any], kind: Type) -> pa.Array:
     if kind.name == "INTERVAL":
         return pa.array([None if v is None else pa.MonthDayNano([v[0], v[1], v[2] * 1000]) for v in values], arrow)
     return pa.array(values, arrow)
+
+
+def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO) -> tuple[pa.Array, pa.Array | None]:
+    """Text as values of `kind`, each distinct one converted once; and which rows could not be, if any.
+    Dates and times in the usual form go through pyarrow's cast, whose grammar is within ours."""
+    if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and format == ISO and array.type == pa.string():
+        try:
+            return array.cast(kind.to_arrow()), None
+        except pa.ArrowInvalid:
+            pass  # another spelling, or no value at all: looked at one by one below
+    read: Callable[[str], Any] = parser(kind, format)
+    encoded = array.dictionary_encode()
+    values: list[Any] = []
+    bad = []
+    for raw in encoded.dictionary.to_pylist():
+        try:
+            value = read(raw.decode("utf-8") if isinstance(raw, bytes) else raw)
+        except UnicodeDecodeError:
+            value = None
+        values.append(value)
+        bad.append(value is None)
+    result = pc.take(from_stored(values, kind), encoded.indices)
+    if not any(bad):
+        return result, None
+    return result, pc.fill_null(pc.take(pa.array(bad, pa.bool_()), encoded.indices), False)

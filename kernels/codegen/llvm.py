@@ -242,6 +242,8 @@ class Compiler:
     def __init__(self) -> None:
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
+        # 128-bit division and conversions are calls into the compiler's runtime library.
+        ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
         self._lock = threading.Lock()
         self._memory: dict[str, Compiled] = {}
         self._jit = binding.create_lljit_compiler()

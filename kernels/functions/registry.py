@@ -29,6 +29,8 @@ class Function:
     constant: argument positions that must be constants (a regular expression, a format).
     ranged: `emit` understands Datums whose registers are not those of their type (see Datum.range).
     typed: `emit` gets the result type after `k`, for functions whose result type the binder decides.
+    returns_for: f(types, values) -> Type, where the result type depends on constant arguments (round of a decimal,
+        date_part); values are those of literal arguments, None for others. Raises BindError for a bad constant.
     duckdb: spelling for the oracle, if it differs from the name. examples: (SQL, expected) pairs run by the tests.
     """
 
@@ -47,8 +49,12 @@ class Function:
     duckdb: str | None = None
     examples: tuple[tuple[str, Any], ...] = ()
     doc: str = ""
+    returns_for: Callable[[tuple[Type, ...], tuple[Any, ...]], Type] | None = None
 
-    def return_type(self, types: tuple[Type, ...]) -> Type:
+    def return_type(self, types: tuple[Type, ...], values: tuple[Any, ...] | None = None) -> Type:
+        """The result type; `values` are the literal values of the arguments (None where not constant)."""
+        if self.returns_for is not None:
+            return self.returns_for(types, (None,) * len(types) if values is None else values)
         return self.returns(*types) if callable(self.returns) else self.returns
 
 
@@ -64,11 +70,16 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self.overloads)
 
-    def resolve(self, name: str, types: tuple[Type, ...]) -> tuple[Function, tuple[Type, ...]] | None:
-        """The cheapest overload of `name` for these argument types and the types to cast the arguments to."""
+    def resolve(self, name: str, types: tuple[Type, ...], literals: tuple[int | str | None, ...] = ()) -> tuple[Function, tuple[Type, ...]] | None:
+        """The cheapest overload of `name` for these argument types and the types to cast the arguments to.
+
+        `literals` tells which arguments are literals as written, that adapt to what is asked for: the value of an
+        integer, "string" for a string, None for an argument of a settled type.
+        """
         best: tuple[int, Function, tuple[Type, ...]] | None = None
+        literals = literals or (None,) * len(types)
         for function in self.overloads.get(name, ()):
-            match = _match(function, types)
+            match = _match(function, types, literals)
             if match is not None and (best is None or match[0] < best[0]):
                 best = (match[0], function, match[1])
         return None if best is None else (best[1], best[2])
@@ -92,16 +103,26 @@ CLASSES: dict[str, Callable[[Type], bool]] = {
 }
 
 
-def _match(function: Function, types: tuple[Type, ...]) -> tuple[int, tuple[Type, ...]] | None:
+def _literal_cost(given: Type, literal: int | str | None, target: Type) -> int | None:
+    """As `implicit_cast_cost`, for an argument that may be a literal."""
+    if literal == "string" and given != target:
+        return 20
+    if literal is not None and literal != "string" and target.is_integer and given != target:
+        low, high = target.bounds
+        return 1 if low <= literal <= high else None
+    return implicit_cast_cost(given, target)
+
+
+def _match(function: Function, types: tuple[Type, ...], literals: tuple[int | str | None, ...]) -> tuple[int, tuple[Type, ...]] | None:
     patterns = function.args
     if function.variadic and len(types) >= len(patterns) - 1:
         patterns = patterns[:-1] + patterns[-1:] * (len(types) - len(patterns) + 1)
     if len(patterns) != len(types):
         return None
     cost, casts, bound = 0, [], {}
-    for pattern, given in zip(patterns, types, strict=True):
+    for pattern, given, literal in zip(patterns, types, literals, strict=True):
         if isinstance(pattern, Type):
-            step = implicit_cast_cost(given, pattern)
+            step = _literal_cost(given, literal, pattern)
             if step is None:
                 return None
             cost += step
@@ -136,6 +157,7 @@ def function(
     host: bool = False,
     duckdb: str | None = None,
     examples: tuple[tuple[str, Any], ...] = (),
+    returns_for: Callable[[tuple[Type, ...], tuple[Any, ...]], Type] | None = None,
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register an overload under one or more names."""
 
@@ -145,7 +167,7 @@ def function(
                 Function(
                     name=name, args=tuple(args), returns=returns, emit=None if host else body, host=body if host else None, nulls=nulls,
                     variadic=variadic, lazy=lazy, constant=constant, can_fail=can_fail, ranged=ranged, typed=typed, duckdb=duckdb,
-                    examples=examples if name == names[0] else (), doc=(body.__doc__ or "").strip(),
+                    examples=examples if name == names[0] else (), doc=(body.__doc__ or "").strip(), returns_for=returns_for,
                 )
             )  # fmt: skip
         return body

@@ -1,6 +1,6 @@
 """Collect: writes rows into columns in Arrow's layout, chunk by chunk; the sink of results and of movement.
 
-State: (chunk records, count, capacity). A chunk record is `morsel number, rows` and, per column, four words: values,
+State: (chunk records, count, capacity). A chunk record is `morsel number, rows, bytes` and, per column, four words: values,
 validity, string bytes, length of these. All buffers are malloc'ed here and belong to the host once a chunk is recorded.
 The rows of a chunk come from one morsel, so that the host can put chunks back into input order.
 """
@@ -22,6 +22,7 @@ from tsql.kernels.types import Type
 
 CHUNK_ROWS = 1 << 16
 STATE_BYTES = 24
+RECORD_HEADER = 24
 
 
 @dataclass(frozen=True)
@@ -99,10 +100,10 @@ class Builder:
             bytes = bytes + bits
         return bytes
 
-    def append(self, k: PipelineKernel, at: Val, datum: Datum) -> None:
+    def append(self, k: PipelineKernel, at: Val, datum: Datum, bytes: Var) -> None:
         t, column = datum.type, self.column
         if t.is_string:
-            self._append_string(k, at, datum)
+            self._append_string(k, at, datum, bytes)
         elif t.name == "BOOLEAN":
             set_bit(k, self.values.value, at, datum.value)
         elif t.name == "INTERVAL":
@@ -118,13 +119,14 @@ class Builder:
         if column.nullable:
             set_bit(k, self.validity.value, at, k.true if datum.valid is None else datum.valid)
 
-    def _append_string(self, k: PipelineKernel, at: Val, datum: Datum) -> None:
+    def _append_string(self, k: PipelineKernel, at: Val, datum: Datum, bytes: Var) -> None:
         length = datum.len if datum.valid is None else k.select(datum.valid, datum.len, k.i64(0))
         used = self.text_used.value
         with k.when(used + length > self.text_capacity.value):
             grown = k.max(self.text_capacity.value * 2, (used + length) * 2)
             self.text.set(k.call("realloc", self.text.value, grown))
             k.atomic_add(k.load("ptr", k.offset(k.ctx, MEMORY)), grown - self.text_capacity.value)
+            bytes.set(bytes.value + grown - self.text_capacity.value)
             self.text_capacity.set(grown)
         copy_bytes(k, self.text.value + used, datum.ptr, length)
         self.text_used.set(used + length)
@@ -167,6 +169,56 @@ def append_record(k: Kernel, state: Val, bytes: Val) -> None:
     k.ret(k.load("ptr", state) + count * bytes)
 
 
+class ChunkWriter:
+    """Open buffers for one destination: rows are appended, full chunks are recorded in the state at `state`."""
+
+    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None):
+        self.columns, self.limit = columns, limit
+        self.record_bytes = RECORD_HEADER + 32 * len(columns)
+
+    def begin(self, k: PipelineKernel, state: Val) -> None:
+        self.state = state
+        self.builders = [Builder.make(k, c) for c in self.columns]
+        self.used, self.capacity, self.bytes = k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.i64(0))
+
+    def append(self, k: PipelineKernel, row: CachedRow, number: Val, morsel_rows: Val) -> None:
+        """Write one row; `number` is the morsel's, `morsel_rows` a guess of how many rows will follow."""
+        with k.when(self.used.value == self.capacity.value):
+            self.flush(k, number)
+            self._open(k, morsel_rows)
+        at = self.used.value
+        for builder in self.builders:
+            builder.append(k, at, emit(k, builder.column.expr, row), self.bytes)
+        self.used.set(at + 1)
+
+    def _open(self, k: PipelineKernel, morsel_rows: Val) -> None:
+        capacity = k.max(k.min(morsel_rows, k.i64(CHUNK_ROWS)), k.i64(16))
+        if self.limit is not None:
+            capacity = k.min(capacity, k.i64(max(self.limit, 1)))
+        self.capacity.set(capacity)
+        bytes = k.i64(self.record_bytes)
+        for builder in self.builders:
+            bytes = bytes + builder.open(k, capacity)
+        self.bytes.set(bytes)
+        k.atomic_add(k.load("ptr", k.offset(k.ctx, MEMORY)), bytes)
+
+    def flush(self, k: PipelineKernel, number: Val) -> None:
+        """Record the open chunk, if it has rows."""
+        with k.when(self.used.value > 0):
+            record = append_record(k, self.state, k.i64(self.record_bytes))
+            k.store(record, number)
+            k.store(record, self.used.value, 1)
+            k.store(record, self.bytes.value, 2)
+            for index, builder in enumerate(self.builders):
+                at = k.offset(record, RECORD_HEADER + 32 * index)
+                k.store(at, builder.values.value)
+                k.store(at, builder.validity.value, 1)
+                k.store(at, builder.text.value, 2)
+                k.store(at, builder.text_used.value, 3)
+            self.used.set(0)
+        self.capacity.set(0)
+
+
 class Collect(Sink):
     """Writes the given columns. With `limit`, a morsel gives at most that many rows, and no morsel is started once the
     morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs."""
@@ -176,16 +228,11 @@ class Collect(Sink):
     def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None):
         self.columns = columns
         self.limit = limit
-
-    @property
-    def record_bytes(self) -> int:
-        return 16 + 32 * len(self.columns)
+        self.writer = ChunkWriter(columns, limit)
 
     def begin(self, k: PipelineKernel) -> None:
-        self.builders = [Builder.make(k, c) for c in self.columns]
-        self.used, self.capacity = k.var(k.i64(0)), k.var(k.i64(0))
+        self.writer.begin(k, k.load("ptr", k.offset(k.ctx, SINK)))
         self.number, self.morsel_rows, self.taken = k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.i64(0))
-        self.state = k.load("ptr", k.offset(k.ctx, SINK))
         self.collected = k.load("ptr", k.offset(k.ctx, LIMIT))
 
     def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
@@ -198,50 +245,16 @@ class Collect(Sink):
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         if self.limit is None:
-            self._append(k, row)
+            self.writer.append(k, row, self.number.value, self.morsel_rows.value)
             return
         with k.when(self.taken.value < self.limit):
-            self._append(k, row)
+            self.writer.append(k, row, self.number.value, self.morsel_rows.value)
             self.taken.set(self.taken.value + 1)
 
-    def _append(self, k: PipelineKernel, row: CachedRow) -> None:
-        with k.when(self.used.value == self.capacity.value):
-            self._flush(k)
-            self._open(k)
-        at = self.used.value
-        for builder in self.builders:
-            builder.append(k, at, emit(k, builder.column.expr, row))
-        self.used.set(at + 1)
-
-    def _open(self, k: PipelineKernel) -> None:
-        capacity = k.max(k.min(self.morsel_rows.value, k.i64(CHUNK_ROWS)), k.i64(16))
-        if self.limit is not None:
-            capacity = k.min(capacity, k.i64(max(self.limit, 1)))
-        self.capacity.set(capacity)
-        self.used.set(0)
-        bytes = k.i64(self.record_bytes)
-        for builder in self.builders:
-            bytes = bytes + builder.open(k, capacity)
-        k.atomic_add(k.load("ptr", k.offset(k.ctx, MEMORY)), bytes)
-
-    def _flush(self, k: PipelineKernel) -> None:
-        with k.when(self.used.value > 0):
-            record = append_record(k, self.state, k.i64(self.record_bytes))
-            k.store(record, self.number.value)
-            k.store(record, self.used.value, 1)
-            for index, builder in enumerate(self.builders):
-                at = k.offset(record, 16 + 32 * index)
-                k.store(at, builder.values.value)
-                k.store(at, builder.validity.value, 1)
-                k.store(at, builder.text.value, 2)
-                k.store(at, builder.text_used.value, 3)
-            if self.limit is not None:
-                k.atomic_add(self.collected, self.used.value)
-            self.used.set(0)
-        self.capacity.set(0)
-
     def end_morsel(self, k: PipelineKernel, number: Val) -> None:
-        self._flush(k)
+        self.writer.flush(k, number)
+        if self.limit is not None:
+            k.atomic_add(self.collected, self.taken.value)
 
     def describe(self) -> str:
         return f"collect ({', '.join(c.name for c in self.columns)})" + (f" limit {self.limit}" if self.limit is not None else "")

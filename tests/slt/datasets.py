@@ -106,7 +106,10 @@ def words() -> pa.Table:
         "a,b,,c", "x=1;y=2", "2024-01-15", "12345", "-17", "3.14", " 42 ", "1e3", "true", "NULL", "0xff", "foo123bar45", "john.doe@example.com", "aaa", "AaBbCc",
         "x" * 100, "abc" * 20, "the quick brown fox jumps over the lazy dog", "\u00a0nbsp\u00a0", "^start$", "(paren)", "[a-z]+", "end ",
     ]  # fmt: skip
-    return _table({"id": pa.int32(), "s": pa.string(), "p": pa.string(), "n": pa.int32()}, [(i, v, ["a", "b", "o", None, ""][i % 5], [0, 1, 2, 3, -1, None, 100][i % 7]) for i, v in enumerate(values)])
+    return _table(
+        {"id": pa.int32(), "s": pa.string(), "p": pa.string(), "n": pa.int32()},
+        [(i, v, ["a", "b", "o", None, ""][i % 5], [0, 1, 2, 3, -1, None, 100][i % 7]) for i, v in enumerate(values)],
+    )
 
 
 def times() -> pa.Table:
@@ -118,14 +121,29 @@ def times() -> pa.Table:
         "9999-12-31 23:59:59.999999", "1582-10-04 00:00:00", "1582-10-15 00:00:00", "2024-03-10 02:30:00", "2024-11-03 01:30:00", "2022-06-15 15:15:15.000015", "2022-06-15 15:15:15.000015",
         "1955-11-05 06:15:00", "2015-10-21 16:29:00", "2038-01-19 03:14:07", "2038-01-19 03:14:08", "1901-12-13 20:45:52",
     ]  # fmt: skip
-    spans = [_iv(0, 0, 0), _iv(1, 0, 0), _iv(0, 1, 0), _iv(0, 0, 1), _iv(-1, 0, 0), _iv(12, 3, 14_400_000_000), None, _iv(0, -31, 0), _iv(0, 0, -3_600_000_000), _iv(25, 0, 0), _iv(0, 45, 5_400_000_000)]
+    spans = [
+        _iv(0, 0, 0),
+        _iv(1, 0, 0),
+        _iv(0, 1, 0),
+        _iv(0, 0, 1),
+        _iv(-1, 0, 0),
+        _iv(12, 3, 14_400_000_000),
+        None,
+        _iv(0, -31, 0),
+        _iv(0, 0, -3_600_000_000),
+        _iv(25, 0, 0),
+        _iv(0, 45, 5_400_000_000),
+    ]
     rows = []
     for i, text in enumerate(stamps):
         at = None if text is None else _at(text)
         other = None if i % 9 == 4 or at is None else _at("2020-02-29 13:00:00") + dt.timedelta(days=i * 13, seconds=i * 3601)
         tz = None if at is None or at.year in (1, 9999) else at.replace(tzinfo=dt.UTC)
         rows.append((i, at, at and at.date(), at and at.time(), tz, other, spans[i % len(spans)], i % 6 - 2))
-    return _table({"id": pa.int32(), "ts": TIMESTAMP, "d": pa.date32(), "t": pa.time64("us"), "tz": TIMESTAMPTZ, "other": TIMESTAMP, "iv": INTERVAL, "n": pa.int32()}, rows)
+    return _table(
+        {"id": pa.int32(), "ts": TIMESTAMP, "d": pa.date32(), "t": pa.time64("us"), "tz": TIMESTAMPTZ, "other": TIMESTAMP, "iv": INTERVAL, "n": pa.int32()},
+        rows,
+    )
 
 
 def orders() -> pa.Table:
@@ -136,8 +154,30 @@ def orders() -> pa.Table:
     for i in range(120):
         placed = _at("2023-11-20 08:00:00") + dt.timedelta(hours=i * 17, minutes=i * i % 60)
         shipped = None if statuses[i % 6] == "open" else (placed + dt.timedelta(days=i % 9)).date()
-        rows.append((1000 + i, f"customer {i * 31 % 23:02d}", countries[i * 3 % 5], statuses[i % 6], Decimal((i * 7907) % 99999) / 100 + 1, (i * 5) % 12 + 1, round((i % 8) * 0.025, 3), placed, shipped))
-    schema = {"id": pa.int64(), "customer": pa.string(), "country": pa.string(), "status": pa.string(), "amount": pa.decimal128(12, 2), "qty": pa.int16(), "discount": pa.float64(), "placed": TIMESTAMP, "shipped": pa.date32()}
+        rows.append(
+            (
+                1000 + i,
+                f"customer {i * 31 % 23:02d}",
+                countries[i * 3 % 5],
+                statuses[i % 6],
+                Decimal((i * 7907) % 99999) / 100 + 1,
+                (i * 5) % 12 + 1,
+                round((i % 8) * 0.025, 3),
+                placed,
+                shipped,
+            )
+        )
+    schema = {
+        "id": pa.int64(),
+        "customer": pa.string(),
+        "country": pa.string(),
+        "status": pa.string(),
+        "amount": pa.decimal128(12, 2),
+        "qty": pa.int16(),
+        "discount": pa.float64(),
+        "placed": TIMESTAMP,
+        "shipped": pa.date32(),
+    }
     return _table(schema, rows)
 
 
@@ -148,6 +188,27 @@ def points() -> pa.Table:
     return _table({"series": pa.string(), "x": pa.float64(), "y": pa.float64()}, rows)
 
 
+def mixed() -> pa.Table:
+    """40 rows of moderate values, for random expressions: sums are exact in binary, arithmetic a few levels deep cannot overflow."""
+    texts = ["", "a", "b", "ab", "Ab", "abc", "hello", "Hello world", "é", "日本", "🦆", " x ", "10", "-3", "a%b", "a_b", None]
+    base = dt.date(2019, 12, 30)
+    rows = []
+    for i in range(40):
+        a = None if i % 9 == 8 else i * 11 % 41 - 20
+        b = None if i % 7 == 3 else (i * 137) % 201 - 100
+        c = None if i % 10 == 6 else (i * 7919) % 20001 - 10000
+        x = None if i % 8 == 5 else (i * 53 % 128 - 64) / 16
+        n = None if i % 6 == 1 else Decimal((i * 3571) % 4001 - 2000) / 100
+        day = None if i % 11 == 4 else base + dt.timedelta(days=i * 37 % 800 - 400)
+        at = None if i % 12 == 7 else dt.datetime(2020, 2, 28, 23, 30) + dt.timedelta(hours=i * 31 % 500 - 250, microseconds=i * 999)
+        rows.append((i, a, b, c, abs(b or 0), x, n, texts[i * 5 % 17], None if i % 5 == 4 else i * i % 3 == 1, day, at, b and b % 4))
+    schema = {
+        "id": pa.int32(), "a": pa.int8(), "b": pa.int32(), "c": pa.int64(), "u": pa.uint32(), "x": pa.float64(), "n": pa.decimal128(9, 2), "s": pa.string(),
+        "p": pa.bool_(), "d": pa.date32(), "ts": TIMESTAMP, "g": pa.int32(),
+    }  # fmt: skip
+    return _table(schema, rows)
+
+
 DATASETS: dict[str, pa.Table] = {
     "all_types": all_types(),
     "nums": nums(),
@@ -155,6 +216,7 @@ DATASETS: dict[str, pa.Table] = {
     "times": times(),
     "orders": orders(),
     "points": points(),
+    "mixed": mixed(),
     "empty": _table(NUMS, []),
     "empty_types": _table(ALL_TYPES, []),
     "nulls": _table(NUMS, [(i, None, None, None, None, None, None) for i in range(3)]),

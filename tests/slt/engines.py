@@ -19,7 +19,7 @@ class Config:
     """One way to run the corpus: settings of the session, the backend, and what is done with the plan or the tables."""
 
     name: str
-    backend: str | None = None
+    backend: str = "local"
     settings: dict[str, Any] = field(default_factory=dict)
     reload_plan: bool = False
     blocks: bool = False
@@ -52,9 +52,7 @@ class Tsql:
         self.error = TsqlError
         self._tsql = tsql
         self._config = config
-        self._db = tsql.connect(backend=config.backend) if config.backend else tsql.connect()
-        for name, value in config.settings.items():
-            self._db.execute(f"SET {name} = {str(value).lower()}")
+        self._db = tsql.connect(backend=config.backend, **config.settings)
 
     def load(self, dataset: str) -> None:
         if self._config.blocks:
@@ -79,9 +77,7 @@ class Tsql:
             self._db.execute(sql)
 
     def close(self) -> None:
-        close = getattr(self._db, "close", None)
-        if close is not None:
-            close()
+        self._db.close()
 
 
 class DuckDB:

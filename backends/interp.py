@@ -1,0 +1,12 @@
+"""The interpreter backend: the same plans and pipelines, with KIR executed in Python. Slow and obvious; it needs no LLVM."""
+
+from __future__ import annotations
+
+from tsql.backends.local import LocalBackend
+
+
+class InterpreterBackend(LocalBackend):
+    """Runs plans in the definition of the kernel language, on one thread."""
+
+    name = "interp"
+    interpret = True

@@ -1,0 +1,161 @@
+"""Results as files: `write` streams batches as CSV, JSON (one object per line), Arrow IPC or Parquet.
+
+Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). A file is written
+beside its target and renamed when it is whole, so that a query that fails leaves no half file and no target harmed.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from tsql.backends.sources.normalize import unique_names
+from tsql.backends.value_text import json_string, json_texts, texts
+from tsql.kernels.errors import SourceError
+
+SLICE_ROWS = 16_384
+ROW_GROUP_ROWS = 122_880
+_QUOTED = '[",\\n\\r#]|^$'
+
+
+def write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, target: str | os.PathLike[str] | BinaryIO) -> int:
+    """Write all batches to a path or an open binary file; the number of rows written. `kind` is csv, json, arrow or parquet."""
+    if kind not in WRITERS:
+        raise SourceError(f"unknown format {kind}", hint=f"formats are {', '.join(WRITERS)}")
+    schema = _distinct(schema if isinstance(schema, pa.Schema) else schema.to_arrow())
+    counted = _Counted(batches, schema)
+    if not isinstance(target, str | os.PathLike):
+        WRITERS[kind](counted, schema, target)
+        return counted.rows
+    path = Path(target)
+    try:
+        if path.exists() and not path.is_file():
+            with open(path, "wb") as stream:
+                WRITERS[kind](counted, schema, stream)
+        else:
+            _write_whole(path, lambda stream: WRITERS[kind](counted, schema, stream))
+    except OSError as error:
+        raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
+    return counted.rows
+
+
+def _write_whole(path: Path, fill: Callable[[BinaryIO], None]) -> None:
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with open(partial, "wb") as stream:
+            fill(stream)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _distinct(schema: pa.Schema) -> pa.Schema:
+    """Column names made unique, as DuckDB's COPY does."""
+    return pa.schema([field.with_name(name) for name, field in zip(unique_names(schema.names), schema, strict=True)])
+
+
+class _Counted:
+    """Batches cast to the schema, with a count of the rows that went by."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], schema: pa.Schema):
+        self.rows = 0
+        self._batches, self._schema = batches, schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        for batch in self._batches:
+            self.rows += batch.num_rows
+            if batch.num_rows:
+                arrays = [_as(array, field.type) for array, field in zip(batch.columns, self._schema, strict=True)]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(array.type) and not pa.types.is_dictionary(kind):
+        array = array.dictionary_decode()
+    return array if array.type == kind else array.cast(kind)
+
+
+def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches small enough that the text of one fits 32-bit offsets, whatever it holds in practice."""
+    for batch in batches:
+        for start in range(0, batch.num_rows, SLICE_ROWS):
+            yield batch.slice(start, SLICE_ROWS)
+
+
+def write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+    """A header, then a line per row; NULL is nothing, an empty string is quoted."""
+    stream.write(_lines([_quoted(pa.array([name], pa.string())) for name in schema.names], ","))
+    for batch in _slices(batches):
+        stream.write(_lines([_csv_column(column) for column in batch.columns], ","))
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    found = texts(column)
+    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type)
+    return pc.fill_null(found if plain else _quoted(found), "")
+
+
+def _quoted(column: pa.Array) -> pa.Array:
+    special = pc.match_substring_regex(column, _QUOTED)
+    if not pc.any(special).as_py():
+        return column
+    return pc.if_else(special, pc.binary_join_element_wise('"', pc.replace_substring(column, '"', '""'), '"', ""), column)
+
+
+def write_json(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+    """One object per line."""
+    keys = [("{" if i == 0 else ",") + json_string(name) + ":" for i, name in enumerate(schema.names)]
+    for batch in _slices(batches):
+        parts: list[Any] = []
+        for key, column in zip(keys, batch.columns, strict=True):
+            parts += [pa.scalar(key), json_texts(column)]
+        stream.write(_lines([*parts, pa.scalar("}" if keys else "{}")], ""))
+
+
+def _lines(parts: list[Any], separator: str) -> memoryview | bytes:
+    """The parts of each row joined, a line per row: the bytes of one string array."""
+    rows = pc.binary_join_element_wise(pc.binary_join_element_wise(*parts, separator), "\n", "")
+    if not isinstance(rows, pa.Array):
+        return rows.as_py().encode()
+    offsets = pa.Array.from_buffers(pa.int32(), len(rows) + 1, [None, rows.buffers()[1]], offset=rows.offset)
+    return memoryview(rows.buffers()[2])[offsets[0].as_py() : offsets[len(rows)].as_py()]
+
+
+def write_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+    """An Arrow IPC stream."""
+    with pa.ipc.new_stream(stream, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+    """Parquet with row groups of DuckDB's size; decimals up to 18 digits as integers, which read fastest."""
+    for field in schema:
+        if field.type == pa.month_day_nano_interval():
+            raise SourceError(f"column {field.name} is INTERVAL, which is not written to Parquet", hint="CAST it to VARCHAR")
+    with pq.ParquetWriter(stream, schema, compression="snappy", store_decimal_as_integer=True, store_schema=False) as writer:
+        waiting: list[pa.RecordBatch] = []
+        rows = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= ROW_GROUP_ROWS:
+                writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=ROW_GROUP_ROWS)
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=ROW_GROUP_ROWS)
+
+
+WRITERS: dict[str, Callable[[Iterable[pa.RecordBatch], pa.Schema, BinaryIO], None]] = {
+    "csv": write_csv,
+    "json": write_json,
+    "arrow": write_arrow,
+    "parquet": write_parquet,
+}

@@ -1,0 +1,1 @@
+"""Microbenchmarks: one mechanism each, checked before it is timed."""

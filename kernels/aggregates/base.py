@@ -1,0 +1,131 @@
+"""What an aggregate is inside a kernel: a state of a few machine words, and five functions over it.
+
+A body is made per use, with the types of its arguments and what is known of them (`Input`). The state lives in
+registers (one group), in an array (dense groups) or in a hash table's entry; `State` hides which. `export` gives the state
+as SQL values, which is what a partial aggregate hands on, and `absorb` takes such values in again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tsql.kernels.codegen.kir import BYTES
+from tsql.kernels.codegen.lang import Val, Var
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.expr import Literal, SortKey
+from tsql.kernels.types import Type
+
+
+@dataclass(frozen=True)
+class Input:
+    """What is known of an argument: its type, its bounds, whether it may be NULL, and its value if it is constant."""
+
+    type: Type
+    range: tuple[int, int] | None = None
+    nullable: bool = True
+    constant: Literal | None = None
+
+
+class State:
+    """The fields of one aggregate's state."""
+
+    def get(self, index: int) -> Val:
+        raise NotImplementedError
+
+    def set(self, index: int, value: Val) -> None:
+        raise NotImplementedError
+
+
+class MemoryState(State):
+    """Fields at fixed offsets from a pointer."""
+
+    def __init__(self, k: PipelineKernel, pointer: Val, types: tuple[str, ...], offset: int):
+        self.k, self.pointer, self.types = k, pointer, types
+        self.offsets = field_offsets(types, offset)
+
+    def get(self, index: int) -> Val:
+        return self.k.load(self.types[index], self.k.offset(self.pointer, self.offsets[index]))
+
+    def set(self, index: int, value: Val) -> None:
+        self.k.store(self.k.offset(self.pointer, self.offsets[index]), value)
+
+
+class RegisterState(State):
+    """Fields in variables, for the one group of an aggregate without keys."""
+
+    def __init__(self, variables: list[Var]):
+        self.variables = variables
+
+    def get(self, index: int) -> Val:
+        return self.variables[index].value
+
+    def set(self, index: int, value: Val) -> None:
+        self.variables[index].set(value)
+
+
+def field_offsets(types: tuple[str, ...], start: int) -> list[int]:
+    """Offsets of consecutive fields, each in whole words."""
+    offsets = []
+    for t in types:
+        offsets.append(start)
+        start += max(8, BYTES[t])
+    return offsets
+
+
+def fields_bytes(types: tuple[str, ...]) -> int:
+    return sum(max(8, BYTES[t]) for t in types)
+
+
+class Body:
+    """Base of aggregates. Subclasses set `fields` (KIR types of the state) in `__init__` and write the functions below.
+
+    decomposable: the state can be exported as SQL values and merged, so partial aggregation is possible.
+    skips_nulls: rows in which an argument is NULL do not count (all aggregates but count(*), first, last and their kin).
+    branchless: `update` takes a mask and needs no branch, so that loops over one group vectorise.
+    wants_position: before `update`, `position` is set to the row's position in the input (i64).
+    wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
+    rows: an upper bound on the rows that any one state can see, or None.
+    """
+
+    decomposable = True
+    skips_nulls = True
+    branchless = False
+    wants_position = False
+    wants_order = False
+    order_keys: tuple[SortKey, ...] = ()
+    fields: tuple[str, ...] = ()
+
+    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+        self.inputs, self.result, self.rows = inputs, result, rows
+
+    def init(self, k: PipelineKernel, state: State) -> None:
+        """Set the state of an empty group; zeros unless overridden."""
+        for index, t in enumerate(self.fields):
+            state.set(index, k.const(t, 0))
+
+    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        """Take a row in. If `branchless`, only where `mask` holds (None: always); otherwise the caller has branched."""
+        raise NotImplementedError
+
+    def finish(self, k: PipelineKernel, state: State) -> Datum:
+        """The result."""
+        raise NotImplementedError
+
+    def exported(self) -> tuple[Type, ...]:
+        """SQL types of the exported state."""
+        raise NotImplementedError
+
+    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+        """The state as SQL values."""
+        raise NotImplementedError
+
+    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        """Merge an exported state in."""
+        raise NotImplementedError
+
+    def release(self) -> tuple[int, ...]:
+        """Fields that are malloc'ed pointers, to be freed with the group."""
+        return ()
+
+

@@ -1,0 +1,189 @@
+"""Encodes a column for a table in memory: narrow integers over a minimum, sorted dictionaries, or as it is.
+
+The encoding is chosen once per column from all of its values, so that one kernel serves all blocks of a table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsql.kernels.batch import Dictionary, Layout, SourceColumn, arrow_layout, round_range
+from tsql.kernels.statistics import ColumnStatistics
+from tsql.kernels.types import Type
+
+BLOCK_ROWS = 1 << 16
+SAMPLE_ROWS = 20_000
+LARGEST_DICTIONARY = 1 << 16
+LARGEST_DOMAIN = 1 << 26
+
+
+@dataclass
+class BlockColumn:
+    """An encoded column: contiguous memory, and for each block the bounds of its values.
+
+    data: the stored values (an Arrow array for strings, booleans and intervals; a numpy array otherwise).
+    lows, highs: per block, in stored form; None where the type has no zone map.
+    """
+
+    source: SourceColumn
+    data: np.ndarray | pa.Array
+    validity: pa.Buffer | None
+    statistics: ColumnStatistics
+    lows: np.ndarray | None = None
+    highs: np.ndarray | None = None
+
+    @property
+    def bytes(self) -> int:
+        return self.data.nbytes + (self.validity.size if self.validity is not None else 0)
+
+    def addresses(self, start: int) -> tuple[int, int, int, int]:
+        """The words of a morsel record for the rows from `start` on."""
+        validity = self.validity.address if self.validity is not None else 0
+        if isinstance(self.data, np.ndarray):
+            return self.data.ctypes.data + start * self.data.itemsize, 0, validity, start
+        buffers = self.data.buffers()
+        kind = self.source.layout.kind
+        if kind == "bits":
+            return buffers[1].address, 0, validity, start
+        width = {"offsets": 8 if self.source.layout.machine == "i64" else 4, "interval": 16}.get(kind, 16)
+        text = buffers[2].address if len(buffers) > 2 and buffers[2] is not None else 0
+        return buffers[1].address + start * width, text, validity, start
+
+
+def encode(name: str, t: Type, column: pa.ChunkedArray) -> BlockColumn:
+    """The best encoding of a column."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    nulls = column.null_count
+    validity = _validity(column) if nulls else None
+    if t.is_string:
+        return _encode_strings(name, t, column, validity, nulls)
+    if t.is_float:
+        values = np.ascontiguousarray(column.fill_null(0.0).to_numpy()).astype(np.float32 if t.name == "FLOAT" else np.float64)
+        source = SourceColumn(name, t, Layout("fixed", t.parts[0], bool(nulls)))
+        return BlockColumn(source, values, validity, _float_statistics(column, nulls))
+    if t.name in ("BOOLEAN", "INTERVAL"):
+        array = _one(column)
+        return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, ColumnStatistics(nulls=nulls))
+    return _encode_integers(name, t, column, validity, nulls)
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """All chunks as one array that starts at offset 0."""
+    if column.num_chunks == 0:
+        return pa.array([], column.type)
+    array = column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
+    return array if array.offset == 0 else pa.concat_arrays([array, array.slice(0, 0)])
+
+
+def _validity(column: pa.ChunkedArray) -> pa.Buffer:
+    return _one(column.is_valid()).buffers()[1]
+
+
+def _float_statistics(column: pa.ChunkedArray, nulls: int) -> ColumnStatistics:
+    return ColumnStatistics(nulls=nulls)
+
+
+def _stored(t: Type, column: pa.ChunkedArray) -> np.ndarray | None:
+    """Values as int64 in stored form; None if some need 128 bits."""
+    if pa.types.is_decimal(column.type):
+        words = [np.frombuffer(c.buffers()[1], np.int64)[c.offset * 2 : (c.offset + len(c)) * 2] for c in column.chunks if len(c)]
+        all_words = np.concatenate(words) if words else np.zeros(0, np.int64)
+        low, high = all_words[0::2], all_words[1::2]
+        if column.null_count:
+            valid = _one(column.is_valid()).to_numpy(zero_copy_only=False)
+            low, high = np.where(valid, low, 0), np.where(valid, high, 0)
+        return low.copy() if np.array_equal(high, low >> 63) else None
+    if t.name == "UBIGINT":
+        unsigned = np.asarray(column.fill_null(0).to_numpy())
+        return unsigned.astype(np.int64) if len(unsigned) == 0 or unsigned.max() < 2**63 else None
+    physical = {"DATE": pa.int32(), "TIME": pa.int64(), "TIMESTAMP": pa.int64(), "TIMESTAMPTZ": pa.int64()}.get(t.name)
+    if physical is not None:
+        column = pa.chunked_array([c.view(physical) for c in column.chunks], physical)
+    return np.asarray(column.fill_null(0).to_numpy()).astype(np.int64)
+
+
+def _encode_integers(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn:
+    values = _stored(t, column)
+    if values is None:
+        array = _one(column)
+        return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, ColumnStatistics(nulls=nulls))
+    present = values if not nulls else values[_one(column.is_valid()).to_numpy(zero_copy_only=False)]
+    if len(present) == 0:
+        source = SourceColumn(name, t, Layout("fixed", "i8", bool(nulls), True, 0), (0, 0))
+        return BlockColumn(source, np.zeros(len(values), np.uint8), validity, ColumnStatistics(nulls=nulls, distinct=0))
+    low, high = int(present.min()), int(present.max())
+    if nulls:
+        values = np.where(_one(column.is_valid()).to_numpy(zero_copy_only=False), values, low)
+    lows, highs = _zone_map(values)
+    span = high - low
+    statistics = ColumnStatistics(low, high, nulls, _distinct(present, low, span), True)
+    bounds = round_range(low, high)
+    for bits in (8, 16, 32):
+        if span < 2**bits:
+            stored = (values - low).astype(f"u{bits // 8}")
+            return BlockColumn(SourceColumn(name, t, Layout("fixed", f"i{bits}", bool(nulls), True, low), bounds), stored, validity, statistics, lows, highs)
+    return BlockColumn(SourceColumn(name, t, Layout("fixed", "i64", bool(nulls)), bounds), values, validity, statistics, lows, highs)
+
+
+def _zone_map(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    starts = np.arange(0, len(values), BLOCK_ROWS)
+    return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
+
+
+def _distinct(values: np.ndarray, low: int, span: int) -> int:
+    """The number of distinct values: exact for a small domain, estimated from a sample otherwise."""
+    if span < LARGEST_DOMAIN:
+        seen = np.zeros(span + 1, np.bool_)
+        seen[values - low] = True
+        return int(np.count_nonzero(seen))
+    sample = values[:: max(1, len(values) // SAMPLE_ROWS)]
+    return _estimate(len(np.unique(sample)), len(sample), len(values))
+
+
+def _estimate(distinct: int, sample: int, rows: int) -> int:
+    """Distinct values of all rows from those of a sample: few repeats in the sample mean that new rows bring new values."""
+    if sample == 0:
+        return 0
+    ratio = distinct / sample
+    return max(distinct, int(rows * ratio)) if ratio > 0.9 else max(distinct, int(distinct / max(1.0 - ratio, 0.05)))
+
+
+def _encode_strings(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn:
+    rows = len(column)
+    step = max(1, rows // SAMPLE_ROWS)
+    sample = column.take(pa.array(np.arange(0, rows, step))) if rows else column
+    sampled = pc.count_distinct(sample).as_py() if rows else 0
+    if rows and sampled <= LARGEST_DICTIONARY // 4 and (sampled < len(sample) * 0.5 or rows <= 256):
+        encoded = _encode_dictionary(name, t, column, validity, nulls)
+        if encoded is not None:
+            return encoded
+    estimate = _estimate(sampled, len(sample), rows)
+    size = sum(c.nbytes for c in column.chunks)
+    if size < 2**31 - 2**20:
+        array = _one(column.cast(pa.binary() if t.name == "BLOB" else pa.string()))
+    else:
+        array = _one(column.cast(pa.large_binary() if t.name == "BLOB" else pa.large_string()))
+    source = SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls)))
+    return BlockColumn(source, array, validity, ColumnStatistics(nulls=nulls, distinct=estimate))
+
+
+def _encode_dictionary(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn | None:
+    """Codes of a sorted dictionary, so that the order of codes is the order of strings."""
+    encoded = _one(column).dictionary_encode()
+    values = encoded.dictionary
+    if len(values) > LARGEST_DICTIONARY or len(values) == 0:
+        return None
+    order = pc.sort_indices(values)
+    rank = np.empty(len(order), np.uint32)
+    rank[np.asarray(order)] = np.arange(len(order), dtype=np.uint32)
+    codes = rank[np.asarray(encoded.indices.fill_null(0))].astype(np.uint8 if len(values) <= 256 else np.uint16)
+    dictionary = Dictionary(values.take(order).cast(pa.binary() if t.name == "BLOB" else pa.string()))
+    source = SourceColumn(name, t, Layout("codes", f"i{codes.itemsize * 8}", bool(nulls), True), None, dictionary)
+    statistics = ColumnStatistics(dictionary.values[0].as_py(), dictionary.values[-1].as_py(), nulls, len(dictionary), True)
+    lows, highs = _zone_map(codes)
+    return BlockColumn(source, codes, validity, statistics, lows, highs)

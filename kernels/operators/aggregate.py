@@ -1,0 +1,386 @@
+"""Aggregation: sinks that gather groups, and the source that reads them back.
+
+Three shapes of one operator, chosen by what is known of the keys: `ScalarAggregate` (no keys: state in registers),
+`DenseAggregate` (few possible keys: an array indexed by key), `HashAggregate` (anything). Phases: "complete" sees rows and
+gives results; "partial" sees rows and gives exported states; "final" sees exported states and gives results. A second
+pipeline starts at `GroupScan` and reads the groups of one or more such states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tsql.kernels.aggregates.base import Body, Input, MemoryState, RegisterState, State, fields_bytes
+from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
+from tsql.kernels.batch import Layout, SourceColumn
+from tsql.kernels.codegen.lang import Val, Var
+from tsql.kernels.context import SINK, PipelineKernel
+from tsql.kernels.datum import Datum, all_valid, both
+from tsql.kernels.emit import emit, emit_predicate
+from tsql.kernels.expr import Aggregate, Expr, Literal
+from tsql.kernels.keys import KeyField, KeyLayout
+from tsql.kernels.pipeline import Sink
+from tsql.kernels.rows import POSITION, CachedRow
+from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
+from tsql.kernels.types import BIGINT, Type
+
+DENSE_GROUPS = 1 << 12
+
+
+@dataclass
+class Item:
+    """One aggregate of the sink: how its arguments come, its body, and where its state lies."""
+
+    name: str
+    call: Aggregate
+    inputs: tuple[Input, ...] = ()
+    body: Body | None = None
+    offset: int = 0
+    distinct: KeyLayout | None = None
+    distinct_table: int = 0
+
+
+@dataclass
+class Grouping:
+    """What an aggregation computes: shared by its sink and by the scan of its groups."""
+
+    keys: tuple[tuple[str, Expr], ...]
+    calls: tuple[tuple[str, Aggregate], ...]
+    phase: str
+    rows: int | None = None
+    equal_hashes: bool = False
+    items: list[Item] = field(default_factory=list)
+    fields: list[KeyField] = field(default_factory=list)
+
+    def arguments(self, k: PipelineKernel, item: Item, row: CachedRow) -> tuple[Datum, ...]:
+        if self.phase == "final":
+            types = plain_body(item.call).exported()
+            return tuple(row.column(k, n) for n in state_names(item.name, len(types)))
+        return tuple(emit(k, a, row) for a in item.call.args)
+
+    def probe(self, k: PipelineKernel, row: CachedRow) -> None:
+        """Learn what is known of keys and arguments where they reach the sink."""
+        self.fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.keys]
+        self.items = []
+        for name, call in self.calls:
+            item = Item(name, call)
+            if self.phase == "final":
+                item.inputs = tuple(Input(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args)
+            else:
+                data = self.arguments(k, item, row)
+                item.inputs = tuple(Input(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None) for a, d in zip(call.args, data, strict=True))
+            item.body = make_body(call, item.inputs, self.rows if self.phase != "final" else None)
+            if call.distinct and self.phase != "final":
+                fields = [KeyField.of(f"a{i}", d) for i, d in enumerate(data)]
+                item.distinct = KeyLayout([KeyField("group", BIGINT, False), *fields], 8, self.equal_hashes)
+            self.items.append(item)
+
+    def place(self, start: int) -> int:
+        """Give each state its offset in the entry; returns the entry's size."""
+        for item in self.items:
+            item.offset = start
+            start += fields_bytes(item.body.fields)
+        return start
+
+    def state(self, k: PipelineKernel, item: Item, entry: Val) -> State:
+        return MemoryState(k, entry, item.body.fields, item.offset)
+
+    def init(self, k: PipelineKernel, entry: Val) -> None:
+        for item in self.items:
+            item.body.init(k, self.state(k, item, entry))
+
+    def outputs(self) -> list[tuple[str, Type]]:
+        """Names and types of what the scan of the groups gives."""
+        columns = [(name, e.type) for name, e in self.keys]
+        for name, call in self.calls:
+            if self.phase == "partial":
+                types = plain_body(call).exported()
+                columns += list(zip(state_names(name, len(types)), types, strict=True))
+            else:
+                columns.append((name, call.type))
+        return columns
+
+
+def update(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row: CachedRow, mask: Val | None, table: Val | None, group: Val | None) -> None:
+    """Take one row into one aggregate: FILTER, NULLs and DISTINCT are handled here, once for all aggregates."""
+    body, call = item.body, item.call
+    if grouping.phase == "final":
+        body.absorb(k, state, grouping.arguments(k, item, row))
+        return
+    if call.filter is not None:
+        mask = both(mask, emit_predicate(k, call.filter, row))
+    if not body.branchless or item.distinct is not None:
+        if mask is None:
+            _update_row(k, grouping, item, state, row, table, group)
+        else:
+            with k.when(mask):
+                _update_row(k, grouping, item, state, row, table, group)
+        return
+    args = grouping.arguments(k, item, row)
+    if body.skips_nulls:
+        mask = both(mask, all_valid(args))
+    body.update(k, state, args, mask)
+
+
+def _update_row(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row: CachedRow, table: Val | None, group: Val | None) -> None:
+    body = item.body
+    args = grouping.arguments(k, item, row)
+    if body.wants_position:
+        body.position = row.column(k, POSITION).value
+    if body.wants_order:
+        body.order = tuple(emit(k, key.expr, row) for key in item.call.order)
+    valid = all_valid(args) if body.skips_nulls else None
+
+    def go() -> None:
+        if item.distinct is None:
+            body.update(k, state, args, None)
+            return
+        distinct_table = k.offset(table, item.distinct_table)
+        layout = item.distinct
+        identity = group.bits_as("i64") if group is not None else k.i64(0)
+        nulls, words = layout.words(k, [Datum(BIGINT, (identity,)), *args])
+        fresh = k.var(k.false)
+
+        def fill(entry: Val) -> None:
+            layout.store(k, distinct_table, entry, nulls, words)
+            fresh.set(k.true)
+
+        find_or_insert(k, k.ctx, distinct_table, layout.hash(k, nulls, words), layout.end, lambda e: layout.equal(k, e, nulls, words), fill)
+        with k.when(fresh.value):
+            body.update(k, state, args, None)
+
+    if valid is None:
+        go()
+    else:
+        with k.when(valid):
+            go()
+
+
+class AggregateSink(Sink):
+    """Base of the three sinks."""
+
+    needs_probe = True
+    how = ""
+
+    def __init__(self, grouping: Grouping):
+        self.grouping = grouping
+
+    def probe(self, k: PipelineKernel, row: CachedRow) -> None:
+        self.grouping.probe(k, row)
+        self.layout()
+
+    def layout(self) -> None:
+        """Fix the entry's layout and the size of the state, after the probe."""
+        raise NotImplementedError
+
+    def _distinct_tables(self, at: int) -> int:
+        for item in self.grouping.items:
+            if item.distinct is not None:
+                item.distinct_table = at
+                at += TABLE_BYTES
+        return at
+
+    def describe(self) -> str:
+        g = self.grouping
+        keys = ", ".join(f"{n}={e}" for n, e in g.keys)
+        calls = ", ".join(f"{n}={c}" for n, c in g.calls)
+        return f"aggregate {self.how} phase={g.phase} by=({keys}) {calls}"
+
+
+class ScalarAggregate(AggregateSink):
+    """No keys: the state of the one group is in registers between `begin` and `end`. State: a flag, then the entry."""
+
+    how = "scalar"
+
+    def layout(self) -> None:
+        self.entry_bytes = self.grouping.place(8)
+        self.state_bytes = self._distinct_tables(self.entry_bytes)
+
+    @property
+    def branchless(self) -> bool:
+        return all(i.body.branchless and i.distinct is None for i in self.grouping.items)
+
+    def begin(self, k: PipelineKernel) -> None:
+        self.table = k.load("ptr", k.offset(k.ctx, SINK))
+        with k.when(k.load("i64", self.table) == 0):
+            self.grouping.init(k, self.table)
+            k.store(self.table, k.i64(1))
+        self.registers: list[tuple[State, list[Var]]] = []
+        for item in self.grouping.items:
+            memory = self.grouping.state(k, item, self.table)
+            variables = [k.var(memory.get(i)) for i in range(len(item.body.fields))]
+            self.registers.append((RegisterState(variables), variables))
+
+    def consume(self, k: PipelineKernel, row: CachedRow) -> None:
+        with k.guarded(row.mask, None):
+            for item, (state, _) in zip(self.grouping.items, self.registers, strict=True):
+                update(k, self.grouping, item, state, row, row.mask, self.table, None)
+
+    def end(self, k: PipelineKernel) -> None:
+        for item, (_, variables) in zip(self.grouping.items, self.registers, strict=True):
+            memory = self.grouping.state(k, item, self.table)
+            for index, variable in enumerate(variables):
+                memory.set(index, variable.value)
+
+
+class DenseAggregate(AggregateSink):
+    """Keys with few possible values: group number = mixed-radix number of the keys. State: entries of (occupied, states);
+    the host allocates and zeroes `groups * entry_bytes`, and `init` runs when a group is first met."""
+
+    how = "dense"
+
+    def layout(self) -> None:
+        self.cards = [cardinality(f) for f in self.grouping.fields]
+        self.groups = 1
+        for c in self.cards:
+            self.groups *= c
+        self.entry_bytes = self.grouping.place(8)
+        self.distinct_at = self.groups * self.entry_bytes
+        self.state_bytes = self._distinct_tables(self.distinct_at)
+
+    def begin(self, k: PipelineKernel) -> None:
+        self.table = k.load("ptr", k.offset(k.ctx, SINK))
+
+    def consume(self, k: PipelineKernel, row: CachedRow) -> None:
+        g = self.grouping
+        number = k.i64(0)
+        for f, card, (_, expr) in zip(g.fields, self.cards, g.keys, strict=True):
+            number = number * card + dense_code(k, f, emit(k, expr, row), card)
+        entry = k.offset(self.table, number * self.entry_bytes)
+        with k.when(k.load("i64", entry) == 0):
+            k.store(entry, k.i64(1))
+            g.init(k, entry)
+        for item in g.items:
+            update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
+
+    def describe(self) -> str:
+        return super().describe() + (f" ({self.groups} groups possible)" if hasattr(self, "groups") else "")
+
+
+def cardinality(f: KeyField) -> int:
+    """How many values a dense key has; NULL, if possible, is the last."""
+    if f.type.name == "BOOLEAN":
+        return 2 + f.nullable
+    return f.range[1] - f.range[0] + 1 + f.nullable
+
+
+def dense_code(k: PipelineKernel, f: KeyField, d: Datum, card: int) -> Val:
+    code = f._words(k, d)[0]
+    if f.type.name != "BOOLEAN" and f.range[0] != 0:
+        code = code - f.range[0]
+    return code if d.valid is None else k.select(d.valid, code, k.i64(card - 1))
+
+
+def is_dense(fields: list[KeyField]) -> bool:
+    """Whether the keys have known, few possible values."""
+    groups = 1
+    for f in fields:
+        if not (f.type.name == "BOOLEAN" or (f.exact and f.range is not None and f.machines == ("i64",))):
+            return False
+        groups *= cardinality(f)
+        if groups > DENSE_GROUPS:
+            return False
+    return bool(fields)
+
+
+class HashAggregate(AggregateSink):
+    """Any keys: entries of (hash, keys, states) in a `group_table`."""
+
+    how = "hash"
+
+    def layout(self) -> None:
+        g = self.grouping
+        self.key_layout = KeyLayout(g.fields, 8, g.equal_hashes)
+        self.entry_bytes = g.place(self.key_layout.end)
+        self.state_bytes = self._distinct_tables(TABLE_BYTES)
+
+    def begin(self, k: PipelineKernel) -> None:
+        self.table = k.load("ptr", k.offset(k.ctx, SINK))
+
+    def consume(self, k: PipelineKernel, row: CachedRow) -> None:
+        g, layout = self.grouping, self.key_layout
+        nulls, words = layout.words(k, [emit(k, e, row) for _, e in g.keys])
+
+        def fill(entry: Val) -> None:
+            layout.store(k, self.table, entry, nulls, words)
+            g.init(k, entry)
+
+        entry = find_or_insert(k, k.ctx, self.table, layout.hash(k, nulls, words), self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill)
+        for item in g.items:
+            update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
+
+
+class GroupRow(CachedRow):
+    """A group while it is read: keys and results (or exported states) by name."""
+
+    def __init__(self, sink: AggregateSink, entry: Val, number: Val, position: Val):
+        super().__init__()
+        self.sink, self.entry, self.number, self.position = sink, entry, number, position
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        if name == POSITION:
+            return Datum(BIGINT, (self.position,))
+        g = self.sink.grouping
+        for index, (key, _) in enumerate(g.keys):
+            if key == name:
+                return self._key(k, index)
+        for item in g.items:
+            state = g.state(k, item, self.entry)
+            if g.phase != "partial":
+                if item.name == name:
+                    with k.guarded(None, item.call.position):
+                        return item.body.finish(k, state)
+                continue
+            names = state_names(item.name, len(item.body.exported()))
+            if name in names:
+                return item.body.export(k, state)[names.index(name)]
+        raise KeyError(name)
+
+    def _key(self, k: PipelineKernel, index: int) -> Datum:
+        sink = self.sink
+        if isinstance(sink, HashAggregate):
+            return sink.key_layout.read(k, self.entry, index)
+        stride = 1
+        for c in sink.cards[index + 1 :]:
+            stride *= c
+        f, card = sink.grouping.fields[index], sink.cards[index]
+        code = self.number.udiv(stride).urem(card)
+        valid = code != card - 1 if f.nullable else None
+        low = 0 if f.type.name == "BOOLEAN" else f.range[0]
+        value = code + low
+        if f.column is not None and valid is not None:
+            value = k.select(valid, value, k.i64(0))
+        return f.read(k, (value,), valid)
+
+
+class GroupScan:
+    """The source that reads groups: a morsel's first word is the address of its entries."""
+
+    def __init__(self, sink: AggregateSink):
+        self.sink = sink
+        self.columns = (SourceColumn("#entries", BIGINT, Layout("fixed", "i64", False)),)
+
+    def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
+        entries = k.load("ptr", record, 2)
+        position = k.load("i64", record, 1)
+        with k.range(rows) as i:
+            entry = k.offset(entries, i * self.sink.entry_bytes)
+            row = GroupRow(self.sink, entry, i, position + i)
+            if isinstance(self.sink, DenseAggregate):
+                with k.when(k.load("i64", entry) != 0):
+                    each(row)
+            else:
+                each(row)
+
+    def describe(self) -> str:
+        return f"groups of {self.sink.describe()}"
+
+
+def make_sink(grouping: Grouping, dense: bool) -> AggregateSink:
+    """The sink for a grouping; `dense` is decided by `is_dense` after a probe."""
+    if not grouping.keys:
+        return ScalarAggregate(grouping)
+    return DenseAggregate(grouping) if dense else HashAggregate(grouping)
+
+

@@ -1,0 +1,25 @@
+"""Replicate: each row as often as an expression says."""
+
+from __future__ import annotations
+
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.emit import emit
+from tsql.kernels.expr import Expr
+from tsql.kernels.pipeline import Operator, Push
+from tsql.kernels.rows import CachedRow
+
+
+class Replicate(Operator):
+    """Pushes the row `times` times; zero, less or NULL drops it."""
+
+    def __init__(self, times: Expr):
+        self.times = times
+
+    def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        d = emit(k, self.times, row).wide()
+        times = d.value if d.valid is None else k.select(d.valid, d.value, k.i64(0))
+        with k.range(times):
+            push(k, row)
+
+    def describe(self) -> str:
+        return f"replicate {self.times}"

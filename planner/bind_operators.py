@@ -1,0 +1,353 @@
+"""Binding of operators: arithmetic, comparison, logic, CASE, IN, BETWEEN, LIKE, casts. Called through `Binder.operand`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
+from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
+from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
+from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, castable, coerce, comparison_type, is_bare_string, settle, unify
+
+if TYPE_CHECKING:
+    from tsql.planner.bind import Binder
+
+ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
+BITWISE: dict[type[exp.Expr], str] = {
+    exp.BitwiseAnd: "&",
+    exp.BitwiseOr: "|",
+    exp.BitwiseLeftShift: "<<",
+    exp.BitwiseRightShift: ">>",
+}
+COMPARISON: dict[type[exp.Expr], str] = {
+    exp.EQ: "=",
+    exp.NEQ: "<>",
+    exp.LT: "<",
+    exp.LTE: "<=",
+    exp.GT: ">",
+    exp.GTE: ">=",
+    exp.NullSafeEQ: "is_not_distinct_from",
+    exp.NullSafeNEQ: "is_distinct_from",
+}
+_EQUALITY = {"=", "<>", "is_not_distinct_from", "is_distinct_from"}
+_CHAINS = {**ARITHMETIC, **BITWISE, exp.Pow: "pow", exp.DPipe: "||"}
+
+
+def _bind_chain(binder: Binder, node: exp.Binary) -> Expr:
+    """`a + b - c ..`: the left spine is walked in a loop, because it may have thousands of terms."""
+    spine = []
+    while type(node) in _CHAINS:
+        spine.append(node)
+        node = node.this
+    result = binder.operand(node)
+    for step in reversed(spine):
+        result = combine(binder, _CHAINS[type(step)], result, binder.operand(step.expression), step)
+    return result
+
+
+def combine(binder: Binder, op: str, left: Expr, right: Expr, node: exp.Binary) -> Expr:
+    """One binary operator over bound sides."""
+    position = binder.operator_position(node)
+    if op == "||":
+        return _concat(left, right, position)
+    if op == "pow":
+        return _power(binder, left, right, node)
+    if op in BITWISE.values():
+        both = bitwise_type(left, right)
+        if both is None:
+            raise _no_operator(binder, op, (left, right), position)
+        return Call(op, (coerce(left, both), coerce(right, both)), both, position)
+    rule = arithmetic_type(op, left, right)
+    if rule is None:
+        raise _no_operator(binder, op, (left, right), position)
+    if rule.result == NULL:
+        return Literal(None, NULL, position)
+    if rule.swap:
+        left, right = right, left
+    return Call(op, (coerce(left, rule.left), coerce(right, rule.right)), rule.result, position)
+
+
+def _no_operator(binder: Binder, op: str, args: tuple[Expr, ...], position: int | None) -> Exception:
+    types = " and ".join(_shown(a) for a in args)
+    return binder.error(f"there is no operator {op} for {types}", position, hint="an explicit cast may be needed: CAST(x AS type)")
+
+
+def _shown(expr: Expr) -> str:
+    return "a string literal" if isinstance(expr, Bare) and expr.dtype == VARCHAR else str(expr.type)
+
+
+def _concat(left: Expr, right: Expr, position: int | None) -> Expr:
+    if NULL in (left.type, right.type):
+        return Literal(None, NULL, position)
+    both = BLOB if left.type == right.type == BLOB else VARCHAR
+    return Call("concat_op", (coerce(left, both), coerce(right, both)), both, position)
+
+
+def _power(binder: Binder, left: Expr, right: Expr, node: exp.Expr) -> Expr:
+    for side in (left, right):
+        if not (side.type.is_numeric or side.type == NULL or is_bare_string(side)):
+            raise _no_operator(binder, "^", (left, right), binder.position(node))
+    return Call("pow", (coerce(left, DOUBLE), coerce(right, DOUBLE)), DOUBLE, binder.position(node))
+
+
+def negate(binder: Binder, arg: Expr, node: exp.Expr) -> Expr:
+    """Unary minus of something that is no literal."""
+    dtype = BIGINT if arg.type == NULL else arg.type
+    if not (dtype.is_numeric or dtype == INTERVAL):
+        raise binder.error(f"there is no operator - for {_shown(arg)}", node)
+    return Call("neg", (coerce(arg, dtype),), dtype, binder.position(node))
+
+
+def _bind_bitwise_not(binder: Binder, node: exp.BitwiseNot) -> Expr:
+    arg = binder.operand(node.this)
+    dtype = BIGINT if arg.type == NULL else arg.type
+    if not dtype.is_integer:
+        raise binder.error(f"there is no operator ~ for {_shown(arg)}", node)
+    return Call("~", (coerce(arg, dtype),), dtype, binder.position(node))
+
+
+def _bind_comparison(binder: Binder, node: exp.Binary) -> Expr:
+    return compare(binder, COMPARISON[type(node)], binder.operand(node.this), binder.operand(node.expression), binder.operator_position(node))
+
+
+def compare(binder: Binder, op: str, left: Expr, right: Expr, position: int | None) -> Expr:
+    """A comparison, both sides cast to the type in which DuckDB compares them."""
+    both = comparison_type(left, right, op in _EQUALITY)
+    if both is None or not (castable(left.type, both) and castable(right.type, both)):
+        raise binder.error(f"cannot compare {_shown(left)} with {_shown(right)}: an explicit cast is required", position)
+    return Call(op, (coerce(left, both), coerce(right, both)), BOOLEAN, position)
+
+
+def to_boolean(binder: Binder, expr: Expr, node: exp.Expr | None) -> Expr:
+    if not castable(expr.type, BOOLEAN):
+        raise binder.error(f"a condition is BOOLEAN, not {expr.type}", node)
+    return coerce(expr, BOOLEAN)
+
+
+def _bind_connector(binder: Binder, node: exp.Connector) -> Expr:
+    """AND and OR become one flat Call, whatever the nesting; long chains are walked in a loop."""
+    kind = type(node)
+    operands: list[exp.Expr] = []
+    stack: list[exp.Expr] = [node]
+    while stack:
+        part = stack.pop()
+        inner = part
+        while isinstance(inner, exp.Paren):
+            inner = inner.this
+        if type(inner) is kind:
+            stack.append(inner.expression)
+            stack.append(inner.this)
+        else:
+            operands.append(part)
+    args: list[Expr] = []
+    name = "and" if kind is exp.And else "or"
+    for operand in operands:
+        bound = to_boolean(binder, binder.operand(operand), operand)
+        # BETWEEN is an AND of its own making: it joins the chain too.
+        args.extend(bound.args if isinstance(bound, Call) and bound.name == name else (bound,))
+    return Call(name, tuple(args), BOOLEAN, binder.position(node))
+
+
+def _bind_not(binder: Binder, node: exp.Not) -> Expr:
+    inner = node.this
+    if isinstance(inner, exp.Is):
+        return _bind_is(binder, inner, negated=True)
+    return Call("not", (to_boolean(binder, binder.operand(inner), inner),), BOOLEAN, binder.position(node))
+
+
+def _bind_is(binder: Binder, node: exp.Is, negated: bool = False) -> Expr:
+    negated = negated != bool(node.args.get("negate"))
+    position = binder.operator_position(node) if position_known(node.expression) else binder.position(node)
+    arg = binder.operand(node.this)
+    if isinstance(node.expression, exp.Null) or (isinstance(node.expression, exp.Column) and node.expression.name.upper() == "UNKNOWN"):
+        dtype = INTEGER if arg.type == NULL else arg.type
+        return Call("is_not_null" if negated else "is_null", (coerce(arg, dtype),), BOOLEAN, position)
+    if isinstance(node.expression, exp.Boolean):
+        name = "is_distinct_from" if negated else "is_not_distinct_from"
+        return Call(name, (to_boolean(binder, arg, node.this), Literal(bool(node.expression.this), BOOLEAN)), BOOLEAN, position)
+    raise binder.error("IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM", node)
+
+
+def position_known(node: exp.Expr | None) -> bool:
+    return node is not None and bool(node._meta) and ("at" in node._meta or "start" in node._meta)
+
+
+def _bind_between(binder: Binder, node: exp.Between) -> Expr:
+    if node.args.get("symmetric") is not None:
+        raise binder.error("BETWEEN SYMMETRIC is not supported", node)
+    value = binder.operand(node.this)
+    position = binder.position(node)
+    low = compare(binder, ">=", value, binder.operand(node.args["low"]), position)
+    high = compare(binder, "<=", value, binder.operand(node.args["high"]), position)
+    return Call("and", (low, high), BOOLEAN, position)
+
+
+def _bind_in(binder: Binder, node: exp.In) -> Expr:
+    if node.args.get("query") is not None:
+        raise binder.error("IN subqueries are not supported yet", node)
+    if not node.expressions:
+        raise binder.error("IN takes a list in parentheses", node)
+    position = binder.position(node)
+    value = binder.operand(node.this)
+    options = [binder.operand(option) for option in node.expressions]
+    if len(options) == 1:
+        return compare(binder, "=", value, options[0], position)
+    both = _in_type(value, options)
+    if not all(castable(e.type, both) for e in (value, *options)):
+        raise binder.error(f"cannot compare {_shown(value)} with the values of the IN list: an explicit cast is required", node)
+    arg = coerce(value, both)
+    cast = tuple(coerce(option, both) for option in options)
+    if all(isinstance(option, (Literal, Parameter)) for option in cast):
+        return InList(arg, cast, position)
+    return Call("or", tuple(Call("=", (arg, option), BOOLEAN, position) for option in cast), BOOLEAN, position)
+
+
+def _in_type(value: Expr, options: list[Expr]) -> Type:
+    if not isinstance(value, Literal) and value.type.is_numeric:
+        if all(isinstance(o, Literal) and not is_bare_string(o) and (fold_exact(o, value.type) is not None) for o in options):
+            return value.type
+    both = unify((value, *options), force=True)
+    if both == VARCHAR:
+        others = [e.type for e in (value, *options) if e.type not in (VARCHAR, NULL)]
+        both = others[0] if others else VARCHAR
+    return INTEGER if both == NULL else both
+
+
+def _bind_like(binder: Binder, node: exp.Expr, escape: Expr | None = None) -> Expr:
+    name = "ilike" if isinstance(node, exp.ILike) else "like"
+    if isinstance(node.expression, (exp.Any, exp.All)):
+        raise binder.error("LIKE ANY and LIKE ALL are not supported", node)
+    position = binder.operator_position(node)
+    args = [_text(binder, name.upper(), side) for side in (node.this, node.expression)]
+    call = Call(name, (*args, *((escape,) if escape is not None else ())), BOOLEAN, position)
+    return Call("not", (call,), BOOLEAN, position) if node.args.get("negate") else call
+
+
+def _text(binder: Binder, op: str, node: exp.Expr) -> Expr:
+    bound = binder.operand(node)
+    if bound.type not in (VARCHAR, NULL):
+        raise binder.error(f"{op} takes VARCHAR, not {bound.type}", node, hint="an explicit cast may be needed: CAST(x AS VARCHAR)")
+    return coerce(bound, VARCHAR)
+
+
+def _bind_escape(binder: Binder, node: exp.Escape) -> Expr:
+    escape = settle(binder.operand(node.expression))
+    if not isinstance(escape, Literal) or escape.type != VARCHAR or len(escape.value) > 1:
+        raise binder.error("ESCAPE takes a string of at most one character", node.expression)
+    return _bind_like(binder, node.this, escape)
+
+
+def _bind_similar(binder: Binder, node: exp.SimilarTo) -> Expr:
+    args = (_text(binder, "SIMILAR TO", node.this), _text(binder, "SIMILAR TO", node.expression))
+    return Call("regexp_full_match", args, BOOLEAN, binder.operator_position(node))
+
+
+def _bind_case(binder: Binder, node: exp.Case) -> Expr:
+    subject = binder.operand(node.this) if node.this is not None else None
+    conditions = []
+    for branch in node.args["ifs"]:
+        condition = binder.operand(branch.this)
+        if subject is None:
+            conditions.append(to_boolean(binder, condition, branch.this))
+        else:
+            conditions.append(compare(binder, "=", subject, condition, binder.position(branch.this)))
+    values = [binder.operand(branch.args["true"]) for branch in node.args["ifs"]]
+    default = node.args.get("default")
+    values.append(Literal(None, NULL) if default is None else binder.operand(default))
+    return make_case(binder, conditions, values, node, "CASE")
+
+
+def make_case(binder: Binder, conditions: list[Expr], values: list[Expr], node: exp.Expr, what: str) -> Expr:
+    """A Case whose branches (the last is ELSE) have one type."""
+    cast = unified(binder, values, node, what)
+    return Case(tuple(zip(conditions, cast[:-1], strict=True)), cast[-1], binder.position(node))
+
+
+def unified(binder: Binder, values: list[Expr], node: exp.Expr, what: str) -> list[Expr]:
+    """Values cast to their common type."""
+    both = unify(values)
+    if both is None:
+        types = ", ".join(dict.fromkeys(str(v.type) for v in values))
+        raise binder.error(f"cannot mix values of types {types} in {what}: an explicit cast is required", node)
+    return [coerce(value, both) for value in values]
+
+
+def data_type(binder: Binder, node: exp.DataType) -> Type:
+    """The type that a type name in the query means."""
+    text = node.meta.get("spelled") or node.sql(dialect="duckdb")
+    try:
+        return parse_type(text)
+    except ValueError as error:
+        raise binder.error(f"{error}", node) from None
+
+
+def _bind_cast(binder: Binder, node: exp.Cast) -> Expr:
+    target = data_type(binder, node.args["to"])
+    arg = binder.operand(node.this)
+    safe = isinstance(node, exp.TryCast)
+    position = binder.position(node)
+    if not castable(arg.type, target):
+        raise binder.error(f"there is no cast from {arg.type} to {target}", node)
+    if arg.type == target:
+        return settle(arg)
+    if isinstance(arg, Literal):
+        folded = fold(arg, target)
+        if folded is not None:
+            return Literal(folded.value, target, position)
+    return Cast(settle(arg), target, safe, position)
+
+
+def _bind_interval(binder: Binder, node: exp.Interval) -> Expr:
+    value, unit = binder.operand(node.this), node.args.get("unit")
+    position = binder.position(node)
+    if unit is None:
+        folded = fold(value, INTERVAL)
+        return folded if folded is not None else Cast(settle(value), INTERVAL, position=position)
+    months, days, us = _unit(unit.name)
+    if isinstance(value, Literal):
+        count = fold(value, DOUBLE) if value.type != DOUBLE else value
+        if count is not None and count.value is not None:
+            amount = count.value if us and unit.name.lower().startswith(("second", "millisecond")) else int(count.value)
+            return Literal((int(months * amount), int(days * amount), round(us * amount)), INTERVAL, position)
+    if not (value.type.is_numeric or value.type in (NULL, VARCHAR)):
+        raise binder.error(f"INTERVAL takes a number, not {value.type}", node)
+    one = Literal((months, days, us), INTERVAL, position)
+    if value.type.is_integer:
+        return Call("*", (one, coerce(value, BIGINT)), INTERVAL, position)
+    whole = Call("trunc", (coerce(value, DOUBLE),), DOUBLE, position)
+    return Call("*", (one, coerce(whole, BIGINT)), INTERVAL, position)
+
+
+def _unit(name: str) -> tuple[int, int, int]:
+    lowered = name.lower()
+    singular = {"centuries": "century", "millennia": "millennium"}.get(lowered, lowered.removesuffix("s"))
+    return INTERVAL_UNITS[singular]
+
+
+def _bind_time_zone(binder: Binder, node: exp.AtTimeZone) -> Expr:
+    raise binder.error("AT TIME ZONE is not supported yet", node)
+
+
+HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+    **dict.fromkeys(_CHAINS, _bind_chain),
+    **dict.fromkeys(COMPARISON, _bind_comparison),
+    exp.BitwiseNot: _bind_bitwise_not,
+    exp.And: _bind_connector,
+    exp.Or: _bind_connector,
+    exp.Not: _bind_not,
+    exp.Is: _bind_is,
+    exp.Between: _bind_between,
+    exp.In: _bind_in,
+    exp.Like: _bind_like,
+    exp.ILike: _bind_like,
+    exp.Escape: _bind_escape,
+    exp.SimilarTo: _bind_similar,
+    exp.Case: _bind_case,
+    exp.Cast: _bind_cast,
+    exp.TryCast: _bind_cast,
+    exp.Interval: _bind_interval,
+    exp.AtTimeZone: _bind_time_zone,
+}

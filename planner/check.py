@@ -1,0 +1,31 @@
+"""check: the last pass. Refuses a plan with an unmet requirement, and says which, on which line, and what would fix it."""
+
+from __future__ import annotations
+
+from tsql.kernels.errors import PlanError
+from tsql.planner.step import PhysicalPlan
+
+
+def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None) -> None:
+    """Raise PlanError unless every step's requirements are met and the result exists."""
+    properties = plan.properties()
+    for step in plan.root.walk():
+        for requirement, child in zip(step.requires(), step.inputs, strict=True):
+            given = properties[id(child)]
+            if not requirement.met_by(given):
+                message = f"step {step.name}: {step.op} requires {requirement} of {child.name}, which has {given}"
+                raise _located(PlanError(message, hint=f"put {requirement.fix()} between {child.name} and {step.name}"), step.line, text, origin)
+    root = properties[id(plan.root)]
+    if root.shards != 1:
+        raise _located(PlanError(f"the output {plan.root.name} has {root.shards} shards", hint="put gather before the output"), None, text, origin)
+    for column in plan.columns:
+        if column not in plan.root.schema:
+            raise _located(PlanError(f"the output column {column} is not a column of {plan.root.name} {plan.root.schema}"), None, text, origin)
+
+
+def _located(error: PlanError, line: int | None, text: str | None, origin: str | None) -> PlanError:
+    if text is not None and line is not None:
+        lines = text.split("\n")
+        error.position = sum(len(t) + 1 for t in lines[: line - 1])
+        error.locate(text, origin)
+    return error

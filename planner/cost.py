@@ -1,0 +1,14 @@
+"""The only constants of the planner: what work costs, and what is assumed where statistics are silent."""
+
+from __future__ import annotations
+
+FILTER_SELECTIVITY = 0.3
+EQUALITY_SELECTIVITY = 0.05
+GROUPS_OF_UNKNOWN_KEYS = 0.1
+"""Groups per row where nothing is known of the keys."""
+
+GATHER_GROUPS = 20_000
+"""Up to so many groups per shard, merging all partial groups on one shard beats placing them by key."""
+
+PARTIAL_WORTH = 0.5
+"""Above so many groups per row, partial aggregation hashes nearly every row twice and one phase is cheaper."""

@@ -1,0 +1,112 @@
+"""Movement: the steps that place rows. Query logic never moves rows, and these steps never change them (Quill, section 3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.planner.properties import ANY, KEYED, Properties, Requirement
+from tsql.planner.step import Step
+
+SCOPES = ("local", "global")
+
+
+@dataclass(frozen=True)
+class Rekey(Step):
+    """Sets the key of each row; moves nothing."""
+
+    key: tuple[str, ...] = ()
+
+    op = "rekey"
+    label = "keyed"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], key=self.key)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import identifiers
+
+        return [("key", identifiers(self.key))]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        key = attributes.names("key")
+        for c in key:
+            if c not in inputs[0].schema:
+                raise context.error(f"key column {c} is not a column of {inputs[0].name} {inputs[0].schema}")
+        return cls(inputs, key=key)
+
+
+@dataclass(frozen=True)
+class Movement(Step):
+    """Base of the steps that move rows, between cores (scope=local) or machines (scope=global)."""
+
+    scope: str = "local"
+    shards: int | None = None
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return [("scope", self.scope)] + ([("shards", str(self.shards))] if self.shards is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        scope = attributes.optional("scope") or "local"
+        if scope not in SCOPES:
+            raise context.error(f"scope={scope}: it is local or global")
+        text = attributes.optional("shards")
+        if text is not None and (not text.isdigit() or not 1 <= int(text) <= 4096):
+            raise context.error(f"shards={text}: it is a number from 1 to 4096")
+        return cls(inputs, scope=scope, shards=None if text is None else int(text))
+
+
+@dataclass(frozen=True)
+class Redistribute(Movement):
+    """Rows of one key to one shard."""
+
+    op = "redistribute"
+    label = "placed"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (KEYED,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(self.shards or shards, placed=given[0].key, key=given[0].key)
+
+
+@dataclass(frozen=True)
+class Reshard(Movement):
+    """Whole batches round robin, to even sizes."""
+
+    op = "reshard"
+    label = "even"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (ANY,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(self.shards or shards, key=given[0].key)
+
+
+@dataclass(frozen=True)
+class Broadcast(Movement):
+    """Every shard gets everything."""
+
+    op = "broadcast"
+    label = "everywhere"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(self.shards or shards, replicated=True, key=given[0].key)
+
+
+@dataclass(frozen=True)
+class Gather(Step):
+    """Everything to one shard, in input order. Of a replicated dataset, one copy."""
+
+    op = "gather"
+    label = "gathered"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(1, key=given[0].key, order=given[0].order if given[0].shards == 1 else ())
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        return cls(inputs)

@@ -1,0 +1,104 @@
+"""aggregate: groups and aggregates, complete or in two phases.
+
+phase=partial turns the rows of a shard into exported states (columns `n`, or `n__0 n__1 ..` if the state has several
+values); phase=final merges such states. Without a phase the rows of a group must be in one shard.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.aggregates.bodies import plain_body, state_names
+from tsql.kernels.expr import Aggregate as AggregateCall
+from tsql.kernels.expr import Column, Expr
+from tsql.kernels.schema import Field, Schema
+from tsql.planner.properties import ANY, SINGLE, Properties, Requirement
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Aggregate(Step):
+    """`by` are (name, expression) pairs; `calls` (name, aggregate) pairs over the rows that the first phase sees."""
+
+    by: tuple[tuple[str, Expr], ...] = ()
+    calls: tuple[tuple[str, AggregateCall], ...] = ()
+    phase: str = "complete"
+
+    op = "aggregate"
+
+    def suggested_name(self) -> str:
+        return {"partial": "partial", "final": "total"}.get(self.phase, "groups")
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = [Field(n, e.type) for n, e in self.by]
+        for name, call in self.calls:
+            if self.phase == "partial":
+                types = plain_body(call).exported()
+                fields += [Field(n, t) for n, t in zip(state_names(name, len(types)), types, strict=True)]
+            else:
+                fields.append(Field(name, call.type))
+        return Schema(tuple(fields))
+
+    def requires(self) -> tuple[Requirement, ...]:
+        if self.phase == "partial":
+            return (ANY,)
+        if not self.by:
+            return (SINGLE,)
+        if not all(isinstance(e, Column) for _, e in self.by):
+            return (SINGLE,)
+        return (Requirement("placed", tuple(e.name for _, e in self.by)),)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        renamed = {e.name: n for n, e in self.by if isinstance(e, Column)}
+        placed = given[0].placed
+        if placed is not None:
+            placed = tuple(renamed[c] for c in placed) if all(c in renamed for c in placed) else None
+        return replace(given[0], placed=placed, key=None, order=())
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import assignment, assignments, identifier
+
+        phase = [] if self.phase == "complete" else [("phase", self.phase)]
+        if self.phase == "final":
+            # The arguments were consumed by the partial phase; the types say which state is merged.
+            calls = [assignment(n, c) for n, c in self.calls]
+            return [*phase, ("by", f"({', '.join(identifier(n) for n, _ in self.by)})"), *calls]
+        return [*phase, ("by", assignments(self.by)), *(assignment(n, c) for n, c in self.calls)]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        phase = attributes.optional("phase") or "complete"
+        if phase not in ("partial", "final", "complete"):
+            raise context.error(f"phase={phase}: it is partial, final or complete")
+        schema = inputs[0].schema
+        by = tuple((n, context.expression(t, schema)) for n, t in context.assignments(attributes.items("by")))
+        origin = partial_of(inputs[0]) if phase == "final" else None
+        if phase == "final" and origin is None:
+            raise context.error("phase=final needs an input that comes from an aggregate with phase=partial")
+        argument_schema = origin.inputs[0].schema if origin is not None else schema
+        calls = tuple((n, context.aggregate(t, argument_schema)) for n, t in attributes.assignments())
+        step = cls(inputs, by=by, calls=calls, phase=phase)
+        if origin is not None:
+            step.check_states(origin, context)
+        return step
+
+    def check_states(self, origin: Aggregate, context: Any) -> None:
+        known = dict(origin.calls)
+        for name, call in self.calls:
+            if known.get(name) != call:
+                raise context.error(f"{name}={call}: the partial step {origin.name} has {f'{name}={known[name]}' if name in known else 'no such aggregate'}")
+            for column in state_names(name, len(plain_body(call).exported())):
+                if column not in self.inputs[0].schema:
+                    raise context.error(f"the state column {column} of {name} does not reach this step")
+
+
+def partial_of(step: Step) -> Aggregate | None:
+    """The partial aggregate from which a step's rows come, through movement and filters."""
+    while not (isinstance(step, Aggregate) and step.phase == "partial"):
+        if not step.inputs or isinstance(step, Aggregate):
+            return None
+        step = step.inputs[0]
+    return step

@@ -1,0 +1,49 @@
+"""expand: each row once per grouping set, with the keys that are not in the set set to NULL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT
+from tsql.planner.properties import Properties
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Expand(Step):
+    """`keys` are columns of the input; `sets` tuples of indexes into them. Adds `grouping_id`: bit i is 1 where key i is not
+    in the set, and `grouping_set`, the number of the set (equal sets give equal rows twice, as SQL wants)."""
+
+    keys: tuple[str, ...] = ()
+    sets: tuple[tuple[int, ...], ...] = ()
+
+    op = "expand"
+    label = "expanded"
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = [Field(f.name, f.type, True) if f.name in self.keys else f for f in self.inputs[0].schema]
+        return Schema((*fields, Field("grouping_id", BIGINT, False), Field("grouping_set", BIGINT, False)))
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(given[0].shards)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import identifiers
+
+        return [("keys", identifiers(self.keys)), ("sets", "(" + ", ".join(identifiers(tuple(self.keys[i] for i in s)) for s in self.sets) + ")")]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        keys = attributes.names("keys")
+        sets = []
+        for item in attributes.items("sets"):
+            names = context.names(item)
+            for n in names:
+                if n not in keys:
+                    raise context.error(f"{n} is in a grouping set but not in keys")
+            sets.append(tuple(keys.index(n) for n in names))
+        return cls(inputs, keys=keys, sets=tuple(sets))

@@ -1,0 +1,51 @@
+"""project: computed and renamed columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr import Column, Expr, SortKey
+from tsql.kernels.schema import Field, Schema
+from tsql.planner.properties import Properties
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Project(Step):
+    """Keeps rows where they are; placement and order survive as far as their columns do."""
+
+    columns: tuple[tuple[str, Expr], ...] = ()
+
+    op = "project"
+    label = "projected"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(n, e.type, e.nullable if isinstance(e, Column) else True) for n, e in self.columns))
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        renamed = {e.name: n for n, e in self.columns if isinstance(e, Column)}
+
+        def follow(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
+            if columns is None or any(c not in renamed for c in columns):
+                return None
+            return tuple(renamed[c] for c in columns)
+
+        order = []
+        for key in given[0].order:
+            if not isinstance(key.expr, Column) or key.expr.name not in renamed:
+                break
+            order.append(SortKey(replace(key.expr, name=renamed[key.expr.name]), key.descending, key.nulls_first))
+        return replace(given[0], placed=follow(given[0].placed), key=follow(given[0].key), order=tuple(order))
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import assignment
+
+        return [assignment(n, e) for n, e in self.columns]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema
+        return cls(inputs, columns=tuple((n, context.expression(t, schema)) for n, t in attributes.assignments()))

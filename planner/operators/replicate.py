@@ -1,0 +1,30 @@
+"""replicate: each row as often as an expression says (INTERSECT ALL and EXCEPT ALL)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.kernels.expr import Expr
+from tsql.planner.properties import Properties
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Replicate(Step):
+    """`times` is a BIGINT expression; zero, less or NULL drops the row."""
+
+    times: Expr | None = None
+
+    op = "replicate"
+    label = "replicated"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], order=())
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return [("times", f"({self.times})")]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        return cls(inputs, times=context.expression(attributes.text("times"), inputs[0].schema))

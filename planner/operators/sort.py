@@ -1,0 +1,45 @@
+"""sort: rows in order, on one shard; with `limit` only the first rows are kept, on every shard, and nothing is sorted in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.kernels.expr import Expr, SortKey
+from tsql.planner.properties import ANY, SINGLE, Properties, Requirement
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Sort(Step):
+    """A stable sort. `limit` is a constant number of rows; `phase=partial` keeps the first rows of each shard."""
+
+    keys: tuple[SortKey, ...] = ()
+    limit: Expr | None = None
+    phase: str = "complete"
+
+    op = "sort"
+
+    def suggested_name(self) -> str:
+        return "top" if self.limit is not None else "sorted"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (ANY if self.phase == "partial" else SINGLE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], order=self.keys)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        text = [] if self.phase == "complete" else [("phase", self.phase)]
+        text.append(("by", f"({', '.join(map(str, self.keys))})"))
+        return text + ([("limit", f"({self.limit})")] if self.limit is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema
+        keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
+        limit = attributes.optional("limit")
+        phase = attributes.optional("phase") or "complete"
+        if phase == "partial" and limit is None:
+            raise context.error("phase=partial of a sort needs a limit")
+        return cls(inputs, keys=keys, limit=None if limit is None else context.constant(limit), phase=phase)

@@ -1,0 +1,410 @@
+"""Plan files: the text of a physical plan, printed and parsed back exactly.
+
+One named step per line, inputs by name, expressions in SQL, `#` starts a comment. Whatever the file says is what runs:
+parsing never adds, drops or reorders a step. Every error is a PlanError with the line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import Any
+
+from tsql.kernels.errors import PlanError, TsqlError
+from tsql.kernels.expr import Aggregate as AggregateCall
+from tsql.kernels.expr import Column, Expr, Literal, Parameter, SortKey
+from tsql.kernels.schema import Schema
+from tsql.planner.bind import parse_aggregate, parse_expression
+from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshard
+from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.expand import Expand
+from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.project import Project
+from tsql.planner.operators.replicate import Replicate
+from tsql.planner.operators.scan import Scan
+from tsql.planner.operators.sort import Sort
+from tsql.planner.operators.union import Union
+from tsql.planner.operators.values import Values
+from tsql.planner.step import PhysicalPlan, Step
+
+VERSION = 1
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, Sort, Limit, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather)}
+INPUTS = {"scan": (0, 0), "values": (0, 0), "union": (2, 1 << 20)}
+TARGETS = ("local", "spark")
+
+_SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
+
+
+def identifier(name: str) -> str:
+    """A column name as the file prints it; quoted unless it is plain."""
+    return name if _SIMPLE.match(name) else '"' + name.replace('"', '""') + '"'
+
+
+def identifiers(names: tuple[str, ...]) -> str:
+    return f"({', '.join(map(identifier, names))})"
+
+
+def assignment(name: str, value: Expr | AggregateCall) -> tuple[str, str]:
+    """(name, text) of a computed column; a text with spaces is put in parentheses."""
+    text = value.sql()
+    return identifier(name), f"({text})" if _has_space(text) else text
+
+
+def assignments(columns: tuple[tuple[str, Expr], ...]) -> str:
+    """A list of columns: `a` alone if the column keeps its name, else `b=expression`."""
+    parts = [identifier(n) if isinstance(e, Column) and e.name == n else "=".join(assignment(n, e)) for n, e in columns]
+    return f"({', '.join(parts)})"
+
+
+def table_text(table: str, source: Any) -> str:
+    """How a scan names its source: a table by name, a file by its quoted path (with its options, if it has any)."""
+    return table if table.startswith(("'", "read_")) else identifier(table)
+
+
+def _has_space(text: str) -> bool:
+    return any(c.isspace() and depth == 0 for c, depth, quoted in _scan_text(text) if not quoted)
+
+
+def _scan_text(text: str) -> list[tuple[str, int, bool]]:
+    """Each character with its depth of parentheses and whether it is inside quotes (the quotes included)."""
+    result, depth, quote = [], 0, ""
+    for c in text:
+        if quote:
+            result.append((c, depth, True))
+            if c == quote:
+                quote = ""
+            continue
+        if c in "'\"":
+            quote = c
+            result.append((c, depth, True))
+            continue
+        if c in ")]":
+            depth -= 1
+        result.append((c, depth, False))
+        if c in "([":
+            depth += 1
+    if quote or depth != 0:
+        raise ValueError("unbalanced quotes or parentheses")
+    return result
+
+
+def split(text: str, separator: str = ",") -> list[str]:
+    """Parts of a text at top-level separators (a space means any white space)."""
+    parts, current = [], []
+    for c, depth, quoted in _scan_text(text):
+        at = not quoted and depth == 0 and (c.isspace() if separator == " " else c == separator)
+        if at:
+            parts.append("".join(current))
+            current = []
+        else:
+            current.append(c)
+    parts.append("".join(current))
+    stripped = [p.strip() for p in parts]
+    return [p for p in stripped if p] if separator == " " or stripped == [""] else stripped
+
+
+def strip_comment(line: str) -> str:
+    """The line up to a # that is outside quotes."""
+    quote = ""
+    for i, c in enumerate(line):
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"":
+            quote = c
+        elif c == "#":
+            return line[:i]
+    return line
+
+
+def print_plan(plan: PhysicalPlan, comments: dict[str, str] | None = None) -> str:
+    """The plan file; `comments` are printed behind the steps of these names."""
+    lines = [f"plan version {VERSION}"]
+    if plan.query:
+        lines.append(f"query {json.dumps(plan.query, ensure_ascii=False)}")
+    lines.append(f"target {plan.target} shards={plan.shards}")
+    lines.append("")
+    steps = list(plan.root.walk())
+    width = max(len(identifier(s.name)) for s in steps)
+    for step in steps:
+        words = [step.op, *(identifier(i.name) for i in step.inputs)]
+        words += [f"{n}={t}" if n else t for n, t in step.attributes()]
+        text = f"{identifier(step.name):<{width}} = {' '.join(words)}"
+        comment = (comments or {}).get(step.name)
+        lines.append(f"{text:<70} # {comment}" if comment else text)
+    shown = ", ".join(identifier(c) if c == n else f"{identifier(c)} as {identifier(n)}" for c, n in zip(plan.columns, plan.names, strict=True))
+    lines.append(f"output {identifier(plan.root.name)} ({shown})")
+    return "\n".join(lines) + "\n"
+
+
+class Attributes:
+    """The words of a step's line behind its inputs: name=value pairs and, for a scan, one bare word."""
+
+    def __init__(self, words: list[str], context: Context):
+        self.context = context
+        self.bare_words: list[str] = []
+        self.pairs: list[tuple[str, str]] = []
+        self.used: set[str] = set()
+        for word in words:
+            parts = _split_assignment(word)
+            if parts is None:
+                self.bare_words.append(word)
+            else:
+                self.pairs.append((context.name(parts[0]), parts[1]))
+
+    def bare(self) -> str:
+        if len(self.bare_words) != 1:
+            raise self.context.error("expected one table")
+        return self.bare_words[0]
+
+    def optional(self, name: str) -> str | None:
+        found = [t for n, t in self.pairs if n == name]
+        if len(found) > 1:
+            raise self.context.error(f"{name} is given twice")
+        self.used.add(name)
+        return found[0] if found else None
+
+    def text(self, name: str) -> str:
+        found = self.optional(name)
+        if found is None:
+            raise self.context.error(f"{name}=.. is missing")
+        return found
+
+    def items(self, name: str) -> list[str]:
+        text = self.text(name)
+        if not (text.startswith("(") and text.endswith(")")):
+            raise self.context.error(f"{name} takes a list in parentheses")
+        return self.context.split(text[1:-1])
+
+    def names(self, name: str) -> tuple[str, ...]:
+        return tuple(self.context.name(i) for i in self.items(name))
+
+    def assignments(self) -> list[tuple[str, str]]:
+        """The pairs that are computed columns: all that were not asked for by name."""
+        rest = [(n, t) for n, t in self.pairs if n not in self.used]
+        self.used |= {n for n, _ in rest}
+        if len({n for n, _ in rest}) != len(rest):
+            raise self.context.error("a column is given twice")
+        return rest
+
+    def check_used(self, has_bare: bool) -> None:
+        unknown = [n for n, _ in self.pairs if n not in self.used]
+        if unknown:
+            raise self.context.error(f"unknown attribute {unknown[0]}")
+        if self.bare_words and not has_bare:
+            raise self.context.error(f"unknown word {self.bare_words[0]}")
+
+
+def _split_assignment(word: str) -> tuple[str, str] | None:
+    """name=value at the first top-level =, if what is before it is a name."""
+    match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")=', word)
+    return (match.group(1), word[match.end() :]) if match else None
+
+
+class Context:
+    """What a line is read with: the catalog, the number and the text of the line."""
+
+    def __init__(self, catalog: Any, parameters: dict[str, Any] | None, text: str, origin: str | None):
+        self.catalog, self.parameters, self.full_text, self.origin = catalog, parameters, text, origin
+        self.number = 1
+
+    def error(self, message: str) -> PlanError:
+        lines = self.full_text.split("\n")
+        position = sum(len(t) + 1 for t in lines[: self.number - 1])
+        return PlanError(message, position=position, text=self.full_text, origin=self.origin)
+
+    def split(self, text: str) -> list[str]:
+        try:
+            return split(text)
+        except ValueError as error:
+            raise self.error(str(error)) from None
+
+    def name(self, text: str) -> str:
+        text = text.strip()
+        if text.startswith('"') and text.endswith('"') and len(text) >= 2:
+            return text[1:-1].replace('""', '"')
+        if not _SIMPLE.match(text):
+            raise self.error(f"{text!r} is not a name")
+        return text
+
+    def names(self, text: str) -> tuple[str, ...]:
+        text = text.strip()
+        return tuple(self.name(n) for n in self.split(text[1:-1]))
+
+    def split_name(self, item: str) -> tuple[str, str]:
+        """`name rest`, the name possibly quoted."""
+        match = re.match(r'\s*([A-Za-z_]\w*|"(?:[^"]|"")*")\s+(.+)$', item)
+        if match is None:
+            raise self.error(f"{item!r} is not a name and a type")
+        return self.name(match.group(1)), match.group(2)
+
+    def assignments(self, items: list[str]) -> list[tuple[str, str]]:
+        """`a` or `b=expression`."""
+        result = []
+        for item in items:
+            parts = _split_assignment(item)
+            result.append((self.name(item), identifier(self.name(item))) if parts is None else (self.name(parts[0]), parts[1]))
+        return result
+
+    def expression(self, text: str, schema: Schema) -> Expr:
+        try:
+            return parse_expression(text, schema, self.parameters)
+        except TsqlError as error:
+            raise self.error(error.message) from None
+
+    def aggregate(self, text: str, schema: Schema) -> AggregateCall:
+        try:
+            return parse_aggregate(_unwrap(text), schema, self.parameters)
+        except TsqlError as error:
+            raise self.error(error.message) from None
+
+    def constant(self, text: str) -> Expr:
+        value = self.expression(text, Schema(()))
+        if not isinstance(value, Literal | Parameter):
+            raise self.error(f"{text} is not a constant")
+        return value
+
+    def sort_key(self, item: str, schema: Schema) -> SortKey:
+        match = re.match(r"(.*\S)\s+(asc|desc)\s+nulls\s+(first|last)\s*$", item, re.S | re.I)
+        if match is None:
+            raise self.error(f"{item!r} is not of the form `expression asc|desc nulls first|last`")
+        return SortKey(self.expression(match.group(1), schema), match.group(2).lower() == "desc", match.group(3).lower() == "first")
+
+    def table(self, text: str) -> tuple[str, Any]:
+        """The source that a scan names."""
+        try:
+            if text.startswith("'"):
+                return text, self.catalog.open_file(text[1:-1].replace("''", "'"))
+            if text.startswith("read_") and "(" in text:
+                from tsql.planner.bind import parse_table_function
+
+                kind, path, options = parse_table_function(text)
+                return text, self.catalog.open_file(path, kind, options)
+            name = self.name(text)
+            source = self.catalog.lookup(name)
+        except TsqlError as error:
+            raise self.error(error.message) from None
+        if source is None or not hasattr(source, "schema"):
+            raise self.error(f"there is no table {name}")
+        return name, source
+
+
+def _unwrap(text: str) -> str:
+    """Without the parentheses that the printer puts around a text with spaces."""
+    if text.startswith("(") and text.endswith(")"):
+        inside = text[1:-1]
+        if all(depth >= 0 for _, depth, quoted in _scan_loose(inside) if not quoted):
+            return inside
+    return text
+
+
+def _scan_loose(text: str) -> list[tuple[str, int, bool]]:
+    try:
+        return _scan_text(text)
+    except ValueError:
+        return [("", -1, False)]
+
+
+def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None, origin: str | None = None) -> PhysicalPlan:
+    """The plan of a file's text."""
+    context = Context(catalog, parameters, text, origin)
+    steps: dict[str, Step] = {}
+    query, target, shards, seen_version = "", "local", 1, False
+    output: tuple[Step, tuple[str, ...], tuple[str, ...]] | None = None
+    for number, raw in enumerate(text.split("\n"), 1):
+        context.number = number
+        line = strip_comment(raw).strip()
+        if not line:
+            continue
+        word = line.split(None, 1)[0]
+        rest = line[len(word) :].strip()
+        if not seen_version:
+            if line != f"plan version {VERSION}":
+                raise context.error(f"a plan file starts with `plan version {VERSION}`")
+            seen_version = True
+        elif output is not None:
+            raise context.error("nothing may follow the output line")
+        elif word == "query" and not rest.startswith("="):
+            query = _read_query(rest, context)
+        elif word == "target" and not rest.startswith("="):
+            target, shards = _read_target(rest, context)
+        elif word == "output" and not rest.startswith("="):
+            output = _read_output(rest, steps, context)
+        else:
+            step = _read_step(line, steps, context)
+            steps[step.name] = step
+    if output is None:
+        context.number = text.count("\n") + 1
+        raise context.error("the plan has no output line")
+    root, columns, names = output
+    used = {id(s) for s in root.walk()}
+    for step in steps.values():
+        if id(step) not in used:
+            context.number = step.line
+            raise context.error(f"step {step.name} is not used by the output")
+    return PhysicalPlan(root, columns, names, shards, target, query)
+
+
+def _read_query(rest: str, context: Context) -> str:
+    try:
+        value = json.loads(rest)
+    except ValueError:
+        value = None
+    if not isinstance(value, str):
+        raise context.error('query takes a text in double quotes, as JSON has it')
+    return value
+
+
+def _read_target(rest: str, context: Context) -> tuple[str, int]:
+    match = re.match(r"(\w+)\s+shards=(\d+)$", rest)
+    if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= 4096:
+        raise context.error("expected `target local|spark shards=N`, N from 1 to 4096")
+    return match.group(1), int(match.group(2))
+
+
+def _read_step(line: str, steps: dict[str, Step], context: Context) -> Step:
+    match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")\s*=\s*(\w+)\b(.*)$', line, re.S)
+    if match is None:
+        raise context.error("expected `name = step ..`")
+    name, op = context.name(match.group(1)), match.group(2)
+    if op not in STEPS:
+        raise context.error(f"unknown step {op}; there are {', '.join(sorted(STEPS))}")
+    if name in steps:
+        raise context.error(f"the name {name} is taken by line {steps[name].line}")
+    try:
+        words = split(match.group(3), " ")
+    except ValueError as error:
+        raise context.error(str(error)) from None
+    low, high = INPUTS.get(op, (1, 1))
+    inputs: list[Step] = []
+    while words and len(inputs) < high and _split_assignment(words[0]) is None:
+        input_name = context.name(words.pop(0))
+        if input_name not in steps:
+            raise context.error(f"there is no step {input_name} above this line")
+        inputs.append(steps[input_name])
+    if len(inputs) < low:
+        raise context.error(f"{op} needs {low} input{'s' if low > 1 else ''}")
+    attributes = Attributes(words, context)
+    step = STEPS[op].read(tuple(inputs), attributes, context)
+    attributes.check_used(op == "scan")
+    return replace(step, name=name, line=context.number)
+
+
+def _read_output(rest: str, steps: dict[str, Step], context: Context) -> tuple[Step, tuple[str, ...], tuple[str, ...]]:
+    match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")\s*\((.*)\)$', rest, re.S)
+    if match is None:
+        raise context.error("expected `output step (column, column as name, ..)`")
+    name = context.name(match.group(1))
+    if name not in steps:
+        raise context.error(f"there is no step {name} above this line")
+    columns, names = [], []
+    for item in context.split(match.group(2)):
+        parts = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")(?:\s+as\s+([A-Za-z_]\w*|"(?:[^"]|"")*"))?$', item)
+        if parts is None:
+            raise context.error(f"{item!r} is not a column")
+        columns.append(context.name(parts.group(1)))
+        if columns[-1] not in steps[name].schema:
+            raise context.error(f"the output column {columns[-1]} is not a column of {name}")
+        names.append(context.name(parts.group(2)) if parts.group(2) else columns[-1])
+    return steps[name], tuple(columns), tuple(names)

@@ -1,0 +1,77 @@
+"""What is known of a dataset between two steps, and what a step may ask of its inputs. `enforce` and `check` compare the two."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tsql.kernels.expr import SortKey
+
+
+@dataclass(frozen=True)
+class Properties:
+    """A dataset: how many shards it has, by which columns rows are placed, which key is set, whether it is copied, its order.
+
+    placed: rows that agree on these columns are in the same shard; None if nothing is known.
+    key: the columns that the last `rekey` set and `redistribute` will place by.
+    order: the order of the rows of each shard, over all shards if there is one only.
+    """
+
+    shards: int
+    placed: tuple[str, ...] | None = None
+    key: tuple[str, ...] | None = None
+    replicated: bool = False
+    order: tuple[SortKey, ...] = ()
+
+    def __str__(self) -> str:
+        parts = [f"{self.shards} shard{'s' if self.shards != 1 else ''}"]
+        if self.placed is not None and self.shards > 1:
+            parts.append(f"placed by ({', '.join(self.placed)})")
+        if self.replicated:
+            parts.append("replicated")
+        if self.order:
+            parts.append(f"ordered by {', '.join(map(str, self.order))}")
+        return ", ".join(parts)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """What a step needs of an input. kind: "any"; "single": one shard; "placed": rows that agree on `columns` in one shard;
+    "keyed": a key has been set by `rekey`."""
+
+    kind: str = "any"
+    columns: tuple[str, ...] = ()
+
+    def met_by(self, given: Properties) -> bool:
+        if self.kind == "any":
+            return True
+        if self.kind == "keyed":
+            return given.key is not None
+        if given.shards == 1:
+            return True
+        if given.replicated or self.kind == "single":
+            return False
+        return given.placed is not None and len(given.placed) > 0 and set(given.placed) <= set(self.columns)
+
+    def __str__(self) -> str:
+        match self.kind:
+            case "single":
+                return "one shard"
+            case "placed":
+                return f"rows of one ({', '.join(self.columns)}) in one shard"
+            case "keyed":
+                return "a key"
+        return "anything"
+
+    def fix(self) -> str:
+        """The steps that would meet the requirement, as one would write them."""
+        match self.kind:
+            case "single":
+                return "gather"
+            case "placed":
+                return f"rekey key=({', '.join(self.columns)}), then redistribute"
+        return "rekey key=(..)"
+
+
+ANY = Requirement()
+SINGLE = Requirement("single")
+KEYED = Requirement("keyed")

@@ -1,0 +1,37 @@
+"""push_filter_into_scan: the scan learns the filters right above it, to skip files, row groups and blocks that cannot match.
+
+    filter a > 5            filter a > 5
+      scan t            ->    scan t where a > 5
+
+The filter stays: statistics can only prove that nothing matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsql.kernels.expr import Call, Expr
+from tsql.kernels.types import BOOLEAN
+from tsql.planner.logical import Filter, Node, Scan
+from tsql.planner.tree import transform_down
+
+
+def push_filter_into_scan(plan: Node) -> Node:
+    return transform_down(plan, _push)
+
+
+def _push(node: Node) -> Node:
+    predicates: list[Expr] = []
+    filters: list[Filter] = []
+    below = node
+    while isinstance(below, Filter):
+        filters.append(below)
+        predicates.append(below.predicate)
+        below = below.input
+    if not predicates or not isinstance(below, Scan) or below.filter is not None:
+        return node
+    predicates.reverse()
+    result: Node = replace(below, filter=predicates[0] if len(predicates) == 1 else Call("and", tuple(predicates), BOOLEAN))
+    for f in reversed(filters):
+        result = Filter(result, f.predicate)
+    return result

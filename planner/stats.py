@@ -1,0 +1,110 @@
+"""Estimates: how many rows a logical node yields, how many groups keys make. Only costs depend on them, never results."""
+
+from __future__ import annotations
+
+from tsql.kernels.expr import Call, Column, Expr, InList, Literal
+from tsql.planner import cost
+from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Project, Scan, SetOperation, Values
+
+
+def rows(node: Node) -> float:
+    """The estimated number of rows."""
+    match node:
+        case Scan():
+            known = node.source.statistics().rows if hasattr(node.source, "statistics") else None
+            return 1e6 if known is None else float(known)
+        case Values():
+            return float(len(node.rows))
+        case Filter():
+            return rows(node.input) * selectivity(node.predicate, node.input)
+        case Aggregate():
+            return groups([e for _, e in node.keys], node.input) * (len(node.sets) if node.sets else 1)
+        case Distinct():
+            return groups([Column(f.name, f.type) for f in node.schema], node.input)
+        case Limit() if isinstance(node.count, Literal) and node.count.value is not None:
+            return min(rows(node.input), float(node.count.value))
+        case SetOperation():
+            return rows(node.left) + rows(node.right)
+    return rows(node.inputs[0]) if node.inputs else 1.0
+
+
+def column_statistics(node: Node, name: str) -> object | None:
+    """What the source says of a column that a node passes through unchanged."""
+    while True:
+        match node:
+            case Scan():
+                return node.source.statistics().columns.get(name) if hasattr(node.source, "statistics") else None
+            case Project():
+                expr = dict(node.columns).get(name)
+                if not isinstance(expr, Column):
+                    return None
+                name, node = expr.name, node.input
+            case Aggregate():
+                expr = dict(node.keys).get(name)
+                if not isinstance(expr, Column):
+                    return None
+                name, node = expr.name, node.input
+            case SetOperation() | Values():
+                return None
+            case _:
+                if len(node.inputs) != 1:
+                    return None
+                node = node.inputs[0]
+
+
+def distinct(expr: Expr, node: Node) -> float | None:
+    """The estimated number of distinct values of an expression, if anything is known."""
+    columns = expr.columns()
+    if len(columns) != 1:
+        return None
+    known = column_statistics(node, columns[0])
+    if known is None:
+        return None
+    if known.distinct is not None:
+        return float(known.distinct)
+    if isinstance(known.minimum, int) and isinstance(known.maximum, int):
+        return float(known.maximum - known.minimum + 1)
+    return None
+
+
+def groups(keys: list[Expr], node: Node) -> float:
+    """The estimated number of groups."""
+    total = rows(node)
+    if not keys:
+        return 1.0
+    product = 1.0
+    for key in keys:
+        known = distinct(key, node)
+        product *= max(1.0, total * cost.GROUPS_OF_UNKNOWN_KEYS) if known is None else known
+    return max(1.0, min(product, total))
+
+
+def selectivity(predicate: Expr, node: Node) -> float:
+    """The estimated part of rows for which a predicate is true."""
+    match predicate:
+        case Call("and", args):
+            result = 1.0
+            for a in args:
+                result *= selectivity(a, node)
+            return result
+        case Call("or", args):
+            return min(1.0, sum(selectivity(a, node) for a in args))
+        case Call("not", (arg,)):
+            return 1.0 - selectivity(arg, node)
+        case Call("=", (Column() as column, _)):
+            known = distinct(column, node)
+            return cost.EQUALITY_SELECTIVITY if known is None else 1.0 / max(known, 1.0)
+        case Call("<" | "<=" | ">" | ">=" as name, (Column() as column, Literal() as literal)):
+            return _range_selectivity(name, column, literal, node)
+        case InList(arg, options):
+            return min(1.0, len(options) * selectivity(Call("=", (arg, options[0]), predicate.type), node))
+    return cost.FILTER_SELECTIVITY
+
+
+def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float:
+    known = column_statistics(node, column.name)
+    low, high, value = getattr(known, "minimum", None), getattr(known, "maximum", None), literal.value
+    if not all(isinstance(v, int | float) for v in (low, high, value)) or high <= low:
+        return cost.FILTER_SELECTIVITY
+    below = min(1.0, max(0.0, (value - low) / (high - low)))
+    return below if name[0] == "<" else 1.0 - below

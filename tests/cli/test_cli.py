@@ -1,0 +1,209 @@
+"""The command line: formats, files, exit codes, and errors as one message."""
+
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+import tsql
+from tests.api.slow import SlowBackend
+from tsql.cli import main
+
+QUERY = "SELECT * FROM (VALUES (1, 'a'), (2, NULL), (3, 'c')) AS v(x, y)"
+
+
+def run(*arguments, stdin="", env=None):
+    """Run the command in a process of its own; (exit code, stdout, stderr)."""
+    done = subprocess.run([sys.executable, "-m", "tsql.cli", *arguments], input=stdin.encode(), capture_output=True, env=os.environ | (env or {}), timeout=120, check=False)
+    return done.returncode, done.stdout, done.stderr.decode()
+
+
+@pytest.fixture
+def call(capfd, monkeypatch):
+    """Run the command in this process; (exit code, stdout, stderr)."""
+
+    def invoke(*arguments, stdin=""):
+        monkeypatch.setattr(sys, "stdin", io.StringIO(stdin))
+        code = main(arguments)
+        sys.stdout.flush()
+        captured = capfd.readouterr()
+        return code, captured.out, captured.err
+
+    return invoke
+
+
+def test_a_table_by_default(call):
+    code, out, err = call("run", QUERY)
+    assert (code, err) == (0, "")
+    assert out == "┌─────────┬─────────┐\n│    x    │    y    │\n│ integer │ varchar │\n├─────────┼─────────┤\n│       1 │ a       │\n│       2 │ NULL    │\n│       3 │ c       │\n└─────────┴─────────┘\n 3 rows\n"
+
+
+def test_formats_on_stdout():
+    code, out, _ = run("run", QUERY, "-f", "csv")
+    assert code == 0 and out.decode().split() == ["x,y", "1,a", "2,", "3,c"]
+    code, out, _ = run("run", QUERY, "-f", "json")
+    assert code == 0 and [json.loads(line) for line in out.splitlines()] == [{"x": 1, "y": "a"}, {"x": 2, "y": None}, {"x": 3, "y": "c"}]
+    code, out, _ = run("run", QUERY, "-f", "parquet")
+    assert code == 0 and pq.read_table(io.BytesIO(out))["x"].to_pylist() == [1, 2, 3]
+    code, out, _ = run("run", QUERY, "-f", "arrow")
+    opened = pa.ipc.open_file(out) if out.startswith(b"ARROW1") else pa.ipc.open_stream(out)
+    assert code == 0 and opened.read_all()["y"].to_pylist() == ["a", None, "c"]
+
+
+@pytest.mark.parametrize("name", ["r.csv", "r.json", "r.parquet", "r.arrow"])
+def test_output_files_go_by_their_names(call, tmp_path, name):
+    path = str(tmp_path / name)
+    assert call("run", QUERY, "-o", path) == (0, "", "")
+    code, out, _ = call("run", f"SELECT sum(x) AS s FROM '{path}'", "-f", "csv")
+    assert (code, out.split()) == (0, ["s", "6"])
+
+
+def test_a_table_in_a_file(call, tmp_path):
+    assert call("run", "SELECT 1 AS x", "-o", str(tmp_path / "r.txt")) == (0, "", "")
+    assert "│       1 │" in (tmp_path / "r.txt").read_text()
+
+
+def test_sql_files_and_stdin(call, tmp_path):
+    (tmp_path / "q.sql").write_text("CREATE TABLE t AS SELECT 41 AS x;\n-- and then\nSELECT x + 1 AS y FROM t;\n")
+    assert call("run", str(tmp_path / "q.sql"), "-f", "csv")[:2] == (0, "y\n42\n")
+    assert call("run", "-", "-f", "csv", stdin="SELECT 7 AS z")[:2] == (0, "z\n7\n")
+
+
+def test_each_result_of_a_script_is_shown(call):
+    code, out, _ = call("run", "SELECT 1 AS a; SELECT 2 AS b", "-f", "csv")
+    assert (code, out.split()) == (0, ["a", "1", "b", "2"])
+
+
+def test_one_result_where_the_output_holds_one(call, tmp_path):
+    code, _, err = call("run", "SELECT 1 AS a; SELECT 2 AS b", "-o", str(tmp_path / "r.csv"))
+    assert code == 2 and err == "tsql: the script has several results, and this output holds one\n"
+    assert not (tmp_path / "r.csv").exists()
+
+
+def test_parameters_settings_and_tables(call, tmp_path):
+    pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "f.parquet")
+    arguments = ("-t", f"f={tmp_path / 'f.parquet'}", "-p", "low=2", "-p", "d=DATE '2024-01-02'", "--set", "threads=1", "--memory-limit", "1GB", "--threads", "1")
+    assert call("run", "SELECT count(*) AS n, $d AS d FROM f WHERE x >= $low", "-f", "csv", *arguments)[:2] == (0, "n,d\n2,2024-01-02\n")
+
+
+def test_timing_goes_to_stderr(call):
+    code, out, err = call("run", "SELECT 1 AS x", "--timing", "-f", "csv")
+    assert (code, out) == (0, "x\n1\n")
+    assert "parse " in err and "total " in err
+
+
+def test_a_query_error_is_one_message(call, tmp_path):
+    path = tmp_path / "q.sql"
+    path.write_text("SELECT 1 AS x;\nSELECT y FROM (SELECT 1 AS x)\n")
+    code, _, err = call("run", str(path))
+    first, text, caret, *_ = err.splitlines()
+    assert code == 1 and first.startswith(f"error: {path}:2:8: ")
+    assert text == "  SELECT y FROM (SELECT 1 AS x)" and caret == "         ^"
+    assert "Traceback" not in err
+
+
+def test_debug_shows_the_traceback(call):
+    code, _, err = call("run", "SELECT nope", "--debug")
+    assert code == 1 and "Traceback" in err and "error: " in err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (), ("fly",), ("run",), ("run", "SELECT 1", "--format", "xml"), ("run", "missing.sql"), ("run", "missing.plan"), ("run", " "), ("check", "missing.plan"),
+        ("run", "SELECT 1", "--backend", "cloud"), ("run", "SELECT 1", "-p", "x"), ("run", "SELECT 1", "--set", "speed=1"), ("run", "SELECT 1", "--threads", "-1"),
+        ("run", "SELECT 1", "--memory-limit", "much"), ("diff", "a.plan"), ("diff", "missing.plan", "missing.plan"), ("explain", "SELECT 1", "--level", "deep"),
+    ],
+)  # fmt: skip
+def test_a_wrong_command_line(call, arguments):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "") and err and "Traceback" not in err
+
+
+@pytest.mark.parametrize("query", ["SELECT", "SELECT nope", "SELECT 1 FROM 'missing.parquet'", "DROP TABLE nope", "SELECT CAST('x' AS INTEGER)", "", "SELECT '"])
+def test_a_failing_query(call, query):
+    code, out, err = call("run", "-", stdin=query)
+    assert (code, out) == (1, "") and err.startswith("error: ") and "Traceback" not in err
+
+
+def test_files_that_are_no_text(call, tmp_path):
+    (tmp_path / "q.sql").write_bytes(b"SELECT '\xff'")
+    code, _, err = call("run", str(tmp_path / "q.sql"))
+    assert code == 1 and "byte 8 is not UTF-8" in err
+
+
+def test_plan_check_run_diff(call, tmp_path):
+    pq.write_table(pa.table({"k": [1, 1, 2], "v": [10, 20, 30]}), tmp_path / "f.parquet")
+    query = f"SELECT k, sum(v) AS s FROM '{tmp_path / 'f.parquet'}' GROUP BY k ORDER BY k"
+    first, second = str(tmp_path / "a.plan"), str(tmp_path / "b.plan")
+    code, printed, _ = call("plan", query)
+    assert code == 0 and printed.startswith("plan version 1\n")
+    assert call("plan", query, "-o", first)[:2] == (0, "")
+    assert call("run", first, "-f", "csv")[:2] == (0, "k,s\n1,30\n2,30\n")
+    code, out, _ = call("check", first)
+    assert code == 0 and out.startswith(f"{first}: ok, (k BIGINT, s ")
+    call("plan", query.replace("ORDER BY k", "ORDER BY s, k"), "-o", second)
+    assert call("diff", first, first)[:2] == (0, "")
+    code, out, _ = call("diff", first, second)
+    assert code == 0 and out.startswith(f"--- {first}\n+++ {second}\n@@ ") and "\n-query " in out and "\n+query " in out
+
+
+def test_a_damaged_plan_file(call, tmp_path):
+    path = tmp_path / "bad.plan"
+    path.write_text("plan version 1\nnonsense here\n")
+    for command in ("check", "run"):
+        code, _, err = call(command, str(path))
+        assert code == 1 and err.startswith(f"error: {path}") and "Traceback" not in err
+
+
+@pytest.mark.parametrize("level", ["logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze"])
+def test_explain(call, level):
+    code, out, err = call("explain", "SELECT x, count(*) AS n FROM (VALUES (1), (2)) AS v(x) GROUP BY x", "--level", level)
+    assert (code, err) == (0, "") and out.strip()
+
+
+def test_an_explain_statement_prints_text(call):
+    code, out, _ = call("run", "EXPLAIN LOGICAL SELECT 1 AS x")
+    assert code == 0 and out.startswith("output (") and "│" not in out
+
+
+def test_version_and_bench(call):
+    assert call("--version")[1] == f"tsql {tsql.__version__}\n"
+    assert call("bench")[0] == 0
+
+
+def test_a_reader_that_leaves_early(tmp_path):
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"x": range(300_000)}), path)
+    child = subprocess.Popen([sys.executable, "-m", "tsql.cli", "run", f"SELECT x FROM '{path}'", "-f", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout.readline().strip(b'"\n') == b"x"
+    child.stdout.close()
+    assert child.wait(60) == 0
+    assert child.stderr.read() == b""
+    child.stderr.close()
+
+
+def test_ctrl_c(call, monkeypatch):
+    backend = SlowBackend()
+    monkeypatch.setattr("tsql.session._make_backend", lambda name, spark: backend)
+    moments = []
+
+    def interrupt():
+        backend.started.wait()
+        time.sleep(0.05)
+        moments.append(time.perf_counter())
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    code, out, err = call("run", "SELECT 1 AS x")
+    assert (code, out, err) == (130, "", "interrupted\n")
+    assert time.perf_counter() - moments[0] < 0.2

@@ -1,0 +1,383 @@
+"""Queries: WITH, FROM, set operations, VALUES, LIMIT. A SELECT itself is in `analyze_select.py`.
+
+`QueryAnalyzer.query` gives a `Relation`; names of WITH are looked up before those of the catalog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from sqlglot import exp
+
+from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
+from tsql.analyze_scope import Field, Names, Relation, Scope, Table
+from tsql.analyze_select import SelectAnalyzer, is_all, project
+from tsql.kernels.errors import BindError, TsqlError
+from tsql.kernels.expr import Column, Expr, Literal, SortKey
+from tsql.kernels.schema import Field as SchemaField
+from tsql.kernels.schema import Schema
+from tsql.kernels.types import BIGINT, NULL, Type
+from tsql.planner import logical
+from tsql.planner.bind import Binder, nearest
+from tsql.planner.bind_syntax import Call as CallNode
+from tsql.planner.bind_syntax import Source, position_of
+from tsql.planner.bind_types import castable, coerce, force_type, unify
+
+MAX_VIEWS = 50
+Environment = dict[str, Callable[[], Relation]]
+
+
+class QueryAnalyzer:
+    """Analyzes queries against a catalog. `views` are the names of the views that we are inside of."""
+
+    def __init__(self, source: Source, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = ()):
+        self.source = source
+        self.catalog = catalog
+        self.parameters = parameters
+        self.views = views
+
+    def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
+        return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
+
+    def query(self, node: exp.Expr, environment: Environment | None = None) -> Relation:
+        """The relation of any query: SELECT, VALUES, a set operation, a parenthesized query."""
+        environment = self._with(node, environment or {})
+        match node:
+            case exp.Select():
+                relation = self._select(node, environment)
+            case exp.SetOperation():
+                relation = self._ordered(node, self._set_operation(node, environment))
+            case exp.Values():
+                relation = self._ordered(node, self._values(node))
+            case exp.Subquery():
+                if node.args.get("alias") is not None:
+                    raise self.error("a query in parentheses has no alias here", node)
+                relation = self._ordered(node, self.query(node.this, environment))
+            case exp.Table():
+                relation = self._table(node, environment).relation
+            case _:
+                raise self.error(f"{type(node).key.upper()} is not supported here", node)
+        return self._limit(node, relation)
+
+    def _with(self, node: exp.Expr, environment: Environment) -> Environment:
+        clause = node.args.get("with_")
+        if clause is None:
+            return environment
+        if clause.args.get("recursive") and any(_mentions(cte.this, cte.alias) for cte in clause.expressions):
+            raise self.error("recursive WITH is not supported yet", clause)
+        environment = dict(environment)
+        seen: set[str] = set()
+        for cte in clause.expressions:
+            name = cte.alias.lower()
+            if name in seen:
+                raise self.error(f'WITH defines "{cte.alias}" twice', cte.args["alias"])
+            seen.add(name)
+            environment[name] = self._lazy(cte, dict(environment))
+        return environment
+
+    def _lazy(self, cte: exp.CTE, environment: Environment) -> Callable[[], Relation]:
+        """A query of WITH, analyzed when it is first used and once."""
+        done: list[Relation] = []
+
+        def analyze() -> Relation:
+            if not done:
+                relation = self.query(cte.this, environment)
+                done.append(self._aliased(relation, cte.args["alias"], cte.alias))
+            return done[0]
+
+        return analyze
+
+    def _aliased(self, relation: Relation, alias: exp.TableAlias | None, name: str | None) -> Relation:
+        columns = [column.name for column in alias.args.get("columns") or ()] if alias is not None else []
+        if len(columns) > len(relation.fields):
+            raise self.error(f'"{name}" has {len(relation.fields)} columns, but {len(columns)} names are given', alias)
+        return relation.as_table().renamed(columns).as_table()
+
+    def _select(self, node: exp.Select, environment: Environment) -> Relation:
+        from_clause = node.args.get("from_")
+        joins = node.args.get("joins")
+        if joins:
+            raise self.error("joins are not supported yet", joins[0])
+        if from_clause is None:
+            plan: logical.Node = logical.Values(((),), Schema(()))
+            scope = Scope((), self.source)
+        else:
+            table = self._table(from_clause.this, environment)
+            plan, scope = table.relation.plan, Scope((table,), self.source)
+        return SelectAnalyzer(node, scope, plan, self.source, self.parameters).analyze()
+
+    def _table(self, node: exp.Expr, environment: Environment) -> Table:
+        """One relation of FROM."""
+        for key, what in (("joins", "joins are"), ("pivots", "PIVOT is"), ("laterals", "LATERAL is"), ("sample", "sampling is"), ("version", "AS OF is"), ("match", "MATCH_RECOGNIZE is")):
+            part = node.args.get(key)
+            if part:
+                raise self.error(f"{what} not supported yet", part[0] if isinstance(part, list) else part)
+        alias = node.args.get("alias")
+        name = alias.name if alias is not None and alias.name else None
+        match node:
+            case exp.Subquery():
+                inner = exp.Subquery(this=node.this, **{k: v for k, v in node.args.items() if k in ("order", "limit", "offset", "with_")})
+                inner._meta = node._meta
+                relation = self.query(inner, environment)
+            case exp.Values():
+                relation = self._values(node)
+            case exp.Table() if isinstance(node.this, CallNode):
+                relation = self._table_function(node.this)
+                name = name or node.this.name
+            case exp.Table():
+                relation = self._named(node, environment)
+                name = name or node.name
+            case _:
+                raise self.error(f"{type(node).key.upper()} in FROM is not supported yet", node)
+        return Table(name, self._aliased(relation, alias, name))
+
+    def _named(self, node: exp.Table, environment: Environment) -> Relation:
+        name = node.name
+        position = position_of(node.this)
+        qualified = node.args.get("db") is not None
+        if not qualified and name.lower() in environment:
+            return environment[name.lower()]()
+        found = self.catalog.lookup(name)
+        if found is None and node.this.args.get("quoted") and any(c in name for c in "./*\\"):
+            return _scan(name, open_path(self.catalog, name, position, self.source.text))
+        if found is None:
+            names = [*environment, *self.catalog.names()]
+            raise BindError(f'table "{name}" does not exist', position=position, text=self.source.text, hint=nearest(name, names) or (f"a file is named in quotes: '{name}'" if "." in name else None))
+        if hasattr(found, "text"):
+            return self._view(name, found.text, node)
+        return _scan(name, found)
+
+    def _view(self, name: str, text: str, node: exp.Table) -> Relation:
+        from tsql.parser import parse
+
+        if name.lower() in self.views or len(self.views) > MAX_VIEWS:
+            raise self.error(f'view "{name}" is defined by itself', node)
+        try:
+            (statement,) = parse(text)
+            inner = QueryAnalyzer(statement.source, self.catalog, self.parameters, (*self.views, name.lower()))
+            return inner.query(statement.node)
+        except TsqlError as error:
+            raise error.locate(text, f'view "{name}"') from None
+
+    def _table_function(self, node: CallNode) -> Relation:
+        if node.name not in FILE_FUNCTIONS:
+            raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, FILE_FUNCTIONS))
+        path, found = open_function(self.catalog, node, self.source)
+        return _scan(path, found)
+
+    def _values(self, node: exp.Values) -> Relation:
+        rows = [row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row] for row in node.expressions]
+        width = len(rows[0])
+        binder = self._constant_binder("VALUES")
+        bound = []
+        for row in rows:
+            if len(row) != width:
+                raise self.error(f"all rows of VALUES need the same number of columns: {width}, not {len(row)}", row[0] if row else node)
+            bound.append([binder.operand(value) for value in row])
+        types = []
+        for index in range(width):
+            dtype = unify([row[index] for row in bound])
+            if dtype is None:
+                raise self.error(f"column {index + 1} of VALUES mixes types that do not fit: {', '.join(dict.fromkeys(str(r[index].type) for r in bound))}", rows[0][index])
+            types.append(dtype)
+        schema = Schema(tuple(SchemaField(f"col{i}", t) for i, t in enumerate(types)))
+        cast = tuple(tuple(coerce(value, dtype) for value, dtype in zip(row, types, strict=True)) for row in bound)
+        return Relation(logical.Values(cast, schema), tuple(Field(f.name, f.name, f.type) for f in schema))
+
+    def _constant_binder(self, clause: str) -> Binder:
+        def refuse(node: exp.Column) -> Expr:
+            raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)
+
+        return Binder(self.source, refuse, clause=clause, parameters=self.parameters)
+
+    def _set_operation(self, node: exp.SetOperation, environment: Environment) -> Relation:
+        """A chain `a UNION b UNION c ..` leans to the left: it is walked in a loop."""
+        spine: list[exp.SetOperation] = []
+        current: exp.Expr = node
+        while isinstance(current, exp.SetOperation):
+            if current is not node and any(current.args.get(k) for k in ("order", "limit", "offset")):
+                break
+            spine.append(current)
+            current = current.this
+            if isinstance(current, exp.SetOperation) and current.args.get("with_") is not None:
+                environment = self._with(current, environment)
+        result = self.query(current, environment)
+        steps = [(step, self.query(step.expression, environment)) for step in reversed(spine)]
+        while steps:
+            run = 1
+            while run < len(steps) and _same_union(steps[0][0], steps[run][0]):
+                run += 1
+            result = self._combine(steps[0][0], [result, *(right for _, right in steps[:run])])
+            steps = steps[run:]
+        return result
+
+    def _combine(self, node: exp.SetOperation, sides: list[Relation]) -> Relation:
+        """Two relations, or any number for a run of UNIONs, made one."""
+        kind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]
+        keep_all = not node.args.get("distinct")
+        if node.args.get("by_name"):
+            if kind != "union":
+                raise self.error(f"{kind.upper()} BY NAME is not supported", node.expression)
+            sides = list(_by_name(*sides))
+        first = sides[0]
+        types = [f.type for f in first.fields]
+        for side in sides[1:]:
+            if len(side.fields) != len(types):
+                raise self.error(f"{kind.upper()} needs the same number of columns on both sides: {len(types)} and {len(side.fields)}", node.expression)
+            types = [force_type(dtype, f.type) for dtype, f in zip(types, side.fields, strict=True)]
+        names = Names()
+        columns = [names.unique(f.column) for f in first.fields]
+        plans = []
+        for side in sides:
+            for field, dtype in zip(side.fields, types, strict=True):
+                if not castable(field.type, dtype):
+                    raise self.error(f'{kind.upper()} of column "{field.name}": there is no cast from {field.type} to {dtype}', node.expression)
+            plans.append(_recast(side, columns, types))
+        while len(plans) > 1:
+            # A run of UNIONs becomes a flat tree, in order: rows of a union come left side first.
+            pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
+            plans = [logical.SetOperation(kind, keep_all or kind == "union", *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        plan = logical.Distinct(plans[0]) if kind == "union" and not keep_all else plans[0]
+        return Relation(plan, tuple(Field(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)))
+
+    def _ordered(self, node: exp.Expr, relation: Relation) -> Relation:
+        """ORDER BY of a set operation or VALUES: positions, output names, expressions over them."""
+        order = node.args.get("order")
+        if order is None:
+            return relation
+        scope = Scope((Table(None, relation.as_table()),), self.source)
+        others = _other_names(node) if isinstance(node, exp.SetOperation) else {}
+
+        def resolve(column: exp.Column) -> Expr:
+            found = scope.find(column)
+            if found is None and column.name.lower() in others:
+                return relation.fields[others[column.name.lower()]].to_column(position_of(column))
+            if found is None:
+                raise scope.unknown(column)
+            return found
+
+        binder = Binder(self.source, resolve, clause="ORDER BY", parameters=self.parameters)
+        keys: list[SortKey] = []
+        for ordered in order.expressions:
+            flags = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
+            if is_all(ordered.this):
+                keys += [SortKey(f.to_column(), *flags) for f in relation.fields]
+                continue
+            keys.append(SortKey(self._sort_expression(ordered.this, relation, binder), *flags))
+        return sort(relation, keys)
+
+    def _sort_expression(self, node: exp.Expr, relation: Relation, binder: Binder) -> Expr:
+        if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
+            ordinal = int(node.this)
+            if not 1 <= ordinal <= len(relation.fields):
+                raise self.error(f"ORDER BY position {ordinal} is out of range: it is between 1 and {len(relation.fields)}", node)
+            return relation.fields[ordinal - 1].to_column(position_of(node))
+        if isinstance(node, (exp.Literal, exp.Null)):
+            raise self.error("a constant in ORDER BY has no effect: give the position of a column, or an expression", node)
+        return binder.bind(node)
+
+    def _limit(self, node: exp.Expr, relation: Relation) -> Relation:
+        limit, offset = node.args.get("limit"), node.args.get("offset")
+        if limit is None and offset is None:
+            return relation
+        if isinstance(limit, exp.Fetch):
+            options = limit.args.get("limit_options")
+            if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
+                raise self.error("FETCH with PERCENT or WITH TIES is not supported", limit)
+            count_node = limit.args.get("count")
+        else:
+            count_node = limit.expression if limit is not None else None
+            if limit is not None and limit.args.get("limit_options") is not None:
+                raise self.error("LIMIT with PERCENT is not supported", count_node)
+        count = self._row_count(count_node, "LIMIT")
+        skip = self._row_count(offset.expression if offset is not None else None, "OFFSET")
+        if count is None and skip is None:
+            return relation
+        return Relation(logical.Limit(relation.plan, count, skip), relation.fields)
+
+    def _row_count(self, node: exp.Expr | None, clause: str) -> Expr | None:
+        if node is None or (isinstance(node, (exp.Column, exp.Var)) and node.name.upper() == "ALL"):
+            return None
+        bound = self._constant_binder(clause).operand(node)
+        if not (bound.type.is_numeric or bound.type == NULL or bound.type.name == "VARCHAR"):
+            raise self.error(f"{clause} takes a number, not {bound.type}", node)
+        value = coerce(bound, BIGINT)
+        if isinstance(value, Literal):
+            if value.value is None:
+                return None
+            if value.value < 0:
+                raise self.error(f"{clause} cannot be negative", node)
+        return value
+
+
+def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:
+    """Whether two steps of a chain are UNIONs of one kind, which can be done as one."""
+    plain = all(isinstance(step, exp.Union) and not step.args.get("by_name") for step in (a, b))
+    return plain and bool(a.args.get("distinct")) == bool(b.args.get("distinct"))
+
+
+def sort(relation: Relation, keys: list[SortKey]) -> Relation:
+    """The relation in order; keys that are no columns are carried along unseen."""
+    taken = Names(relation.plan.schema.names)
+    columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in relation.plan.schema]
+    over = []
+    for key in keys:
+        expr = key.expr
+        if not isinstance(expr, Column):
+            name = taken.unique("order_key")
+            columns.append((name, expr))
+            expr = Column(name, expr.type)
+        over.append(SortKey(expr, key.descending, key.nulls_first))
+    return Relation(logical.Sort(project(relation.plan, columns), tuple(over)), relation.fields)
+
+
+def _scan(name: str, source: Any) -> Relation:
+    schema = source.schema
+    return Relation(logical.Scan(name, source, schema.names), tuple(Field(f.name, f.name, f.type, f.nullable) for f in schema))
+
+
+def _recast(relation: Relation, names: list[str], types: list[Type]) -> logical.Node:
+    """The shown columns under other names and as other types; the casts of a projection's constants are folded."""
+    plan = relation.plan
+    if isinstance(plan, logical.Project):
+        known = dict(plan.columns)
+        return project(plan.input, [(name, coerce(known[f.column], dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)])
+    return project(plan, [(name, coerce(f.to_column(), dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)])
+
+
+def _by_name(left: Relation, right: Relation) -> tuple[Relation, Relation]:
+    """Both sides with the columns of both, in the order of the left and then of the right; missing ones are NULL."""
+    names = list(dict.fromkeys(f.name.lower() for f in (*left.fields, *right.fields)))
+    shown = {f.name.lower(): f.name for f in (*right.fields, *left.fields)}
+    sides = []
+    for side in (left, right):
+        own = {f.name.lower(): f for f in side.fields}
+        unique = Names()
+        columns: list[tuple[str, Expr]] = []
+        fields = []
+        for name in names:
+            column = unique.unique(own[name].column if name in own else shown[name])
+            expr = own[name].to_column() if name in own else Literal(None, NULL)
+            columns.append((column, expr))
+            fields.append(Field(shown[name], column, expr.type))
+        sides.append(Relation(project(side.plan, columns), tuple(fields)))
+    return sides[0], sides[1]
+
+
+def _other_names(node: exp.SetOperation) -> dict[str, int]:
+    """Output names of the later queries of a set operation, by which ORDER BY may also refer to a column."""
+    names: dict[str, int] = {}
+    current: exp.Expr = node
+    while isinstance(current, exp.SetOperation):
+        right = current.expression
+        if isinstance(right, exp.Select):
+            for index, item in enumerate(right.expressions):
+                if item.alias_or_name:
+                    names.setdefault(item.alias_or_name.lower(), index)
+        current = current.this
+    return names
+
+
+def _mentions(node: exp.Expr, name: str) -> bool:
+    return any(table.name.lower() == name.lower() for table in node.find_all(exp.Table))

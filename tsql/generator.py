@@ -1,0 +1,52 @@
+"""Text of parsed statements: our canonical form (`Temporal().generate`, which reads back to an equal tree), and the DuckDB
+text that tests hand to the oracle (`to_duckdb`: hints dropped, our spellings mapped to DuckDB's)."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tsql.kernels.functions.registry import SCALARS
+from tsql.parser import CompilePlan, DescribeQuery, ExecutePlan, Explain, SetOption, ShowTables, parse
+from tsql.planner.bind_syntax import Call, ExpressionGenerator, TemporalExpressions, deep_recursion
+
+
+class TemporalGenerator(ExpressionGenerator):
+    """Our canonical text."""
+
+    QUERY_HINTS = True
+    TRANSFORMS = {
+        **ExpressionGenerator.TRANSFORMS,
+        Explain: lambda self, node: f"EXPLAIN {node.args['level']} {self.sql(node, 'this')}",
+        CompilePlan: lambda self, node: f"COMPILE PLAN {self.sql(node, 'path')} FOR {self.sql(node, 'this')}",
+        ExecutePlan: lambda self, node: f"EXECUTE PLAN {self.sql(node, 'path')}",
+        SetOption: lambda self, node: f"SET {self.sql(node, 'this')} = {self.sql(node, 'value')}" if node.args.get("value") else f"RESET {self.sql(node, 'this')}",
+        ShowTables: lambda self, node: "SHOW TABLES",
+        DescribeQuery: lambda self, node: f"DESCRIBE {self.sql(node, 'this')}",
+    }
+
+
+class OracleGenerator(TemporalGenerator):
+    """DuckDB's text."""
+
+    def hint_sql(self, expression: exp.Hint) -> str:
+        return ""
+
+    def call_sql(self, node: Call) -> str:
+        overloads = SCALARS.overloads.get(node.name)
+        spelled = overloads[0].duckdb if overloads else None
+        if spelled and spelled != node.name:
+            return f"{spelled}({self.expressions(node, flat=True)})"
+        return super().call_sql(node)
+
+
+class TemporalOracle(TemporalExpressions):
+    """The dialect class that sqlglot needs for a generator."""
+
+    Generator = OracleGenerator
+
+
+def to_duckdb(query: str | exp.Expr) -> str:
+    """The query (or script) as DuckDB reads it."""
+    nodes = [statement.node for statement in parse(query)] if isinstance(query, str) else [query]
+    with deep_recursion():
+        return "; ".join(TemporalOracle().generate(node) for node in nodes)

@@ -1,0 +1,208 @@
+"""The grammar of statements on top of the expression grammar (`planner/bind_syntax.py`): only what sqlglot lacks.
+
+`parse` turns a text into statements with their places; a statement that sqlglot would keep as an opaque command is an
+error here. The added statements are the node classes below; `tsql/generator.py` prints them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlglot import exp
+from sqlglot.tokens import Token, TokenType
+
+from tsql.kernels.errors import ParseError
+from tsql.planner.bind_syntax import ExpressionParser, Source, run_parser, tokenize
+
+LEVELS = ("LOGICAL", "PHYSICAL", "PIPELINES", "KIR", "LLVM", "ASM", "ANALYZE")
+
+
+class Explain(exp.Expression):
+    """EXPLAIN [level] query."""
+
+    arg_types = {"this": True, "level": True}
+
+
+class CompilePlan(exp.Expression):
+    """COMPILE PLAN 'path' FOR query."""
+
+    arg_types = {"this": True, "path": True}
+
+
+class ExecutePlan(exp.Expression):
+    """EXECUTE PLAN 'path'."""
+
+    arg_types = {"path": True}
+
+
+class SetOption(exp.Expression):
+    """SET name = value, RESET name (no value)."""
+
+    arg_types = {"this": True, "value": False}
+
+
+class ShowTables(exp.Expression):
+    """SHOW TABLES."""
+
+    arg_types = {}
+
+
+class DescribeQuery(exp.Expression):
+    """DESCRIBE query, or DESCRIBE table."""
+
+    arg_types = {"this": True}
+
+
+class TemporalParser(ExpressionParser):
+    """Statements of the Temporal dialect."""
+
+    def _parse_statement(self) -> exp.Expr | None:
+        start = self._curr
+        word = start.text.upper() if start and start.token_type not in (TokenType.STRING, TokenType.IDENTIFIER) else ""
+        own = {
+            "EXPLAIN": self._parse_explain,
+            "COMPILE": self._parse_compile,
+            "EXECUTE": self._parse_execute,
+            "SET": self._parse_set_option,
+            "RESET": self._parse_reset,
+            "SHOW": self._parse_show_tables,
+            "DESCRIBE": self._parse_describe_query,
+            "DESC": self._parse_describe_query,
+        }.get(word)
+        if own is not None:
+            self._advance()
+            return own()
+        if start and start.token_type in self.STATEMENT_PARSERS and start.token_type not in _STATEMENTS:
+            return self._parse_as_command(start)
+        return self._query_or_create()
+
+    def _query_or_create(self) -> exp.Expr | None:
+        start = self._curr
+        if start.token_type in (TokenType.CREATE, TokenType.DROP):
+            return super()._parse_statement()
+        query = self._parse_paren() if start.token_type == TokenType.L_PAREN else self._parse_select(table=False)
+        query = self._parse_query_modifiers(self._parse_set_operations(query))
+        if not isinstance(query, (exp.Query, exp.Values)):
+            query = None
+        if query is None:
+            self.raise_error("Invalid expression / Unexpected token", start)
+        return query
+
+    def _parse_query(self, after: str) -> exp.Expr:
+        if not self._curr:
+            self.raise_error(f"Expected a query after {after}")
+        if self._curr.token_type in (TokenType.CREATE, TokenType.DROP):
+            self.raise_error(f"Expected a query after {after}")
+        return self._query_or_create()
+
+    def _parse_explain(self) -> Explain:
+        level = "PHYSICAL"
+        if self._match_texts(LEVELS):
+            level = self._prev.text.upper()
+        return self.expression(Explain(this=self._parse_query("EXPLAIN"), level=level))
+
+    def _parse_compile(self) -> CompilePlan:
+        self._expect("PLAN")
+        path = self._expect_string("the path of the plan file")
+        self._expect("FOR")
+        return self.expression(CompilePlan(this=self._parse_query("FOR"), path=path))
+
+    def _parse_execute(self) -> ExecutePlan:
+        self._expect("PLAN")
+        return self.expression(ExecutePlan(path=self._expect_string("the path of the plan file")))
+
+    def _parse_set_option(self) -> SetOption:
+        self._match_texts(("SESSION", "GLOBAL"))
+        name = self._parse_id_var(any_token=True)
+        if name is None:
+            self.raise_error("Expected the name of a setting")
+        if not self._match(TokenType.EQ) and not self._match_text_seq("TO"):
+            self.raise_error("Expected = after the name of a setting")
+        value = self._parse_unary() or self._parse_var(any_token=True)
+        if value is None:
+            self.raise_error("Expected a value")
+        return self.expression(SetOption(this=name, value=value))
+
+    def _parse_reset(self) -> SetOption:
+        name = self._parse_id_var(any_token=True)
+        if name is None:
+            self.raise_error("Expected the name of a setting")
+        return self.expression(SetOption(this=name))
+
+    def _parse_show_tables(self) -> ShowTables:
+        self._match(TokenType.ALL)
+        self._expect("TABLES")
+        return self.expression(ShowTables())
+
+    def _parse_describe_query(self) -> DescribeQuery:
+        if self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN):
+            return self.expression(DescribeQuery(this=self._parse_query("DESCRIBE")))
+        self._match(TokenType.TABLE)
+        table = self._parse_table(schema=False)
+        if table is None:
+            self.raise_error("Expected a query or a table after DESCRIBE")
+        return self.expression(DescribeQuery(this=exp.select("*").from_(table, copy=False)))
+
+    def _expect(self, word: str) -> None:
+        if not self._match_text_seq(word):
+            self.raise_error(f"Expected {word}")
+
+    def _expect_string(self, what: str) -> exp.Expr:
+        value = self._parse_string()
+        if value is None:
+            self.raise_error(f"Expected {what} as a string")
+        return value
+
+
+_STATEMENTS = {TokenType.CREATE, TokenType.DROP}
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """One statement: its tree, and its place in the text (`start` and `end` are offsets of characters)."""
+
+    node: exp.Expr
+    source: Source
+    tokens: tuple[Token, ...]
+
+    @property
+    def text(self) -> str:
+        return self.source.text[self.tokens[0].start : self.tokens[-1].end + 1]
+
+    @property
+    def hint_position(self) -> int:
+        """Where the first hint of the statement starts."""
+        return next((token.start for token in self.tokens if token.token_type == TokenType.HINT), self.tokens[0].start)
+
+    def text_after(self, kind: TokenType) -> str:
+        """The text behind the first token of this kind outside parentheses."""
+        depth = 0
+        for index, token in enumerate(self.tokens):
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if token.token_type == kind and depth == 0:
+                return self.source.text[self.tokens[index + 1].start : self.tokens[-1].end + 1]
+        return self.text
+
+
+def parse(text: str) -> list[Parsed]:
+    """The statements of a text. Raises ParseError with the position."""
+    from tsql.dialect import Temporal
+
+    source = tokenize(text, Temporal)
+    chunks: list[list[Token]] = [[]]
+    for token in source.tokens:
+        if token.token_type == TokenType.SEMICOLON:
+            chunks.append([])
+        else:
+            chunks[-1].append(token)
+    return [_parse_one(source, chunk) for chunk in chunks if chunk]
+
+
+def _parse_one(source: Source, tokens: list[Token]) -> Parsed:
+    from tsql.dialect import Temporal
+
+    nodes = run_parser(source, Temporal, lambda parser: parser._parse(type(parser)._parse_statement, tokens, source.text))
+    node = nodes[0] if len(nodes) == 1 else None
+    if node is None or isinstance(node, exp.Command):
+        raise ParseError(f'syntax error at "{tokens[0].text}"', position=tokens[0].start, text=source.text)
+    return Parsed(node, source, tuple(tokens))
