@@ -112,7 +112,9 @@ def _arguments(name: str, args: tuple[Expr, ...]) -> list[str]:
     types = tuple(arg.type for arg in args)
     short = [isinstance(a, Literal) and a.dtype.is_integer and a.value is not None and abs(a.value) < 2**31 for a in args]
     if any(short):
-        literals = tuple(a.value if s else ("string" if isinstance(a, Literal) and a.dtype.name == "VARCHAR" else None) for a, s in zip(args, short, strict=True))
+        literals = tuple(
+            a.value if s else ("string" if isinstance(a, Literal) and a.dtype.name == "VARCHAR" else None) for a, s in zip(args, short, strict=True)
+        )
         written = tuple(INTEGER if s else t for s, t in zip(short, types, strict=True))
         for registry in (SCALARS, AGGREGATES):
             found = registry.resolve(name, written, literals)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,4 +25,26 @@ class Statistics:
 
     rows: int | None = None
     bytes: int | None = None
-    columns: dict[str, ColumnStatistics] = field(default_factory=dict)
+    columns: Mapping[str, ColumnStatistics] = field(default_factory=dict)
+
+
+class LazyColumns(Mapping[str, ColumnStatistics]):
+    """Statistics of columns that are computed one by one when they are asked for (footers of wide files are large)."""
+
+    def __init__(self, names: tuple[str, ...], compute: Callable[[str], ColumnStatistics]):
+        self._names = dict.fromkeys(names)
+        self._compute = compute
+        self._known: dict[str, ColumnStatistics] = {}
+
+    def __getitem__(self, name: str) -> ColumnStatistics:
+        if name not in self._known:
+            if name not in self._names:
+                raise KeyError(name)
+            self._known[name] = self._compute(name)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)

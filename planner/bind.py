@@ -168,7 +168,9 @@ def _bind_parameter(binder: Binder, node: exp.Placeholder) -> Expr:
     name = str(node.meta.get("number", 1)) if name is None else (name if isinstance(name, str) else name.name)
     if binder.parameters is None or name not in binder.parameters:
         known = ", ".join(f"${n}" for n in binder.parameters or ())
-        raise binder.error(f"no value is given for parameter {'?' if node.args.get('this') is None else '$' + name}", node, hint=f"given: {known}" if known else None)
+        raise binder.error(
+            f"no value is given for parameter {'?' if node.args.get('this') is None else '$' + name}", node, hint=f"given: {known}" if known else None
+        )
     return Parameter(name, binder.parameters[name], binder.position(node))
 
 
@@ -187,7 +189,15 @@ def _unsupported(what: str) -> Callable[[Binder, exp.Expr], Expr]:
 
 
 def _describe(node: exp.Expr) -> str:
-    return {exp.Bracket: "an index [..]", exp.Array: "a list", exp.Struct: "a struct", exp.Tuple: "a row", exp.Lambda: "a lambda", exp.Star: "* here", exp.Collate: "COLLATE"}.get(type(node), type(node).key.upper())
+    return {
+        exp.Bracket: "an index [..]",
+        exp.Array: "a list",
+        exp.Struct: "a struct",
+        exp.Tuple: "a row",
+        exp.Lambda: "a lambda",
+        exp.Star: "* here",
+        exp.Collate: "COLLATE",
+    }.get(type(node), type(node).key.upper())
 
 
 _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {

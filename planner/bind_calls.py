@@ -11,18 +11,22 @@ from sqlglot import exp
 import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
-from tsql.kernels.expr import Aggregate, Call, Expr, Literal, Parameter, SortKey
+from tsql.kernels.expr import Aggregate, Call, Expr, Literal, SortKey
 from tsql.kernels.functions.registry import SCALARS, Registry
-from tsql.kernels.types import BOOLEAN, DATE, DOUBLE, NULL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
+from tsql.kernels.types import DOUBLE, NULL, VARCHAR, Type
 from tsql.planner.bind_operators import compare, make_case, to_boolean, unified
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_types import Bare, bitwise_type, castable, coerce, is_bare_string, settle, unify
+from tsql.planner.bind_types import Bare, bitwise_type, coerce, is_bare_string, settle, unify
 
 if TYPE_CHECKING:
     from tsql.planner.bind import Binder
 
 PARTS = {
-    **{name: part for part in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond", "nanosecond") for name in (part, part + "s")},
+    **{
+        name: part
+        for part in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond", "nanosecond")
+        for name in (part, part + "s")
+    },
     **dict.fromkeys(("y", "yr", "yrs"), "year"),
     **dict.fromkeys(("mon", "mons"), "month"),
     **dict.fromkeys(("d", "dayofmonth"), "day"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
-from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
+from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
 from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, castable, coerce, comparison_type, is_bare_string, settle, unify
 

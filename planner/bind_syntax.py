@@ -187,9 +187,11 @@ class ExpressionGenerator(DuckDBGenerator):
 
     NORMALIZE_FUNCTIONS = False
     RESERVED_KEYWORDS: set = set()
+    LIMIT_FETCH = "ALL"
     TRANSFORMS = {
         **DuckDBGenerator.TRANSFORMS,
         UnaryPlus: lambda self, node: f"+{self.sql(node, 'this')}",
+        exp.Pow: lambda self, node: self.binary(node, "**"),
         Call: lambda self, node: self.call_sql(node),
     }
 

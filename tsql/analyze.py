@@ -26,7 +26,6 @@ from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import deep_recursion, position_of
 from tsql.planner.bind_types import coerce
 
-
 MAX_PLAN_DEPTH = 200
 """Levels of a logical plan."""
 
@@ -135,11 +134,14 @@ class _Analyzer:
 
     def _drop(self, node: exp.Drop) -> statements.Drop:
         kind = (node.args.get("kind") or "").lower()
-        if kind not in ("table", "view") or not isinstance(node.this, exp.Table):
+        tables = node.args.get("tables") or []
+        if kind not in ("table", "view"):
             raise self._error(f"DROP {kind.upper() or '..'} is not supported", node)
+        if len(tables) != 1:
+            raise self._error(f"DROP {kind.upper()} takes one name", tables[1] if tables else node)
         if node.args.get("cascade") or node.args.get("constraints"):
             raise self._error("DROP .. CASCADE is not supported", node)
-        return statements.Drop(kind, node.this.name, bool(node.args.get("exists")))
+        return statements.Drop(kind, tables[0].name, bool(node.args.get("exists")))
 
     def _error(self, message: str, node: exp.Expr | None) -> BindError:
         position = position_of(node)
@@ -170,7 +172,9 @@ def _hints(node: exp.Expr, parsed: Parsed) -> list[statements.Hint]:
         for call in hint.expressions:
             position = position_of(call)
             if isinstance(call, str):
-                raise ParseError("cannot read this hint: hints are names with arguments, as in SHARDS(16)", position=parsed.hint_position, text=parsed.source.text)
+                raise ParseError(
+                    "cannot read this hint: hints are names with arguments, as in SHARDS(16)", position=parsed.hint_position, text=parsed.source.text
+                )
             if isinstance(call, CallNode):
                 args, options = [], []
                 for argument in call.expressions:

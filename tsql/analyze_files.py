@@ -44,7 +44,9 @@ def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, An
         elif paths is None:
             paths = constant(argument, source)
         else:
-            raise BindError(f"{node.name} takes one path, or a list of them; options are named: header => true", position=position_of(argument), text=source.text)
+            raise BindError(
+                f"{node.name} takes one path, or a list of them; options are named: header => true", position=position_of(argument), text=source.text
+            )
     strings = paths if isinstance(paths, list) else [paths]
     if not strings or not all(isinstance(path, str) for path in strings):
         raise BindError(f"{node.name} takes a path or a list of paths", position=position_of(node), text=source.text)

@@ -28,9 +28,20 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.DPipe: "||",
     exp.Pow: "^",
     exp.Glob: "~~~",
-    **{kind: {"<>": "!=", "is_distinct_from": "IS DISTINCT FROM", "is_not_distinct_from": "IS NOT DISTINCT FROM"}.get(op, op) for kind, op in COMPARISON.items()},
+    **{
+        kind: {"<>": "!=", "is_distinct_from": "IS DISTINCT FROM", "is_not_distinct_from": "IS NOT DISTINCT FROM"}.get(op, op)
+        for kind, op in COMPARISON.items()
+    },
 }
-_TYPES = {"INT": "INTEGER", "NUMERIC": "DECIMAL", "DEC": "DECIMAL", "CHAR": "VARCHAR", "CHARACTER VARYING": "VARCHAR", "REAL": "FLOAT", "DOUBLE PRECISION": "DOUBLE"}
+_TYPES = {
+    "INT": "INTEGER",
+    "NUMERIC": "DECIMAL",
+    "DEC": "DECIMAL",
+    "CHAR": "VARCHAR",
+    "CHARACTER VARYING": "VARCHAR",
+    "REAL": "FLOAT",
+    "DOUBLE PRECISION": "DOUBLE",
+}
 _WORDS: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTime: "current_time",
@@ -38,7 +49,11 @@ _WORDS: dict[type[exp.Expr], str] = {
     exp.Localtime: "localtime",
     exp.Localtimestamp: "localtimestamp",
 }
-_PARTS = {word: unit for unit in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond") for word in (unit, unit + "s")} | {
+_PARTS = {
+    word: unit
+    for unit in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond")
+    for word in (unit, unit + "s")
+} | {
     "century": "century",
     "centuries": "century",
     "millennium": "millennium",

@@ -109,7 +109,14 @@ class QueryAnalyzer:
 
     def _table(self, node: exp.Expr, environment: Environment) -> Table:
         """One relation of FROM."""
-        for key, what in (("joins", "joins are"), ("pivots", "PIVOT is"), ("laterals", "LATERAL is"), ("sample", "sampling is"), ("version", "AS OF is"), ("match", "MATCH_RECOGNIZE is")):
+        for key, what in (
+            ("joins", "joins are"),
+            ("pivots", "PIVOT is"),
+            ("laterals", "LATERAL is"),
+            ("sample", "sampling is"),
+            ("version", "AS OF is"),
+            ("match", "MATCH_RECOGNIZE is"),
+        ):
             part = node.args.get(key)
             if part:
                 raise self.error(f"{what} not supported yet", part[0] if isinstance(part, list) else part)
@@ -143,7 +150,12 @@ class QueryAnalyzer:
             return _scan(name, open_path(self.catalog, name, position, self.source.text))
         if found is None:
             names = [*environment, *self.catalog.names()]
-            raise BindError(f'table "{name}" does not exist', position=position, text=self.source.text, hint=nearest(name, names) or (f"a file is named in quotes: '{name}'" if "." in name else None))
+            raise BindError(
+                f'table "{name}" does not exist',
+                position=position,
+                text=self.source.text,
+                hint=nearest(name, names) or (f"a file is named in quotes: '{name}'" if "." in name else None),
+            )
         if hasattr(found, "text"):
             return self._view(name, found.text, node)
         return _scan(name, found)
@@ -179,7 +191,9 @@ class QueryAnalyzer:
         for index in range(width):
             dtype = unify([row[index] for row in bound])
             if dtype is None:
-                raise self.error(f"column {index + 1} of VALUES mixes types that do not fit: {', '.join(dict.fromkeys(str(r[index].type) for r in bound))}", rows[0][index])
+                raise self.error(
+                    f"column {index + 1} of VALUES mixes types that do not fit: {', '.join(dict.fromkeys(str(r[index].type) for r in bound))}", rows[0][index]
+                )
             types.append(dtype)
         schema = Schema(tuple(SchemaField(f"col{i}", t) for i, t in enumerate(types)))
         cast = tuple(tuple(coerce(value, dtype) for value, dtype in zip(row, types, strict=True)) for row in bound)

@@ -340,7 +340,14 @@ def project(plan: logical.Node, columns: list[tuple[str, Expr]]) -> logical.Node
 
 def is_all(node: exp.Expr) -> bool:
     """Whether this is the ALL of ORDER BY ALL."""
-    return isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.upper() == "ALL" and not node.this.args.get("quoted") or isinstance(node, exp.Var) and node.name.upper() == "ALL"
+    return (
+        isinstance(node, exp.Column)
+        and len(node.parts) == 1
+        and node.name.upper() == "ALL"
+        and not node.this.args.get("quoted")
+        or isinstance(node, exp.Var)
+        and node.name.upper() == "ALL"
+    )
 
 
 def _nullable(expr: Expr) -> bool:
@@ -350,5 +357,3 @@ def _nullable(expr: Expr) -> bool:
 def _parts(star: exp.Star, key: str) -> list[exp.Expr]:
     value = star.args.get(key) or []
     return value if isinstance(value, list) else [value]
-
-

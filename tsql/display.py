@@ -120,7 +120,7 @@ def _columns(names: list[str], types: tuple[Type, ...], found: Excerpt) -> list[
     for index, (name, t) in enumerate(zip(names, types, strict=True)):
         cells: list[str | None] = []
         for batch in (*found.head, *found.tail):
-            cells += [None if value is None else clean(value) for value in texts(batch.column(index), t)]
+            cells += [None if value is None else clean(value) for value in texts(batch.column(index))]
         columns.append(_Column(clean(name), str(t).lower(), cells, t.is_numeric))
     return columns
 

@@ -19,7 +19,9 @@ class TemporalGenerator(ExpressionGenerator):
         Explain: lambda self, node: f"EXPLAIN {node.args['level']} {self.sql(node, 'this')}",
         CompilePlan: lambda self, node: f"COMPILE PLAN {self.sql(node, 'path')} FOR {self.sql(node, 'this')}",
         ExecutePlan: lambda self, node: f"EXECUTE PLAN {self.sql(node, 'path')}",
-        SetOption: lambda self, node: f"SET {self.sql(node, 'this')} = {self.sql(node, 'value')}" if node.args.get("value") else f"RESET {self.sql(node, 'this')}",
+        SetOption: lambda self, node: (
+            f"SET {self.sql(node, 'this')} = {self.sql(node, 'value')}" if node.args.get("value") else f"RESET {self.sql(node, 'this')}"
+        ),
         ShowTables: lambda self, node: "SHOW TABLES",
         DescribeQuery: lambda self, node: f"DESCRIBE {self.sql(node, 'this')}",
     }

@@ -103,6 +103,24 @@ def _listing(names: Sequence[str]) -> str:
     return ", ".join(f"${name}" for name in names)
 
 
+def literal(value: Any) -> str:
+    """A Python value as a constant in SQL text, for the options of table functions: text, numbers, lists, dicts."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return "true" if value else "false"
+        case int() | float() | Decimal():
+            return str(value)
+        case str():
+            return "'" + value.replace("'", "''") + "'"
+        case list() | tuple():
+            return f"[{', '.join(map(literal, value))}]"
+        case Mapping():
+            return "{" + ", ".join(f"{literal(str(key))}: {literal(item)}" for key, item in value.items()) + "}"
+    raise BindError(f"a Python {type(value).__name__} cannot be an option")
+
+
 _TYPED = re.compile(r"(DATE|TIMESTAMPTZ|TIMESTAMP|TIME)\s*'([^']*)'", re.IGNORECASE)
 _READERS = {"DATE": dt.date, "TIME": dt.time, "TIMESTAMP": dt.datetime, "TIMESTAMPTZ": dt.datetime}
 

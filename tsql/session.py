@@ -19,7 +19,7 @@ from tsql.kernels.errors import CatalogError, PlanError, TsqlError
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
-from tsql.parameters import Parameters, check_names, convert_all
+from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import logical
 from tsql.prepared import PlanCache, Prepared
 from tsql.relation import Relation, of_table, of_text
@@ -231,18 +231,16 @@ class Session:
 
     def read_ipc(self, path: str | os.PathLike[str] | Sequence[str], **options: Any) -> Relation:
         """A relation over Arrow IPC files."""
-        return self._read(path, "arrow", options)
+        return self._read(path, "ipc", options)
 
     def _read(self, path: str | os.PathLike[str] | Sequence[str], kind: str, options: dict[str, Any]) -> Relation:
-        self._check_open()
         where = os.fspath(path) if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
-        source = self.catalog.open_file(where, kind, options)
-        names = tuple(source.schema.names)
-        shown = where if isinstance(where, str) else where[0] if where else kind
-        plan = logical.Output(logical.Scan(shown, source, names), names, names)
-        text = f"FROM '{shown}'"
-        query = statements.Query(plan=plan, text=text, hints=())
-        return self._relation(_prepare(Piece(text, 0, text), query, (), {"parse": 0.0}), {})
+        arguments = [literal(where), *(f"{name} => {literal(value)}" for name, value in options.items())]
+        try:
+            return self.sql(f"FROM read_{kind}({', '.join(arguments)})")
+        except TsqlError as error:
+            error.position = None  # a place in a text that the caller has not written
+            raise
 
     def close(self) -> None:
         """Free the tables, the plans and the backend's workers."""

@@ -6,7 +6,7 @@ A source is opened once (schema, statistics, list of splits) and read by many th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Schema
-from tsql.kernels.statistics import ColumnStatistics, Statistics
+from tsql.kernels.statistics import ColumnStatistics, LazyColumns, Statistics
 
 
 @dataclass(frozen=True)
@@ -46,4 +46,4 @@ class Source(Protocol):
     def describe(self) -> dict[str, Any] | None: ...
 
 
-__all__ = ["ColumnStatistics", "Source", "Split", "Statistics"]
+__all__ = ["ColumnStatistics", "LazyColumns", "Source", "Split", "Statistics"]

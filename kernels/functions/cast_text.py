@@ -8,8 +8,21 @@ from tsql.kernels.datum import Datum
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.cast_time import time_from_text
 from tsql.kernels.runtime.format import (
-    FLOAT_BYTES, INTERVAL_BYTES, NUMBER_BYTES, TIME_BYTES, put_blob, put_clock, put_date, put_decimal, put_decimal_huge, put_huge, put_integer,
-    put_interval, put_timestamp, put_unsigned, text_between,
+    FLOAT_BYTES,
+    INTERVAL_BYTES,
+    NUMBER_BYTES,
+    TIME_BYTES,
+    put_blob,
+    put_clock,
+    put_date,
+    put_decimal,
+    put_decimal_huge,
+    put_huge,
+    put_integer,
+    put_interval,
+    put_timestamp,
+    put_unsigned,
+    text_between,
 )  # fmt: skip
 from tsql.kernels.runtime.format_floats import put_float
 from tsql.kernels.runtime.parse import negative_not_zero, parse_blob, parse_boolean, parse_integer, parse_number

@@ -21,7 +21,7 @@ from tsql.kernels.runtime.calendar import (
     floor_div,
     floor_mod,
 )  # fmt: skip
-from tsql.kernels.runtime.format import put_bytes, put_integer
+from tsql.kernels.runtime.format import NUMBER_BYTES, put_bytes, put_integer, text_between
 from tsql.kernels.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
 TIMESTAMP_RANGE = "Date and time not in timestamp range"
@@ -29,13 +29,13 @@ TIMESTAMP_RANGE = "Date and time not in timestamp range"
 
 def _numbers_text(k: PipelineKernel, numbers: tuple[Val, ...], separator: bytes) -> tuple[Val, Val]:
     """Numbers joined by a separator, for the text of an error."""
-    start = k.scratch(24 * len(numbers))
+    start = k.scratch(NUMBER_BYTES * len(numbers))
     at = start
     for index, value in enumerate(numbers):
         if index:
             at = put_bytes(k, at, separator)
         at = put_integer(k, at, value)
-    return start, at.bits_as("i64") - start.bits_as("i64")
+    return text_between(k, start, at)
 
 
 def _civil_days(k: PipelineKernel, year: Val, month: Val, day: Val) -> Val:
@@ -136,8 +136,8 @@ def _epoch(k: PipelineKernel, d: Datum, per_second: int) -> Datum:
         return Datum(BIGINT, (days * day,), finite)
     if d.type == INTERVAL:
         months, days, rest = (p.to("i128") for p in d.parts)
-        micros = (months * 30 + days) * MICROS_PER_DAY + rest
-        total = micros // 1000 if per_second == 1000 else micros * (per_second // 1_000_000)
+        time = rest // 1000 if per_second == 1000 else rest * (per_second // 1_000_000)
+        total = (months * 30 + days) * (86_400 * per_second) + time
         k.fail((total < -(2**63)) | (total > 2**63 - 1), "Overflow in conversion of INTERVAL")
         return Datum(BIGINT, (total.to("i64"),))
     micros = d.value.to("i64")

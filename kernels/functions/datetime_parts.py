@@ -282,15 +282,20 @@ def at_runtime(k: PipelineKernel, call: Call, row: object, parts: Callable[[str,
     def run() -> Datum:
         return dispatch(k, text, {name: (lambda name=name: parts(name, args)) for name in names}, call.type)
 
+    return run_if_valid(k, call, valid, run)
+
+
+def run_if_valid(k: PipelineKernel, call: Call, valid: Val | None, body: Callable[[], Datum]) -> Datum:
+    """The result of a branch that runs only where the arguments are not NULL."""
     if valid is None:
         with k.guarded(k.frame.guard, call.position):
-            return run()
+            return body()
     slots, ok = [k.var(k.const(t, 0)) for t in call.type.parts], k.var(k.false)
     with k.when(valid), k.guarded(None, call.position):
-        d = run()
+        d = body().wide()
         for slot, value in zip(slots, d.parts, strict=True):
             slot.set(value)
-        ok.set(d.valid)
+        ok.set(k.true if d.valid is None else d.valid)
     return Datum(call.type, tuple(s.value for s in slots), ok.value)
 
 

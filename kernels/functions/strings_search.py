@@ -8,7 +8,7 @@ from tsql.kernels.datum import Datum
 from tsql.kernels.functions.registry import function
 from tsql.kernels.functions.strings import Text, built, check_size
 from tsql.kernels.runtime.search import str_count, str_ends, str_find, str_part, str_position, str_starts
-from tsql.kernels.runtime.utf8 import new_record, sliced
+from tsql.kernels.runtime.utf8 import new_record, sliced, utf8_length, utf8_skip
 from tsql.kernels.types import BIGINT, BOOLEAN, VARCHAR
 
 
@@ -70,3 +70,31 @@ def replace(k: PipelineKernel, s: Datum, source: Datum, target: Datum) -> Text:
         return built(k, str_replace, *s.parts, *source.parts, *target.parts, bytes)
 
     return k.choose(found > 0, changed, lambda: s.parts, ("ptr", "i64"))
+
+
+@routine("str_overlay", ("ptr", "ptr", "i64", "ptr", "i64", "i64", "i64"), "ptr")
+def str_overlay(k: Kernel, ctx: Val, p: Val, n: Val, inner: Val, inner_n: Val, offset: Val, count: Val) -> None:
+    """The characters before the 1-based `offset`, then `inner`, then what comes `count` characters later."""
+    start = k.max(offset, k.i64(-(2**63) + 1)) - 1
+    stop = k.select(k.overflows("add", start, count), k.i64(2**63 - 1), start + count)
+    head, tail = utf8_skip(k, p, n, start), utf8_skip(k, p, n, stop)
+    rest = n - tail
+    record, text = new_record(k, ctx, head + inner_n + rest)
+    k.store(record, head + inner_n + rest)
+    k.call("memcpy", text, p, head)
+    k.call("memcpy", text + head, inner, inner_n)
+    k.call("memcpy", text + (head + inner_n), p + tail, rest)
+    k.ret(record)
+
+
+@function("overlay", args=(VARCHAR, VARCHAR, BIGINT, BIGINT), returns=VARCHAR, lazy=True, examples=(("overlay('abcdef' PLACING 'XX' FROM 2 FOR 3)", "aXXef"), ("overlay('abcdef', 'XX', 3, 0)", "abXXcdef")))
+def overlay(k: PipelineKernel, s: Datum, inner: Datum, offset: Datum, count: Datum) -> Text:
+    """`count` characters from `offset` on become `inner`; a negative count stands for the length of `inner`."""
+    characters = k.select(count.value < 0, utf8_length(k, *inner.parts), count.value)
+    return built(k, str_overlay, *s.parts, *inner.parts, offset.value, characters)
+
+
+@function("overlay", args=(VARCHAR, VARCHAR, BIGINT), returns=VARCHAR, lazy=True, examples=(("overlay('abcdef' PLACING 'XX' FROM 2)", "aXXdef"),))
+def overlay_as_long(k: PipelineKernel, s: Datum, inner: Datum, offset: Datum) -> Text:
+    """As many characters as `inner` has become `inner`."""
+    return built(k, str_overlay, *s.parts, *inner.parts, offset.value, utf8_length(k, *inner.parts))

@@ -7,11 +7,12 @@ The rows of a chunk come from one morsel, so that the host can put chunks back i
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass
 
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
+from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import LIMIT, MEMORY, SINK, PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
@@ -59,80 +60,120 @@ class OutputColumn:
         return SourceColumn(self.name, self.type, self.layout())
 
 
-@dataclass
-class Builder:
-    """The open buffers of one column, in variables of the kernel."""
+STRING, BITS, FIXED = 0, 1, 2
+SPEC_BYTES = 24
+"""A column's entry in the static table that the routines below read: kind, bytes per value, nullable."""
 
-    column: OutputColumn
-    values: Var
-    validity: Var
-    text: Var
-    text_used: Var
-    text_capacity: Var
+BUILDER_BYTES = 40
+WRITER_HEADER = STATE_BYTES + 24
+"""A writer's memory: the state (chunk records), then rows used, capacity, bytes; then per column values, validity, text
+(pointers), text used and text capacity."""
 
-    @staticmethod
-    def make(k: PipelineKernel, column: OutputColumn) -> Builder:
-        pointers = [k.var(k.null) for _ in range(3)]
-        return Builder(column, pointers[0], pointers[1], pointers[2], k.var(k.i64(0)), k.var(k.i64(0)))
 
-    def open(self, k: PipelineKernel, capacity: Val) -> Val:
-        """Allocate for `capacity` rows; returns the bytes taken."""
-        t = self.column.type
-        bytes = k.i64(0)
-        bits = capacity.ushr(3) + 8
-        if t.is_string:
-            size = (capacity + 1) * 4
-            self.values.set(k.call("malloc", size))
-            k.store(self.values.value, k.i32(0))
-            self.text.set(k.call("malloc", capacity * 8 + 64))
-            self.text_used.set(0)
-            self.text_capacity.set(capacity * 8 + 64)
-            bytes = bytes + size + capacity * 8
-        elif t.name == "BOOLEAN":
-            self.values.set(k.call("calloc", bits, 1))
-            bytes = bytes + bits
-        else:
-            size = capacity * self.column.value_bytes
-            self.values.set(k.call("malloc", size + 16))
-            bytes = bytes + size
-        if self.column.nullable:
-            self.validity.set(k.call("calloc", bits, 1))
-            bytes = bytes + bits
-        return bytes
+def column_spec(columns: tuple[OutputColumn, ...]) -> bytes:
+    """The static table of the columns."""
+    kinds = [STRING if c.type.is_string else BITS if c.type.name == "BOOLEAN" else FIXED for c in columns]
+    return b"".join(struct.pack("<qqq", kind, c.value_bytes, c.nullable) for kind, c in zip(kinds, columns, strict=True))
 
-    def append(self, k: PipelineKernel, at: Val, datum: Datum, bytes: Var) -> None:
-        t, column = datum.type, self.column
-        if t.is_string:
-            self._append_string(k, at, datum, bytes)
-        elif t.name == "BOOLEAN":
-            set_bit(k, self.values.value, at, datum.value)
-        elif t.name == "INTERVAL":
-            slot = k.offset(self.values.value, at * 16)
-            k.store(slot, datum.parts[0])
-            k.store(slot, datum.parts[1], 1)
-            k.store(slot, datum.parts[2] * 1000, 1)
-        else:
-            value = datum.value
-            if value.type != column.machine:
-                value = value.uto(column.machine) if t.is_unsigned and datum.range is None else value.to(column.machine)
-            k.store(self.values.value, value, at)
-        if column.nullable:
-            set_bit(k, self.validity.value, at, k.true if datum.valid is None else datum.valid)
 
-    def _append_string(self, k: PipelineKernel, at: Val, datum: Datum, bytes: Var) -> None:
-        length = datum.len if datum.valid is None else k.select(datum.valid, datum.len, k.i64(0))
-        used = self.text_used.value
-        with k.when(used + length > self.text_capacity.value):
-            grown = k.max(self.text_capacity.value * 2, (used + length) * 2)
-            self.text.set(k.call("realloc", self.text.value, grown))
-            k.atomic_add(k.load("ptr", k.offset(k.ctx, MEMORY)), grown - self.text_capacity.value)
-            bytes.set(bytes.value + grown - self.text_capacity.value)
-            self.text_capacity.set(grown)
-        copy_bytes(k, self.text.value + used, datum.ptr, length)
-        self.text_used.set(used + length)
-        # Offsets are 32 bits: a chunk whose strings pass 2 GiB cannot be represented.
-        k.fail(used + length > 0x7FFFFFFF, "a batch of strings is larger than 2 GiB")
-        k.store(self.values.value, (used + length).to("i32"), at + 1)
+@routine("chunk_open", ("ptr", "ptr", "ptr", "i64", "i64"), None)
+def chunk_open(k: Kernel, ctx: Val, writer: Val, spec: Val, columns: Val, capacity: Val) -> None:
+    """Allocate the buffers of a chunk of `capacity` rows. Bitmaps are zeroed, other memory is not."""
+    bits = capacity.ushr(3) + 8
+    bytes = k.var(columns * 32 + RECORD_HEADER)
+    with k.range(columns) as c:
+        about, builder = k.offset(spec, c * SPEC_BYTES), k.offset(writer, c * BUILDER_BYTES + WRITER_HEADER)
+        kind = k.load("i64", about)
+        with k.when(kind == STRING):
+            text = capacity * 8 + 64
+            k.store(builder, k.call("malloc", (capacity + 1) * 4))
+            k.store(k.load("ptr", builder), k.i32(0))
+            k.store(builder, k.call("malloc", text), 2)
+            k.store(builder, k.i64(0), 3)
+            k.store(builder, text, 4)
+            bytes.set(bytes.value + capacity * 4 + text)
+        with k.otherwise():
+            k.store(builder, k.null, 2)
+            with k.when(kind == BITS):
+                k.store(builder, k.call("calloc", bits, 1))
+                bytes.set(bytes.value + bits)
+            with k.otherwise():
+                size = capacity * k.load("i64", about, 1) + 16
+                k.store(builder, k.call("malloc", size))
+                bytes.set(bytes.value + size)
+        k.store(builder, k.null, 1)
+        with k.when(k.load("i64", about, 2) != 0):
+            k.store(builder, k.call("calloc", bits, 1), 1)
+            bytes.set(bytes.value + bits)
+    k.store(writer, k.i64(0), 3)
+    k.store(writer, capacity, 4)
+    k.store(writer, bytes.value, 5)
+    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), bytes.value)
+
+
+@routine("chunk_flush", ("ptr", "i64", "i64"), None)
+def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
+    """Record the open chunk, if it has rows; the next row opens a new one."""
+    used = k.load("i64", writer, 3)
+    with k.when(used > 0):
+        record = append_record(k, writer, columns * 32 + RECORD_HEADER)
+        k.store(record, number)
+        k.store(record, used, 1)
+        k.store(record, k.load("i64", writer, 5), 2)
+        with k.range(columns) as c:
+            target, builder = k.offset(record, c * 32 + RECORD_HEADER), k.offset(writer, c * BUILDER_BYTES + WRITER_HEADER)
+            for word in range(4):
+                k.store(target, k.load("i64", builder, word), word)
+        k.store(writer, k.i64(0), 3)
+        k.store(writer, k.i64(0), 4)
+
+
+@routine("text_room", ("ptr", "ptr", "ptr", "i64"), None)
+def text_room(k: Kernel, ctx: Val, writer: Val, builder: Val, needed: Val) -> None:
+    """Make room for strings of `needed` bytes in all."""
+    capacity = k.load("i64", builder, 4)
+    grown = k.max(capacity * 2, needed * 2)
+    k.store(builder, k.call("realloc", k.load("ptr", builder, 2), grown), 2)
+    k.store(builder, grown, 4)
+    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), grown - capacity)
+    k.store(writer, k.load("i64", writer, 5) + grown - capacity, 5)
+
+
+def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: int, at: Val, datum: Datum) -> None:
+    """Write one value at row `at` of the open chunk."""
+    builder = k.offset(writer, WRITER_HEADER + BUILDER_BYTES * index)
+    t = datum.type
+    values = k.load("ptr", builder)
+    if t.is_string:
+        _append_string(k, writer, builder, values, at, datum)
+    elif t.name == "BOOLEAN":
+        bit = datum.value if datum.valid is None else datum.value & datum.valid
+        set_bit(k, values, at, bit)
+    elif t.name == "INTERVAL":
+        slot = k.offset(values, at * 16)
+        k.store(slot, datum.parts[0])
+        k.store(slot, datum.parts[1], 1)
+        k.store(slot, datum.parts[2] * 1000, 1)
+    else:
+        value = datum.value
+        if value.type != column.machine:
+            value = value.uto(column.machine) if t.is_unsigned and datum.range is None else value.to(column.machine)
+        k.store(values, value, at)
+    if column.nullable:
+        set_bit(k, k.load("ptr", builder, 1), at, k.true if datum.valid is None else datum.valid)
+
+
+def _append_string(k: PipelineKernel, writer: Val, builder: Val, values: Val, at: Val, datum: Datum) -> None:
+    length = datum.len if datum.valid is None else k.select(datum.valid, datum.len, k.i64(0))
+    used = k.load("i64", builder, 3)
+    end = used + length
+    with k.when(end > k.load("i64", builder, 4)):
+        text_room(k, k.ctx, writer, builder, end)
+    copy_bytes(k, k.load("ptr", builder, 2) + used, datum.ptr, length)
+    k.store(builder, end, 3)
+    # Offsets are 32 bits: a chunk whose strings pass 2 GiB cannot be represented.
+    k.fail(end > 0x7FFFFFFF, "a batch of strings is larger than 2 GiB")
+    k.store(values, end.to("i32"), at + 1)
 
 
 def set_bit(k: PipelineKernel, bitmap: Val, at: Val, bit: Val) -> None:
@@ -170,68 +211,43 @@ def append_record(k: Kernel, state: Val, bytes: Val) -> None:
 
 
 class ChunkWriter:
-    """Open buffers for one destination: rows are appended, full chunks are recorded in the state at `state`."""
+    """Appends rows to chunks; the open chunk lives in memory that the host zeroes (`writer_bytes`)."""
 
     def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None):
         self.columns, self.limit = columns, limit
-        self.record_bytes = RECORD_HEADER + 32 * len(columns)
+        self.writer_bytes = WRITER_HEADER + BUILDER_BYTES * len(columns)
 
-    def begin(self, k: PipelineKernel, state: Val) -> None:
-        self.state = state
-        self.builders = [Builder.make(k, c) for c in self.columns]
-        self.used, self.capacity, self.bytes = k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.i64(0))
+    def append(self, k: PipelineKernel, writer: Val, row: CachedRow, number: Val, expected: Val) -> None:
+        """Write one row; `number` is the morsel's, `expected` a guess of how many rows there will be."""
+        spec = k.static(column_spec(self.columns))
+        with k.when(k.load("i64", writer, 3) == k.load("i64", writer, 4)):
+            self.flush(k, writer, number)
+            capacity = k.max(k.min(expected, k.i64(CHUNK_ROWS)), k.i64(16))
+            if self.limit is not None:
+                capacity = k.min(capacity, k.i64(max(min(self.limit, CHUNK_ROWS), 1)))
+            chunk_open(k, k.ctx, writer, spec, k.i64(len(self.columns)), capacity)
+        at = k.load("i64", writer, 3)
+        for index, column in enumerate(self.columns):
+            append_value(k, column, writer, index, at, emit(k, column.expr, row))
+        k.store(writer, at + 1, 3)
 
-    def append(self, k: PipelineKernel, row: CachedRow, number: Val, morsel_rows: Val) -> None:
-        """Write one row; `number` is the morsel's, `morsel_rows` a guess of how many rows will follow."""
-        with k.when(self.used.value == self.capacity.value):
-            self.flush(k, number)
-            self._open(k, morsel_rows)
-        at = self.used.value
-        for builder in self.builders:
-            builder.append(k, at, emit(k, builder.column.expr, row), self.bytes)
-        self.used.set(at + 1)
-
-    def _open(self, k: PipelineKernel, morsel_rows: Val) -> None:
-        capacity = k.max(k.min(morsel_rows, k.i64(CHUNK_ROWS)), k.i64(16))
-        if self.limit is not None:
-            capacity = k.min(capacity, k.i64(max(self.limit, 1)))
-        self.capacity.set(capacity)
-        bytes = k.i64(self.record_bytes)
-        for builder in self.builders:
-            bytes = bytes + builder.open(k, capacity)
-        self.bytes.set(bytes)
-        k.atomic_add(k.load("ptr", k.offset(k.ctx, MEMORY)), bytes)
-
-    def flush(self, k: PipelineKernel, number: Val) -> None:
-        """Record the open chunk, if it has rows."""
-        with k.when(self.used.value > 0):
-            record = append_record(k, self.state, k.i64(self.record_bytes))
-            k.store(record, number)
-            k.store(record, self.used.value, 1)
-            k.store(record, self.bytes.value, 2)
-            for index, builder in enumerate(self.builders):
-                at = k.offset(record, RECORD_HEADER + 32 * index)
-                k.store(at, builder.values.value)
-                k.store(at, builder.validity.value, 1)
-                k.store(at, builder.text.value, 2)
-                k.store(at, builder.text_used.value, 3)
-            self.used.set(0)
-        self.capacity.set(0)
+    def flush(self, k: PipelineKernel, writer: Val, number: Val) -> None:
+        """Record the open chunk."""
+        chunk_flush(k, writer, k.i64(len(self.columns)), number)
 
 
 class Collect(Sink):
     """Writes the given columns. With `limit`, a morsel gives at most that many rows, and no morsel is started once the
     morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs."""
 
-    state_bytes = STATE_BYTES
-
     def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None):
         self.columns = columns
         self.limit = limit
         self.writer = ChunkWriter(columns, limit)
+        self.state_bytes = self.writer.writer_bytes
 
     def begin(self, k: PipelineKernel) -> None:
-        self.writer.begin(k, k.load("ptr", k.offset(k.ctx, SINK)))
+        self.state = k.load("ptr", k.offset(k.ctx, SINK))
         self.number, self.morsel_rows, self.taken = k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.i64(0))
         self.collected = k.load("ptr", k.offset(k.ctx, LIMIT))
 
@@ -245,14 +261,14 @@ class Collect(Sink):
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         if self.limit is None:
-            self.writer.append(k, row, self.number.value, self.morsel_rows.value)
+            self.writer.append(k, self.state, row, self.number.value, self.morsel_rows.value)
             return
         with k.when(self.taken.value < self.limit):
-            self.writer.append(k, row, self.number.value, self.morsel_rows.value)
+            self.writer.append(k, self.state, row, self.number.value, self.morsel_rows.value)
             self.taken.set(self.taken.value + 1)
 
     def end_morsel(self, k: PipelineKernel, number: Val) -> None:
-        self.writer.flush(k, number)
+        self.writer.flush(k, self.state, number)
         if self.limit is not None:
             k.atomic_add(self.collected, self.taken.value)
 

@@ -1,6 +1,6 @@
 """Partition: writes each row to the shard that its key hashes to; the sink of `redistribute`.
 
-State: an array of Collect states and of open buffers, one per shard, so the kernel is the same for any number of shards.
+State: an array of chunk writers, one per shard, so the kernel is the same for any number of shards.
 All datasets use the same hash, which depends on nothing but the values, so that equal keys meet.
 """
 
@@ -13,7 +13,7 @@ from tsql.kernels.emit import emit
 from tsql.kernels.expr import Expr
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.keys import KeyField
-from tsql.kernels.operators.collect import STATE_BYTES, Builder, ChunkWriter, OutputColumn
+from tsql.kernels.operators.collect import ChunkWriter, OutputColumn
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import CachedRow
 from tsql.kernels.runtime.strings import mix64, str_hash
@@ -43,55 +43,16 @@ def _high_word(k: PipelineKernel, wide: Val) -> Val:
     return k.select(low.to("i128") == wide, k.i64(0), (wide >> 64).to("i64"))
 
 
-class MemoryVar:
-    """A variable of the kernel that lives in memory, at an address that changes with the shard."""
-
-    def __init__(self, k: PipelineKernel, type: str, offset: int, base: list[Val]):
-        self.k, self.type, self.offset, self.base = k, type, offset, base
-
-    @property
-    def value(self) -> Val:
-        return self.k.load(self.type, self.k.offset(self.base[0], self.offset))
-
-    def set(self, value: Val | int) -> None:
-        self.k.store(self.k.offset(self.base[0], self.offset), value if isinstance(value, Val) else self.k.const(self.type, value))
-
-
-class ShardWriter(ChunkWriter):
-    """A ChunkWriter whose variables lie behind the shard's Collect state."""
-
-    def shard_bytes(self) -> int:
-        return STATE_BYTES + 24 + 40 * len(self.columns)
-
-    def begin_at(self, k: PipelineKernel) -> None:
-        self.base: list[Val] = []
-        at = STATE_BYTES
-
-        def word(type: str) -> MemoryVar:
-            nonlocal at
-            at += 8
-            return MemoryVar(k, type, at - 8, self.base)
-
-        self.used, self.capacity, self.bytes = word("i64"), word("i64"), word("i64")
-        self.builders = [Builder(c, word("ptr"), word("ptr"), word("ptr"), word("i64"), word("i64")) for c in self.columns]
-
-    def choose(self, base: Val) -> None:
-        """Work on the shard whose record is at `base`."""
-        self.base[:] = [base]
-        self.state = base
-
-
 class Partition(Sink):
     """Rows to shards by the hash of their key."""
 
     def __init__(self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False):
         self.columns, self.key, self.shards, self.equal_hashes = columns, key, shards, equal_hashes
-        self.writer = ShardWriter(columns)
-        self.shard_bytes = self.writer.shard_bytes()
+        self.writer = ChunkWriter(columns)
+        self.shard_bytes = self.writer.writer_bytes
         self.state_bytes = self.shard_bytes * shards
 
     def begin(self, k: PipelineKernel) -> None:
-        self.writer.begin_at(k)
         self.state = k.load("ptr", k.offset(k.ctx, SINK))
         self.number, self.expected = k.var(k.i64(0)), k.var(k.i64(0))
 
@@ -103,13 +64,11 @@ class Partition(Sink):
         shard = k.i64(0)
         if self.shards > 1 and not self.equal_hashes:
             shard = placement_hash(k, [emit(k, e, row) for e in self.key]).ushr(33).urem(self.shards)
-        self.writer.choose(k.offset(self.state, shard * self.shard_bytes))
-        self.writer.append(k, row, self.number.value, self.expected.value)
+        self.writer.append(k, k.offset(self.state, shard * self.shard_bytes), row, self.number.value, self.expected.value)
 
     def end_morsel(self, k: PipelineKernel, number: Val) -> None:
         with k.range(k.i64(self.shards)) as shard:
-            self.writer.choose(k.offset(self.state, shard * self.shard_bytes))
-            self.writer.flush(k, number)
+            self.writer.flush(k, k.offset(self.state, shard * self.shard_bytes), number)
 
     def describe(self) -> str:
         return f"partition by ({', '.join(map(str, self.key))}) into {self.shards} shards"

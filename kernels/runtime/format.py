@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.calendar import (
-    DATE_INFINITY, MICROS_PER_HOUR, MICROS_PER_MINUTE, MICROS_PER_SECOND, TIMESTAMP_INFINITY, civil_from_days, split_micros,
+    DATE_INFINITY,
+    MICROS_PER_HOUR,
+    MICROS_PER_MINUTE,
+    MICROS_PER_SECOND,
+    TIMESTAMP_INFINITY,
+    civil_from_days,
+    split_micros,
 )  # fmt: skip
 
 NUMBER_BYTES = 48

@@ -159,7 +159,7 @@ def grapheme_substring(k: Kernel, table: Val, p: Val, n: Val, offset: Val, lengt
         k.ret(pack(low, k.max(high - low, k.i64(0))))
     low, high = _window(k, grapheme_length(k, table, p, n), offset, length)
     start = grapheme_skip(k, table, p, n, low)
-    k.ret(pack(start, grapheme_skip(k, table, p, n, high) - start))
+    k.ret(pack(start, k.max(grapheme_skip(k, table, p, n, high) - start, k.i64(0))))
 
 
 @routine("str_reverse", ("ptr", "ptr", "ptr", "i64"), "ptr")

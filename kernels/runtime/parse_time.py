@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
 from tsql.kernels.runtime.calendar import (
-    DATE_INFINITY, DATE_MAX, DATE_MIN, MICROS_PER_DAY, MICROS_PER_HOUR, MICROS_PER_MINUTE, MICROS_PER_SECOND, TIMESTAMP_INFINITY, TIMESTAMP_MAX,
-    TIMESTAMP_MIN, days_from_civil, days_in_month, split_micros,
+    DATE_INFINITY,
+    DATE_MAX,
+    DATE_MIN,
+    MICROS_PER_DAY,
+    MICROS_PER_HOUR,
+    MICROS_PER_MINUTE,
+    MICROS_PER_SECOND,
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    days_from_civil,
+    days_in_month,
+    split_micros,
 )  # fmt: skip
 from tsql.kernels.runtime.parse import byte_at, is_digit, is_space, lower_case, skip_spaces, word, word_lower
 

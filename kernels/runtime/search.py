@@ -5,19 +5,46 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.utf8 import code_width, pack, utf8_length, utf8_skip
 
+ONES, HIGH_BITS = 0x0101010101010101, 0x8080808080808080
+LONG_NEEDLE = 64
+"""Past this, memmem: its time is linear whatever the needle is."""
+
 LIKE_BAD_PATTERN = 2
 """What `like_match` returns for a pattern that ends with the escape character."""
 
 
 @routine("str_find", ("ptr", "i64", "ptr", "i64"), "i64")
 def str_find(k: Kernel, p: Val, n: Val, needle: Val, m: Val) -> None:
-    """The first place of `needle`, or -1. UTF-8 is self-synchronising, so that a match of bytes is one of characters."""
+    """The first place of `needle`, or -1. UTF-8 is self-synchronising, so that a match of bytes is one of characters.
+
+    Eight places at a time: a word of text xor eight copies of the first byte, or the word that lies m - 1 later xor the
+    last byte, has a zero byte where both match; only there the rest is compared. The last word overlaps the one before.
+    """
     with k.when(m == 0):
         k.ret(k.i64(0))
     with k.when(m > n):
         k.ret(k.i64(-1))
-    found = k.call("memmem", p, n, needle, m)
-    k.ret(k.select(found == k.null, k.i64(-1), found.bits_as("i64") - p.bits_as("i64")))
+    places = n - m + 1
+    with k.when((m == 1) | (m > LONG_NEEDLE) | (places < 8)):
+        found = k.call("memmem", p, n, needle, m)
+        k.ret(k.select(found == k.null, k.i64(-1), found.bits_as("i64") - p.bits_as("i64")))
+    first = k.load("i8", needle).uto("i64") * ONES
+    last = k.load("i8", needle, m - 1).uto("i64") * ONES
+    at = k.var(k.i64(0))
+    with k.forever() as loop:
+        here = p + at.value
+        word = (k.load("i64", here) ^ first) | (k.load("i64", here + (m - 1)) ^ last)
+        # The lowest flag is exact; a borrow may set higher ones for nothing, which the comparison then finds out.
+        flags = k.var((word - ONES) & ~word & HIGH_BITS)
+        with k.forever() as candidates:
+            candidates.stop_if(flags.value == 0)
+            place = k.unary("trailing_zeros", flags.value).ushr(3)
+            with k.when(k.call("memcmp", here + place, needle, m) == 0):
+                k.ret(at.value + place)
+            flags.set(flags.value & (flags.value - 1))
+        loop.stop_if(at.value >= places - 8)
+        at.set(k.min(at.value + 8, places - 8))
+    k.ret(k.i64(-1))
 
 
 @routine("str_count", ("ptr", "i64", "ptr", "i64"), "i64")

@@ -10,14 +10,18 @@ import time
 from collections.abc import Callable
 
 from tsql.planner.logical import Node
+from tsql.planner.rules.fold_constants import fold_constants
 from tsql.planner.rules.prune_columns import prune_columns
 from tsql.planner.rules.push_filter_down import push_filter_down
 from tsql.planner.rules.push_filter_into_scan import push_filter_into_scan
 from tsql.planner.rules.remove_trivial_project import remove_trivial_project
 from tsql.planner.rules.split_conjunctions import split_conjunctions
+from tsql.planner.rules.unwrap_casts import unwrap_casts
 
 RULES: tuple[Callable[[Node], Node], ...] = (
+    fold_constants,
     split_conjunctions,
+    unwrap_casts,
     push_filter_down,
     push_filter_into_scan,
     prune_columns,

@@ -21,7 +21,18 @@ TYPES = (
 ).split()
 TABLES = {
     "every": [(f"c{i}", name) for i, name in enumerate(TYPES)],
-    "t": [("a", "INTEGER"), ("b", "INTEGER"), ("s", "VARCHAR"), ("d", "DATE"), ("ts", "TIMESTAMP"), ("x", "DOUBLE"), ("m", "DECIMAL(15,2)"), ("flag", "BOOLEAN"), ("Cc", "INTEGER"), ("A b", "INTEGER")],
+    "t": [
+        ("a", "INTEGER"),
+        ("b", "INTEGER"),
+        ("s", "VARCHAR"),
+        ("d", "DATE"),
+        ("ts", "TIMESTAMP"),
+        ("x", "DOUBLE"),
+        ("m", "DECIMAL(15,2)"),
+        ("flag", "BOOLEAN"),
+        ("Cc", "INTEGER"),
+        ("A b", "INTEGER"),
+    ],
 }
 
 

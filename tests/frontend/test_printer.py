@@ -56,7 +56,9 @@ def literals(draw, dtype: Type | None = None) -> Literal:
 def values(dtype: Type) -> st.SearchStrategy[Expr]:
     columns = [Column(f.name, f.type) for f in SCHEMA if f.type == dtype]
     leaves = literals(dtype) | st.sampled_from(columns) if columns else literals(dtype)
-    return leaves | st.sampled_from([Column(f.name, f.type) for f in SCHEMA if f.type != dtype and VARCHAR in (f.type, dtype)] or [Column("s", VARCHAR)]).map(lambda c: c if c.dtype == dtype else Cast(c, dtype))
+    return leaves | st.sampled_from([Column(f.name, f.type) for f in SCHEMA if f.type != dtype and VARCHAR in (f.type, dtype)] or [Column("s", VARCHAR)]).map(
+        lambda c: c if c.dtype == dtype else Cast(c, dtype)
+    )
 
 
 @st.composite

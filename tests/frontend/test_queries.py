@@ -196,7 +196,11 @@ def test_parameters():
 
 def test_hints_are_kept():
     query = plan("SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a FROM t")
-    assert [(h.name, h.args, h.options) for h in query.hints] == [("BROADCAST", ("d",), (("scope", "global"),)), ("SHARDS", (16,), ()), ("AGG", ("two_phase",), ())]
+    assert [(h.name, h.args, h.options) for h in query.hints] == [
+        ("BROADCAST", ("d",), (("scope", "global"),)),
+        ("SHARDS", (16,), ()),
+        ("AGG", ("two_phase",), ()),
+    ]
 
 
 def test_statements():

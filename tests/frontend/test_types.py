@@ -9,7 +9,24 @@ from tsql.kernels.errors import BindError
 from tsql.kernels.types import parse_type
 from tsql.planner.bind_types import castable, force_type
 
-LITERALS = ("1", "300", "100000", "3000000000", "-1", "1.5", "123.456", "1e2", "'1'", "NULL", "true", "(1+1)", "10000000000000000000", "DATE '2020-01-01'", "INTERVAL 1 DAY")
+LITERALS = (
+    "1",
+    "300",
+    "100000",
+    "3000000000",
+    "-1",
+    "1.5",
+    "123.456",
+    "1e2",
+    "'1'",
+    "NULL",
+    "true",
+    "(1+1)",
+    "10000000000000000000",
+    "DATE '2020-01-01'",
+    "INTERVAL 1 DAY",
+)
+
 
 @pytest.fixture(scope="module")
 def duck():
@@ -83,11 +100,24 @@ def test_literals_with_literals(duck):
 
 
 def test_unary_operators(duck):
-    check(duck, catalog(), [f"{op}c{i}" for op in ("-", "+", "~", "NOT ") for i in COLUMNS if not (op == "NOT " and TYPES[i] in ("BLOB", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL"))])
+    check(
+        duck,
+        catalog(),
+        [
+            f"{op}c{i}"
+            for op in ("-", "+", "~", "NOT ")
+            for i in COLUMNS
+            if not (op == "NOT " and TYPES[i] in ("BLOB", "DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ", "INTERVAL"))
+        ],
+    )
 
 
 def test_strings(duck):
-    check(duck, catalog(), [f"c{i} || 'a'" for i in COLUMNS] + [f"c{i} || c{j}" for i in (0, 3, 15, 16, 17) for j in (0, 3, 15, 16, 17)] + [f"c{i} LIKE 'a'" for i in COLUMNS])
+    check(
+        duck,
+        catalog(),
+        [f"c{i} || 'a'" for i in COLUMNS] + [f"c{i} || c{j}" for i in (0, 3, 15, 16, 17) for j in (0, 3, 15, 16, 17)] + [f"c{i} LIKE 'a'" for i in COLUMNS],
+    )
 
 
 @pytest.mark.parametrize("text", ["1", "1.5", "1e3", "2147483647", "2147483648", "-2147483648", "9223372036854775807", "9223372036854775808", "0.5", ".5", "10.", "00.10", "1_000", "123456789012345678901234567890.123456789", "-1.5", "'a'", "NULL", "true", "x'ff'", "DATE '2020-01-01'", "TIME '01:02:03'", "TIMESTAMP '2020-01-01'", "TIMESTAMPTZ '2020-01-01'", "INTERVAL '3 days'", "INTERVAL 3 DAYS", "1 IN (1, 2.5)", "nullif(1, 2.5)", "nullif(1::TINYINT, 2)", "if(true, 1, 2.5)", "1.5 * NULL", "2 ^ 3", "2 ** 3.5", "typeof(1.5)"])  # fmt: skip

@@ -189,7 +189,20 @@ def _interval(of: Callable[[str], Strategy]) -> Strategy:
 
 _OPERATORS = {"int": _int, "double": _double, "decimal": _decimal, "text": _text, "bool": _bool, "date": _date, "timestamp": _timestamp, "interval": _interval}
 
-_NUMERIC_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "DOUBLE", "DECIMAL(9,2)", "DECIMAL(20,4)")
+_NUMERIC_TYPES = (
+    "TINYINT",
+    "SMALLINT",
+    "INTEGER",
+    "BIGINT",
+    "HUGEINT",
+    "UTINYINT",
+    "USMALLINT",
+    "UINTEGER",
+    "UBIGINT",
+    "DOUBLE",
+    "DECIMAL(9,2)",
+    "DECIMAL(20,4)",
+)
 _NUMERIC_COLUMNS = ("i8", "i16", "i32", "i64", "i128", "u8", "u16", "u32", "u64", "d4", "d9", "d18")
 
 

@@ -14,7 +14,7 @@ from tests.kernels.oracle import call, check, col, lit
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, SMALLINT, TINYINT, VARCHAR
 
-ROWS = 120
+ROWS = 80
 
 
 def numbers() -> pa.Table:

@@ -9,6 +9,7 @@ from tests.kernels.harness import both, evaluate
 from tests.kernels.string_cases import NASTY, NUMBERS, call, check, columns_of, duckdb_values, nasty_table, text
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Literal
+from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BIGINT, INTEGER, VARCHAR
 
 SHAPES = {
@@ -112,3 +113,54 @@ def test_the_strings_are_nasty() -> None:
     assert None in NASTY and "" in NASTY and 0 in NUMBERS
     assert {len(c.encode()) for s in NASTY if s for c in s} == {1, 2, 3, 4}
     assert call("concat", text("a")).type == VARCHAR
+
+
+def test_overlay() -> None:
+    check("overlay", nasty_table(150, 21, a="text", b="short", c="number"))
+    check("overlay", nasty_table(150, 22, a="text", b="short", c="number", d="number"))
+    limits = [Literal(v, BIGINT) for v in (-(2**63), 2**63 - 1)]
+    got = both([call("overlay", text("abc"), text("X"), a, b) for a in limits for b in limits])
+    assert [g.to_pylist()[0] for g in got] == ["Xabc", "Xabc", "abcX", "abcX"]
+
+
+def test_levenshtein() -> None:
+    check("levenshtein", nasty_table(80, 23, a="text", b="text"))
+
+
+def test_hamming_and_jaccard() -> None:
+    table = pa.table({"a": ["duck", "a", "abc", None, "éé"], "b": ["luck", "b", "abc", "x", "éa!"]})
+    check("hamming", table)
+    check("jaccard", table)
+    for name, args in (("hamming", ("a", "ab")), ("hamming", ("", "")), ("jaccard", ("", "a"))):
+        with pytest.raises(ExecutionError, match="Mismatch Function|Jaccard Function"):
+            evaluate([call(name, *map(text, args))])
+
+
+@pytest.mark.parametrize("name", ["strip_accents", "nfc_normalize"])
+def test_accents(name: str) -> None:
+    table = pa.table({"s": [*NASTY, "Ångström", "각", "\u0915\u093f", "Ǖ"]})
+    host = SCALARS.find(name, (VARCHAR,)).host
+    assert host(table.column("s").combine_chunks()).to_pylist() == duckdb_values(f"{name}(s)", table)
+    assert host(pa.scalar("é")).as_py() == ("e" if name == "strip_accents" else "é")
+
+
+EXAMPLES = [
+    (f.name, *example)
+    for name in SCALARS.names()
+    for f in SCALARS.overloads[name]
+    for example in f.examples
+    if (f.emit or f.host).__module__.rpartition(".")[2] in ("strings", "strings_search", "strings_case", "strings_grapheme", "strings_distance", "strings_accents", "like", "regexp", "hashing", "encoding")
+]
+
+
+@pytest.mark.parametrize(("name", "sql", "expected"), EXAMPLES)
+def test_examples_hold_in_duckdb(name: str, sql: str, expected: object) -> None:
+    assert duckdb_values(sql) == [expected]
+
+
+def test_every_function_has_an_example() -> None:
+    with_examples = {e[0] for e in EXAMPLES}
+    for f in (f for name in SCALARS.names() for f in SCALARS.overloads[name]):
+        body = f.emit or f.host
+        if body.__module__.rpartition(".")[2].startswith(("strings", "like", "regexp", "hashing", "encoding")):
+            assert any(g.examples for other in with_examples for g in SCALARS.overloads[other] if (g.emit or g.host) is body), f.name

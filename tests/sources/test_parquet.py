@@ -37,7 +37,13 @@ ALL_TYPES = pa.table(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("settings", [{}, {"store_decimal_as_integer": True}, {"store_schema": False}, {"use_dictionary": False}, {"version": "1.0"}, {"data_page_version": "2.0", "compression": "zstd"}, {"compression": "none", "write_statistics": False}, {"write_page_checksum": True}, {"use_byte_stream_split": ["d", "f"], "use_dictionary": False}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {}, {"store_decimal_as_integer": True}, {"store_schema": False}, {"use_dictionary": False}, {"version": "1.0"}, {"data_page_version": "2.0", "compression": "zstd"},
+        {"compression": "none", "write_statistics": False}, {"write_page_checksum": True}, {"use_byte_stream_split": ["d", "f"], "use_dictionary": False},
+    ],
+)  # fmt: skip
 def test_all_types_as_duckdb_reads_them(tmp_path: Path, settings: dict[str, Any]) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(ALL_TYPES, path, **settings)

@@ -1,0 +1,91 @@
+"""fold_constants: an expression over constants becomes its value.
+
+    filter d <= DATE '1998-12-01' - INTERVAL '90 days'   ->   filter d <= TIMESTAMP '1998-09-02 00:00:00'
+
+An expression that would fail is left alone: it fails at run time, with its position, and only if a row reaches it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsql.kernels.constant import evaluate
+from tsql.kernels.expr import Aggregate as AggregateCall
+from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, SortKey, rewrite
+from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.types import BOOLEAN
+from tsql.planner.logical import Aggregate, Filter, Node, Project, Sort
+from tsql.planner.tree import transform_up
+
+
+def fold_constants(plan: Node) -> Node:
+    return transform_up(plan, _fold_node)
+
+
+def fold(expr: Expr) -> Expr:
+    return rewrite(expr, _fold)
+
+
+def _fold(expr: Expr) -> Expr:
+    match expr:
+        case Call("and" | "or" as name, args):
+            return _fold_connective(expr, name, args)
+        case Call() | Cast():
+            if not all(isinstance(c, Literal) for c in expr.children) or not _is_foldable(expr):
+                return expr
+            value = evaluate(expr)
+            return expr if value is None else value
+        case Case(whens, otherwise) if isinstance(whens[0][0], Literal):
+            if whens[0][0].value is True:
+                return whens[0][1]
+            return Case(whens[1:], otherwise, expr.position) if len(whens) > 1 else otherwise
+    return expr
+
+
+def _is_foldable(expr: Expr) -> bool:
+    if isinstance(expr, Cast):
+        return True
+    function = SCALARS.find(expr.name, tuple(a.type for a in expr.args))
+    return function.emit is not None and bool(expr.args)
+
+
+def _fold_connective(expr: Call, name: str, args: tuple[Expr, ...]) -> Expr:
+    """true AND x is x; false AND x is false (and the same for OR). NULLs stay."""
+    deciding = name == "or"
+    if any(isinstance(a, Literal) and a.value is deciding for a in args):
+        return Literal(deciding, BOOLEAN)
+    left = tuple(a for a in args if not (isinstance(a, Literal) and a.value is (not deciding)))
+    if len(left) == len(args):
+        return expr
+    if not left:
+        return Literal(not deciding, BOOLEAN)
+    return left[0] if len(left) == 1 else replace(expr, args=left)
+
+
+def _fold_node(node: Node) -> Node:
+    match node:
+        case Filter():
+            predicate = fold(node.predicate)
+            if isinstance(predicate, Literal) and predicate.value is True:
+                return node.input
+            return node if predicate is node.predicate else replace(node, predicate=predicate)
+        case Project():
+            columns = tuple((n, fold(e)) for n, e in node.columns)
+            return node if all(a[1] is b[1] for a, b in zip(columns, node.columns, strict=True)) else replace(node, columns=columns)
+        case Aggregate():
+            keys = tuple((n, fold(e)) for n, e in node.keys)
+            calls = tuple((n, _fold_call(c)) for n, c in node.aggregates)
+            same = all(a[1] is b[1] for a, b in zip((*keys, *calls), (*node.keys, *node.aggregates), strict=True))
+            return node if same else replace(node, keys=keys, aggregates=calls)
+        case Sort():
+            keys = tuple(SortKey(fold(k.expr), k.descending, k.nulls_first) for k in node.keys)
+            return node if all(a.expr is b.expr for a, b in zip(keys, node.keys, strict=True)) else replace(node, keys=keys)
+    return node
+
+
+def _fold_call(call: AggregateCall) -> AggregateCall:
+    args = tuple(fold(a) for a in call.args)
+    condition = None if call.filter is None else fold(call.filter)
+    order = tuple(SortKey(fold(k.expr), k.descending, k.nulls_first) for k in call.order)
+    same = all(a is b for a, b in zip(args, call.args, strict=True)) and condition is call.filter and all(a.expr is b.expr for a, b in zip(order, call.order, strict=True))
+    return call if same else replace(call, args=args, filter=condition, order=order)

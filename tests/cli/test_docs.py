@@ -1,0 +1,57 @@
+"""The examples of docs/api.md and docs/cli.md do what the pages say."""
+
+import doctest
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_api_examples(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = re.sub(r"^```.*$", "", (DOCS / "api.md").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    test = doctest.DocTestParser().get_doctest(text, {}, "docs/api.md", "docs/api.md", 0)
+    report: list[str] = []
+    results = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=report.append)
+    assert results.attempted > 20
+    assert results.failed == 0, "".join(report)
+
+
+def examples():
+    """(command, expected output) pairs of the console blocks, in order."""
+    found = []
+    for block in re.findall(r"^```console\n(.*?)^```", (DOCS / "cli.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append([line[2:], []])
+            elif line.startswith("> "):
+                found[-1][0] += "\n" + line[2:]
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def matches(actual, expected):
+    """Whether the lines agree; a line of `...` stands for any number of lines."""
+    pattern = "\n".join("(?:.*\n)*?.*" if line == "..." else re.escape(line) for line in expected)
+    return re.fullmatch(pattern.replace("\n(?:.*\n)*?.*\n", "\n(?:.*\n)*?"), "\n".join(actual)) is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the examples are for a POSIX shell")
+def test_cli_examples(tmp_path):
+    commands = tmp_path / "bin"
+    commands.mkdir()
+    (commands / "tsql").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m tsql.cli "$@"\n')
+    (commands / "tsql").chmod(0o755)
+    environment = os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}", "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
+    pairs = examples()
+    assert len(pairs) > 10
+    for command, expected in pairs:
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=False)
+        actual = [*done.stdout.splitlines(), *done.stderr.splitlines()] + ([f"[{done.returncode}]"] if done.returncode else [])
+        assert matches(actual, expected), f"$ {command}\n" + "\n".join(actual)

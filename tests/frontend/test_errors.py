@@ -1,0 +1,95 @@
+"""Errors of binding: one message, its place in the text, and the nearest names."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.frontend.support import catalog
+from tsql.analyze import analyze
+from tsql.kernels.errors import BindError, TsqlError
+
+CASES = [
+    ("SELECT zz FROM t", 8, 'column "zz" does not exist', None),
+    ("SELECT flg FROM t", 8, 'column "flg" does not exist', 'did you mean "flag"?'),
+    ("SELECT t.zz FROM t", 10, 'table "t" has no column "zz"', None),
+    ("SELECT u.a FROM t", 8, 'there is no table "u" in FROM', "there is t"),
+    ("SELECT t.a FROM t AS q", 8, 'there is no table "t" in FROM', "there is q"),
+    ("SELECT a FROM evry", 15, 'table "evry" does not exist', 'did you mean "every"?'),
+    ("SELECT a FROM x.nothing", 17, 'table "nothing" does not exist', None),
+    ("SELECT nosuchfunction(a) FROM t", 8, "function nosuchfunction does not exist", None),
+    ("SELECT uper(s) FROM t", 8, "function uper does not exist", 'did you mean "upper"'),
+    ("SELECT upper(s, s) FROM t", 8, "no overload of upper takes (VARCHAR, VARCHAR)", "there is upper("),
+    ("SELECT upper(a) FROM t", 8, "no overload of upper takes (INTEGER)", "there is upper("),
+    ("SELECT s + 1 FROM t", 10, "there is no operator + for VARCHAR and INTEGER", "an explicit cast may be needed"),
+    ("SELECT a FROM t WHERE d < s", 25, "cannot compare DATE with VARCHAR", None),
+    ("SELECT CASE WHEN flag THEN a ELSE s END FROM t", 8, "cannot mix values of types INTEGER, VARCHAR in CASE", None),
+    ("SELECT CAST(d AS INTEGER) FROM t", 8, "there is no cast from DATE to INTEGER", None),
+    ("SELECT CAST(a AS THING) FROM t", 18, "unknown type THING", None),
+    ("SELECT a LIKE 'x' FROM t", 8, "LIKE takes VARCHAR, not INTEGER", None),
+    ("SELECT a FROM t WHERE sum(a) > 1", 23, "an aggregate is not allowed in WHERE", None),
+    ("SELECT sum(sum(a)) FROM t", 12, "an aggregate is not allowed in an argument of an aggregate", None),
+    ("SELECT a FROM t GROUP BY sum(a)", 26, "an aggregate is not allowed in GROUP BY", None),
+    ("SELECT a, sum(b) FROM t", 8, 'column "a" must appear in the GROUP BY clause or must be part of an aggregate function', "any_value(a)"),
+    ("SELECT s FROM t GROUP BY a ORDER BY b", 8, 'column "s" must appear in the GROUP BY clause', None),
+    ("SELECT a FROM t GROUP BY 3", 26, "GROUP BY position 3 is out of range: it is between 1 and 1", None),
+    ("SELECT a FROM t ORDER BY 0", 26, "ORDER BY position 0 is out of range", None),
+    ("SELECT a FROM t UNION SELECT b FROM t ORDER BY 2", 48, "ORDER BY position 2 is out of range", None),
+    ("SELECT a FROM t ORDER BY 'x'", 26, "a constant in ORDER BY has no effect", None),
+    ("SELECT y + 1 AS z, a AS y FROM t", 8, 'alias "y" cannot be used before it is defined', None),
+    ("SELECT a FROM t LIMIT -1", 23, "LIMIT cannot be negative", None),
+    ("SELECT a FROM t LIMIT a", 23, 'LIMIT takes constants: column "a" is not allowed', None),
+    ("SELECT a FROM t LIMIT 10%", 23, "LIMIT with PERCENT is not supported", None),
+    ("SELECT * EXCLUDE (zz) FROM t", 19, 'column "zz" in EXCLUDE does not exist', None),
+    ("SELECT * REPLACE (a AS zz) FROM t", 19, 'column "zz" in REPLACE does not exist', None),
+    ("SELECT *", 8, "* needs a FROM clause", None),
+    ("SELECT a FROM t UNION SELECT a, b FROM t", 30, "UNION needs the same number of columns on both sides: 1 and 2", None),
+    ("VALUES (1, 2), (3)", 17, "all rows of VALUES need the same number of columns: 2, not 1", None),
+    ("SELECT * FROM (SELECT 1) v(x, y)", 26, '"v" has 1 columns, but 2 names are given', None),
+    ("WITH c AS (SELECT 1), c AS (SELECT 2) SELECT * FROM c", 23, 'WITH defines "c" twice', None),
+    ("WITH RECURSIVE c AS (SELECT 1 UNION ALL SELECT * FROM c) SELECT * FROM c", None, "recursive WITH is not supported yet", None),
+    ("SELECT * FROM t JOIN every ON a = c3", 22, "joins are not supported yet", None),
+    ("SELECT * FROM t, every", 18, "joins are not supported yet", None),
+    ("SELECT sum(a) OVER () FROM t", 8, "window functions are not supported yet", None),
+    ("SELECT (SELECT 1)", 8, "scalar subqueries are not supported yet", None),
+    ("SELECT a FROM t WHERE EXISTS (SELECT 1)", 23, "EXISTS subqueries are not supported yet", None),
+    ("SELECT a FROM t WHERE a IN (SELECT 1)", 23, "IN subqueries are not supported yet", None),
+    ("SELECT a FROM t QUALIFY a > 1", None, "QUALIFY is not supported yet", None),
+    ("SELECT grouping(a) FROM t", 8, "GROUPING cannot be used without GROUP BY", None),
+    ("SELECT grouping(b) FROM t GROUP BY a", 17, "an argument of GROUPING must be one of the GROUP BY expressions", None),
+    ("SELECT date_trunc('yaer', ts) FROM t", 8, '"yaer" is no part of a date or time', 'did you mean "year"'),
+    ("SELECT extract(moth FROM ts) FROM t", 8, '"moth" is no part of a date or time', 'did you mean "month"'),
+    ("SELECT X'abc'", 8, "X'abc' is not a BLOB", None),
+    ("SELECT nullif(a) FROM t", 8, "nullif takes 2 arguments, not 1", None),
+    ("SELECT upper(DISTINCT s) FROM t", 8, "DISTINCT and ORDER BY are for aggregates: upper is none", None),
+    ("SELECT upper(s) FILTER (WHERE flag) FROM t", 8, "FILTER and WITHIN GROUP are for aggregates", None),
+    ("SELECT [1, 2]", 8, "a list is not supported", None),
+    ("SELECT s[1] FROM t", 8, "an index [..] is not supported", None),
+    ("CREATE TABLE n (a INTEGER)", 14, "CREATE TABLE needs AS and a query", None),
+    ("CREATE INDEX i ON t (a)", None, "CREATE INDEX is not supported yet", None),
+    ("DROP SCHEMA s", None, "DROP SCHEMA is not supported", None),
+    ("SELECT * FROM nothing('x')", 15, "table function nothing does not exist", None),
+    ("SELECT * FROM read_csv(1)", 15, "read_csv takes a path or a list of paths", None),
+    ("SELECT * FROM read_csv('a', 'b')", 29, "read_csv takes one path, or a list of them", None),
+    ("SELECT $1", 8, "no value is given for parameter $1", None),
+    ("SELECT a, a AS x FROM t WHERE x.y = 1", 31, 'there is no table "x" in FROM', None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "column", "message", "hint"), CASES, ids=[c[0] for c in CASES])
+def test_error(text, column, message, hint):
+    with pytest.raises(BindError) as caught:
+        analyze(text, catalog())
+    error = caught.value
+    assert error.message.startswith(message)
+    assert error.line_column is not None
+    assert error.line_column[0] == 1
+    if column is not None:
+        assert error.line_column[1] == column
+    if hint is not None:
+        assert hint in (error.hint or "")
+
+
+def test_errors_show_the_line_and_a_caret():
+    with pytest.raises(TsqlError) as caught:
+        analyze("SELECT a\nFROM t\nWHERE flg", catalog(), origin="q.sql")
+    assert str(caught.value) == 'q.sql:3:7: column "flg" does not exist\n  WHERE flg\n        ^\nhint: did you mean "flag"?'
