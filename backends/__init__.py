@@ -18,7 +18,12 @@ from tsql.kernels.errors import CancelledError
 
 @dataclass
 class Settings:
-    """What a user may set for a session or one query; the names are those of `SET name = value`."""
+    """What a user may set for a session or one query; the names are those of `SET name = value`.
+
+    threads: 0 means all cores. memory_limit: bytes, or None. batch_rows: the largest morsel, 0 for the natural one.
+    shards: of plans, 0 for as many as threads. small_rows: kernels for at most so many rows are compiled quickly rather
+    than well. optimizer and equal_hashes are for tests.
+    """
 
     threads: int = 0
     memory_limit: int | None = None
@@ -26,6 +31,7 @@ class Settings:
     shards: int = 0
     optimizer: bool = True
     equal_hashes: bool = False
+    small_rows: int = 50_000
 
 
 @dataclass

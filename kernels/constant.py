@@ -9,7 +9,8 @@ from tsql.kernels.codegen.interp import Interpreter, load
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.context import DETAIL, SCRATCH, SLOT_BYTES, SLOTS, STATUS, PipelineKernel
 from tsql.kernels.emit import emit
-from tsql.kernels.expr import Expr, Literal
+from tsql.kernels.errors import ExecutionError
+from tsql.kernels.expr import Expr, Literal, Parameter, rewrite
 from tsql.kernels.rows import ValueRow
 
 RESULT_BYTES = 64
@@ -41,6 +42,15 @@ def evaluate(expr: Expr) -> Literal | None:
         del keep
         for offset in (SCRATCH, DETAIL):
             _libc.free(load("ptr", ctypes.addressof(context) + offset))
+
+
+def evaluate_with(expr: Expr, parameters: dict[str, Any]) -> Any:
+    """The stored value of an expression over literals and parameters; raises ExecutionError if it fails."""
+    bound = rewrite(expr, lambda e: Literal(parameters[e.name], e.type) if isinstance(e, Parameter) else e)
+    value = bound if isinstance(bound, Literal) else evaluate(bound)
+    if value is None:
+        raise ExecutionError(f"{expr} cannot be computed", position=getattr(expr, "position", None))
+    return value.value
 
 
 def _fill(context: Any, index: int, slot: Any) -> Any:

@@ -51,9 +51,11 @@ class Datum:
     def wide(self) -> Datum:
         """The same value in the registers of its SQL type."""
         own = self.type.parts
-        if len(own) > 1 or self.parts[0].type == own[0]:
+        if len(own) > 1 or self.range is None:
             return self
-        return replace(self, parts=(self.parts[0].to(own[0]),))
+        # In the registers of an unsigned type the value is bits, not a signed number, so the bounds go.
+        bounds = None if self.type.is_unsigned else self.range
+        return replace(self, parts=(self.parts[0].to(own[0]),), range=bounds)
 
     def with_valid(self, valid: Val | None) -> Datum:
         return replace(self, valid=valid)

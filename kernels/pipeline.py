@@ -16,7 +16,16 @@ from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import (
-    CANCEL, COUNTER, MEMORY, MEMORY_LIMIT, ROWS_DONE, STATUS, STATUS_CANCELLED, STATUS_OUT_OF_MEMORY, PipelineKernel, Program,
+    CANCEL,
+    COUNTER,
+    MEMORY,
+    MEMORY_LIMIT,
+    ROWS_DONE,
+    STATUS,
+    STATUS_CANCELLED,
+    STATUS_OUT_OF_MEMORY,
+    PipelineKernel,
+    Program,
 )  # fmt: skip
 from tsql.kernels.rows import CachedRow, MorselRow, load_pointers
 

@@ -20,6 +20,7 @@ INFIX = {
 }  # fmt: skip
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from"}
 _DAY_US = 86_400_000_000
+_LINE_ENDS = frozenset("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
 
 def expression_sql(expr: Expr) -> str:
@@ -138,12 +139,26 @@ def literal_sql(literal: Literal) -> str:
             text = repr(float(value))
             return text if "e" in text else f"{text}e0"
         case "VARCHAR":
-            return "'" + value.replace("'", "''") + "'"
+            return string_sql(value)
         case "BLOB":
             return f"X'{value.hex()}'"
         case "DATE" | "TIME" | "TIMESTAMP" | "TIMESTAMPTZ" | "INTERVAL":
             return f"{dtype} '{_time_text(value, dtype)}'"
     return _cast(literal)
+
+
+def string_sql(value: str) -> str:
+    """A string on one line: line ends of every kind are escaped, because plan files are read line by line."""
+    quoted = value.replace("'", "''")
+    if _LINE_ENDS.isdisjoint(value):
+        return f"'{quoted}'"
+    escaped = quoted.replace("\\", "\\\\")
+    return "E'" + "".join(_escape(c) if c in _LINE_ENDS else c for c in escaped) + "'"
+
+
+def _escape(character: str) -> str:
+    named = {"\n": "\\n", "\r": "\\r"}.get(character)
+    return named or "".join(f"\\x{byte:02x}" for byte in character.encode())
 
 
 def _natural(value: Any, dtype: Type) -> bool:

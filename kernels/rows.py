@@ -103,11 +103,9 @@ def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointer
         return Datum(t, (stored,), valid)
     if layout.base is not None:
         return Datum(t, (stored.uto("i64") + layout.base,), valid, column.range)
-    if column.range is not None and t.is_unsigned and layout.machine != "i128":
-        return Datum(t, (stored.uto("i64"),), valid, column.range)
     if column.range is not None:
         machine = "i64" if -(2**63) <= column.range[0] and column.range[1] < 2**63 else "i128"
-        return Datum(t, (stored.to(machine),), valid, column.range)
+        return Datum(t, (stored.uto(machine) if t.is_unsigned else stored.to(machine),), valid, column.range)
     own = t.parts[0]
     return Datum(t, (stored.uto(own) if t.is_unsigned else stored.to(own),), valid)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from tsql.planner.check import check
@@ -14,7 +15,7 @@ from tsql.planner.step import PhysicalPlan, named
 
 def make_plan(query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None) -> PhysicalPlan:
     """The physical plan of a query: optimised unless the settings say otherwise, for `shards` shards."""
-    shards = shards or settings.shards or settings.threads or 1
+    shards = shards or settings.shards or settings.threads or os.cpu_count() or 1
     plan = optimize(query) if settings.optimizer else query
     root = Enumerator(shards).step(plan.input)
     root = enforce(root, shards, "global" if target == "spark" else "local")

@@ -143,6 +143,8 @@ def _bind_negation(binder: Binder, node: exp.Neg) -> Expr:
     inner = node.this
     if isinstance(inner, exp.Paren) and isinstance(inner.this, (exp.Neg, exp.Literal)):
         inner = inner.this
+    if isinstance(inner, exp.Literal) and not inner.is_string and inner.this.isdigit():
+        return integer(-int(inner.this), position)
     arg = binder.operand(inner)
     if isinstance(arg, Bare) and arg.dtype.is_integer:
         return integer(-arg.value, position)

@@ -12,37 +12,15 @@ import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr import Aggregate, Call, Expr, Literal, SortKey
+from tsql.kernels.functions.datetime_parts import PARTS
 from tsql.kernels.functions.registry import SCALARS, Registry
-from tsql.kernels.types import DOUBLE, NULL, VARCHAR, Type
+from tsql.kernels.types import DOUBLE, INTEGER, NULL, VARCHAR, Type
 from tsql.planner.bind_operators import compare, make_case, to_boolean, unified
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_types import Bare, bitwise_type, coerce, is_bare_string, settle, unify
+from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, coerce, is_bare_string, settle, unify
 
 if TYPE_CHECKING:
     from tsql.planner.bind import Binder
-
-PARTS = {
-    **{
-        name: part
-        for part in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond", "nanosecond")
-        for name in (part, part + "s")
-    },
-    **dict.fromkeys(("y", "yr", "yrs"), "year"),
-    **dict.fromkeys(("mon", "mons"), "month"),
-    **dict.fromkeys(("d", "dayofmonth"), "day"),
-    **dict.fromkeys(("h", "hr", "hrs"), "hour"),
-    **dict.fromkeys(("m", "min", "mins"), "minute"),
-    **dict.fromkeys(("s", "sec", "secs"), "second"),
-    **dict.fromkeys(("ms", "msec", "msecs"), "millisecond"),
-    **dict.fromkeys(("us", "usec", "usecs"), "microsecond"),
-    **dict.fromkeys(("w", "weekofyear"), "week"),
-    **dict.fromkeys(("dow", "dayofweek", "weekday"), "dow"),
-    **dict.fromkeys(("doy", "dayofyear"), "doy"),
-    **dict.fromkeys(("century", "centuries", "cent", "c"), "century"),
-    **dict.fromkeys(("millennium", "millennia", "mil", "millenniums"), "millennium"),
-    **{part: part for part in ("isodow", "isoyear", "yearweek", "epoch", "era", "julian", "timezone", "timezone_hour", "timezone_minute")},
-}
-"""Spellings of date parts and what they are called here."""
 
 PART_FUNCTIONS = {"date_part": "date_part", "datepart": "date_part", "date_trunc": "date_trunc", "datetrunc": "date_trunc",
     "date_diff": "date_diff", "datediff": "date_diff", "date_sub": "date_sub", "datesub": "date_sub"}  # fmt: skip
@@ -64,6 +42,8 @@ def _bind_call(binder: Binder, node: CallNode) -> Expr:
         return special(binder, node)
     if name in AGGREGATES.overloads and name not in SCALARS.overloads:
         return bind_aggregate(binder, node)
+    if name not in SCALARS.overloads:
+        raise no_match(binder, SCALARS, name, [], node)
     if any(isinstance(arg, (exp.Distinct, exp.Order)) for arg in node.expressions):
         raise binder.error(f"DISTINCT and ORDER BY are for aggregates: {name} is none", node)
     return scalar(binder, name, _arguments(binder, node), node)
@@ -138,6 +118,8 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     if isinstance(call, exp.WithinGroup):
         order_node, call = call.expression, call.this
     if not isinstance(call, CallNode) or call.name not in AGGREGATES.overloads and call.name not in ORDERED_SETS:
+        if isinstance(call, CallNode) and call.name not in SCALARS.overloads and call.name not in _SPECIAL:
+            raise no_match(binder, AGGREGATES, call.name, [], call)
         raise binder.error("FILTER and WITHIN GROUP are for aggregates", node)
     if binder.aggregate is None:
         raise binder.error(f"an aggregate is not allowed in {binder.clause}", call)
@@ -149,7 +131,9 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     if name == "count" and (not arguments or isinstance(arguments[0], exp.Star)) and not distinct:
         arguments = []
     args = [inner.operand(argument) for argument in arguments]
-    found = _resolve(AGGREGATES, name, args)
+    # A bare NULL is taken as INTEGER first: that is the type which the column of the result has.
+    typed = [coerce(arg, INTEGER) if arg.type == NULL else arg for arg in args]
+    found = _resolve(AGGREGATES, name, typed) or _resolve(AGGREGATES, name, args)
     if found is None:
         raise no_match(binder, AGGREGATES, name, args, call)
     function, types = found
@@ -170,6 +154,8 @@ def _unwrap_arguments(call: CallNode) -> tuple[list[exp.Expr], bool, list[exp.Or
     if arguments and isinstance(arguments[-1], exp.Order):
         ordering = arguments[-1].expressions
         arguments[-1] = arguments[-1].this
+        if arguments[-1] is None:
+            arguments.pop()
     distinct = bool(arguments) and isinstance(arguments[0], exp.Distinct)
     if distinct:
         arguments = [*arguments[0].expressions, *arguments[1:]]
@@ -275,6 +261,17 @@ def _bind_extract(binder: Binder, node: exp.Extract) -> Expr:
     return _part_call(binder, "date_part", [part, binder.operand(node.expression)], node)
 
 
+def _modulo(binder: Binder, node: CallNode) -> Expr:
+    """`mod(a, b)` is `a % b`."""
+    left, right = _exactly(binder, node, 2)
+    rule = arithmetic_type("%", left, right)
+    if rule is None:
+        raise binder.error(f"mod takes numbers, not {left.type} and {right.type}", node)
+    if rule.result == NULL:
+        return Literal(None, NULL, binder.position(node))
+    return Call("%", (coerce(left, rule.left), coerce(right, rule.right)), rule.result, binder.position(node))
+
+
 def _count_if(binder: Binder, node: CallNode) -> Expr:
     """`count_if(c)` is `count(*) FILTER (WHERE c)` unless an aggregate of that name is registered."""
     if "count_if" in AGGREGATES.overloads:
@@ -283,6 +280,18 @@ def _count_if(binder: Binder, node: CallNode) -> Expr:
         raise binder.error("count_if takes one argument", node)
     call = CallNode(this="count", expressions=[]).update_positions(node)
     return bind_aggregate(binder, exp.Filter(this=call, expression=exp.Where(this=node.expressions[0].copy())))
+
+
+def _bind_time_zone(binder: Binder, node: exp.AtTimeZone) -> Expr:
+    """`x AT TIME ZONE z` is timezone(z, x)."""
+    if "timezone" not in SCALARS.overloads:
+        raise binder.error("AT TIME ZONE is not supported yet", node)
+    return scalar(binder, "timezone", [binder.operand(node.args["zone"]), binder.operand(node.this)], node)
+
+
+def _bind_starts_with(binder: Binder, node: exp.StartsWith) -> Expr:
+    """`x ^@ y`."""
+    return scalar(binder, "starts_with", [binder.operand(node.this), binder.operand(node.expression)], node)
 
 
 def _bind_without_parentheses(binder: Binder, node: exp.Expr) -> Expr:
@@ -306,6 +315,7 @@ _SPECIAL: dict[str, Callable[[Binder, CallNode], Expr]] = {
     "pow": _power,
     "power": _power,
     "xor": _xor,
+    "mod": _modulo,
     "count_if": _count_if,
     **dict.fromkeys(PART_FUNCTIONS, _with_part),
 }
@@ -315,6 +325,8 @@ HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Filter: bind_aggregate,
     exp.WithinGroup: bind_aggregate,
     exp.Extract: _bind_extract,
+    exp.AtTimeZone: _bind_time_zone,
+    exp.StartsWith: _bind_starts_with,
     exp.IgnoreNulls: _bind_nulls,
     exp.RespectNulls: _bind_nulls,
     **dict.fromkeys(_WITHOUT_PARENTHESES, _bind_without_parentheses),

@@ -10,6 +10,7 @@ from sqlglot import exp
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
+from tsql.planner.bind_syntax import expression_text
 from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, castable, coerce, comparison_type, is_bare_string, settle, unify
 
 if TYPE_CHECKING:
@@ -277,7 +278,9 @@ def unified(binder: Binder, values: list[Expr], node: exp.Expr, what: str) -> li
 
 def data_type(binder: Binder, node: exp.DataType) -> Type:
     """The type that a type name in the query means."""
-    text = node.meta.get("spelled") or node.sql(dialect="duckdb")
+    text = node.meta.get("spelled") or expression_text(node)
+    words = " ".join(text.upper().split("(")[0].split())
+    text = {"DOUBLE PRECISION": "DOUBLE", "CHARACTER VARYING": "VARCHAR", "CHARACTER": "VARCHAR"}.get(words, text)
     try:
         return parse_type(text)
     except ValueError as error:
@@ -290,6 +293,8 @@ def _bind_cast(binder: Binder, node: exp.Cast) -> Expr:
     safe = isinstance(node, exp.TryCast)
     position = binder.position(node)
     if not castable(arg.type, target):
+        if safe:
+            return Literal(None, target, position)
         raise binder.error(f"there is no cast from {arg.type} to {target}", node)
     if arg.type == target:
         return settle(arg)
@@ -327,10 +332,6 @@ def _unit(name: str) -> tuple[int, int, int]:
     return INTERVAL_UNITS[singular]
 
 
-def _bind_time_zone(binder: Binder, node: exp.AtTimeZone) -> Expr:
-    raise binder.error("AT TIME ZONE is not supported yet", node)
-
-
 HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     **dict.fromkeys(_CHAINS, _bind_chain),
     **dict.fromkeys(COMPARISON, _bind_comparison),
@@ -349,5 +350,4 @@ HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Cast: _bind_cast,
     exp.TryCast: _bind_cast,
     exp.Interval: _bind_interval,
-    exp.AtTimeZone: _bind_time_zone,
 }

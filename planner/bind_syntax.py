@@ -18,8 +18,8 @@ from typing import TypeVar
 
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
+from sqlglot.errors import ErrorLevel, TokenError
 from sqlglot.errors import ParseError as SqlglotParseError
-from sqlglot.errors import TokenError
 from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
@@ -158,9 +158,21 @@ class ExpressionParser(DuckDBParser):
         node = super()._parse_overlay()
         return self._call("overlay", [node.this, node.expression, node.args.get("from_"), *([node.args["for_"]] if node.args.get("for_") else [])])
 
+    def _parse_csv(self, parse_method, sep=TokenType.COMMA):  # type: ignore[no-untyped-def]
+        """A list; DuckDB allows a comma after the last item, but no empty items."""
+        items = []
+        while True:
+            item = parse_method()
+            if item is not None:
+                items.append(item)
+            elif self._curr.token_type == sep:
+                self.raise_error("Expected an expression")
+            if not self._match(sep):
+                return items
+
     def _parse_extract(self) -> exp.Extract:
         part = self._curr
-        if part.token_type != TokenType.STRING and not part.text.isidentifier():
+        if not part or (part.token_type != TokenType.STRING and not part.text.isidentifier()):
             self.raise_error("Expected a part of a date, as in EXTRACT(year FROM x)")
         self._advance()
         if not self._match(TokenType.FROM):
@@ -191,6 +203,7 @@ class ExpressionGenerator(DuckDBGenerator):
     TRANSFORMS = {
         **DuckDBGenerator.TRANSFORMS,
         UnaryPlus: lambda self, node: f"+{self.sql(node, 'this')}",
+        exp.StartsWith: lambda self, node: self.binary(node, "^@"),
         exp.Pow: lambda self, node: self.binary(node, "**"),
         Call: lambda self, node: self.call_sql(node),
     }
@@ -225,11 +238,17 @@ class TemporalExpressions(DuckDB):
 
     class Tokenizer(DuckDB.Tokenizer):
         KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "/*+": TokenType.HINT, "EXPLAIN": TokenType.VAR, "EXECUTE": TokenType.VAR}
+        KEYWORDS.pop("?::")
         COMMANDS: set = set()
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]
 
     Parser = ExpressionParser
     Generator = ExpressionGenerator
+
+
+def expression_text(node: exp.Expr) -> str:
+    """A node as text; for names and messages, not for reading back."""
+    return TemporalExpressions().generate(node, unsupported_level=ErrorLevel.IGNORE)
 
 
 @dataclass
@@ -321,6 +340,10 @@ def run_parser(source: Source, dialect: type[DuckDB], parse: Callable[[Expressio
         raise ParseError(_readable(message, parser), position=_error_position(source, detail), text=source.text) from None
     except RecursionError:
         raise ParseError("nested too deeply", position=0, text=source.text) from None
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError, TokenError) as error:
+        # sqlglot stumbles over some malformed texts; the place where it stood is the best there is to say.
+        token = parser._curr or parser._prev
+        raise ParseError(_readable("Invalid expression / Unexpected token", parser), position=token.start if token else 0, text=source.text) from error
 
 
 def _error_position(source: Source, detail: dict) -> int:

@@ -196,7 +196,6 @@ def _rows_wanted(node: logical.Limit) -> Expr:
         return node.count
     if isinstance(node.count, Literal) and isinstance(node.offset, Literal):
         if node.count.value is None or node.offset.value is None:
-            return Literal(None, BIGINT)
+            return node.count
         return Literal(min(node.count.value + node.offset.value, 2**63 - 1), BIGINT)
-    return Literal(None, BIGINT)
-
+    return Call("+", (node.count, node.offset), BIGINT)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tsql.kernels.errors import PlanError, TsqlError
 from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Column, Expr, Literal, Parameter, SortKey
+from tsql.kernels.expr import Column, Expr, SortKey
 from tsql.kernels.schema import Schema
 from tsql.planner.bind import parse_aggregate, parse_expression
 from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshard
@@ -59,8 +59,14 @@ def assignments(columns: tuple[tuple[str, Expr], ...]) -> str:
 
 
 def table_text(table: str, source: Any) -> str:
-    """How a scan names its source: a table by name, a file by its quoted path (with its options, if it has any)."""
-    return table if table.startswith(("'", "read_")) else identifier(table)
+    """How a scan names its source: a table by name, a file by its quoted path, or by its description as quoted JSON if
+    there are several paths or options."""
+    about = source.describe() if hasattr(source, "describe") else None
+    if about is None:
+        return identifier(table)
+    plain = len(about["paths"]) == 1 and not about.get("options") and not about["paths"][0].startswith("{")
+    text = about["paths"][0] if plain else json.dumps(about, ensure_ascii=False, sort_keys=True)
+    return "'" + text.replace("'", "''") + "'"
 
 
 def _has_space(text: str) -> bool:
@@ -261,7 +267,7 @@ class Context:
 
     def constant(self, text: str) -> Expr:
         value = self.expression(text, Schema(()))
-        if not isinstance(value, Literal | Parameter):
+        if value.columns():
             raise self.error(f"{text} is not a constant")
         return value
 
@@ -271,16 +277,20 @@ class Context:
             raise self.error(f"{item!r} is not of the form `expression asc|desc nulls first|last`")
         return SortKey(self.expression(match.group(1), schema), match.group(2).lower() == "desc", match.group(3).lower() == "first")
 
+    def _described(self, text: str) -> Any:
+        """A file source from its description."""
+        try:
+            about = json.loads(text)
+            return self.catalog.open_file(list(about["paths"]), about["kind"], dict(about.get("options") or {}))
+        except (ValueError, KeyError, TypeError, AttributeError):
+            raise self.error("this is not the description of a file source") from None
+
     def table(self, text: str) -> tuple[str, Any]:
         """The source that a scan names."""
         try:
             if text.startswith("'"):
-                return text, self.catalog.open_file(text[1:-1].replace("''", "'"))
-            if text.startswith("read_") and "(" in text:
-                from tsql.planner.bind import parse_table_function
-
-                kind, path, options = parse_table_function(text)
-                return text, self.catalog.open_file(path, kind, options)
+                path = text[1:-1].replace("''", "'")
+                return (path, self._described(path)) if path.startswith("{") else (path, self.catalog.open_file(path))
             name = self.name(text)
             source = self.catalog.lookup(name)
         except TsqlError as error:

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from tsql.kernels.keywords import KEYWORDS
 from tsql.planner.bind_operators import COMPARISON
-from tsql.planner.bind_syntax import Call, UnaryPlus
+from tsql.planner.bind_syntax import Call, UnaryPlus, expression_text
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -28,6 +28,7 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.DPipe: "||",
     exp.Pow: "^",
     exp.Glob: "~~~",
+    exp.StartsWith: "^@",
     **{
         kind: {"<>": "!=", "is_distinct_from": "IS DISTINCT FROM", "is_not_distinct_from": "IS NOT DISTINCT FROM"}.get(op, op)
         for kind, op in COMPARISON.items()
@@ -85,7 +86,7 @@ class Namer:
         if kind in _WORDS:
             return _WORDS[kind]
         method: Callable[[exp.Expr], str] | None = getattr(self, f"_{kind.key}", None)
-        return node.sql(dialect="duckdb") if method is None else method(node)
+        return expression_text(node) if method is None else method(node)
 
     def _chain(self, node: exp.Binary) -> str:
         """A left-deep chain of operators, in a loop: it may have thousands of terms."""
@@ -292,7 +293,7 @@ class Namer:
 
 def type_name(node: exp.DataType) -> str:
     """A type as DuckDB prints it in a name: grammar words in their full form and in capitals, other names as written."""
-    spelled = node.meta.get("spelled") or node.sql(dialect="duckdb")
+    spelled = node.meta.get("spelled") or expression_text(node)
     name, bracket, rest = " ".join(spelled.split()).partition("(")
     digits = [part.strip() for part in rest.rstrip(") ").split(",")] if bracket else []
     upper = _TYPES.get(name.strip().upper(), name.strip().upper())

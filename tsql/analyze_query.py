@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -12,9 +13,9 @@ from sqlglot import exp
 
 from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
 from tsql.analyze_scope import Field, Names, Relation, Scope, Table
-from tsql.analyze_select import SelectAnalyzer, is_all, project
+from tsql.analyze_select import SelectAnalyzer, integer_of, is_all, project
 from tsql.kernels.errors import BindError, TsqlError
-from tsql.kernels.expr import Column, Expr, Literal, SortKey
+from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.schema import Field as SchemaField
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, NULL, Type
@@ -25,6 +26,7 @@ from tsql.planner.bind_syntax import Source, position_of
 from tsql.planner.bind_types import castable, coerce, force_type, unify
 
 MAX_VIEWS = 50
+_WHOLE = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 Environment = dict[str, Callable[[], Relation]]
 
 
@@ -142,7 +144,10 @@ class QueryAnalyzer:
     def _named(self, node: exp.Table, environment: Environment) -> Relation:
         name = node.name
         position = position_of(node.this)
-        qualified = node.args.get("db") is not None
+        schema = node.args.get("db")
+        qualified = schema is not None
+        if qualified and node.text("db").lower() != "main":
+            raise self.error(f'schema "{node.text("db")}" does not exist: every table is in "main"', schema if isinstance(schema, exp.Expr) else node)
         if not qualified and name.lower() in environment:
             return environment[name.lower()]()
         found = self.catalog.lookup(name)
@@ -282,8 +287,8 @@ class QueryAnalyzer:
         return sort(relation, keys)
 
     def _sort_expression(self, node: exp.Expr, relation: Relation, binder: Binder) -> Expr:
-        if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit():
-            ordinal = int(node.this)
+        ordinal = integer_of(node)
+        if ordinal is not None:
             if not 1 <= ordinal <= len(relation.fields):
                 raise self.error(f"ORDER BY position {ordinal} is out of range: it is between 1 and {len(relation.fields)}", node)
             return relation.fields[ordinal - 1].to_column(position_of(node))
@@ -313,16 +318,30 @@ class QueryAnalyzer:
     def _row_count(self, node: exp.Expr | None, clause: str) -> Expr | None:
         if node is None or (isinstance(node, (exp.Column, exp.Var)) and node.name.upper() == "ALL"):
             return None
-        bound = self._constant_binder(clause).operand(node)
+        bound = _evaluate(self._constant_binder(clause).operand(node))
         if not (bound.type.is_numeric or bound.type == NULL or bound.type.name == "VARCHAR"):
             raise self.error(f"{clause} takes a number, not {bound.type}", node)
         value = coerce(bound, BIGINT)
+        if isinstance(bound, Literal) and not isinstance(value, Literal):
+            raise self.error(f"{clause} takes a number: this cannot be cast to BIGINT", node)
         if isinstance(value, Literal):
             if value.value is None:
                 return None
             if value.value < 0:
                 raise self.error(f"{clause} cannot be negative", node)
         return value
+
+
+def _evaluate(expr: Expr) -> Expr:
+    """Sums, differences and products of whole numbers, done: `LIMIT 2 * 10` is a constant for every later stage."""
+    if not isinstance(expr, Call) or expr.name not in _WHOLE or not expr.dtype.is_integer:
+        return expr
+    args = [_evaluate(arg) for arg in expr.args]
+    if not all(isinstance(arg, Literal) and isinstance(arg.value, int) for arg in args):
+        return expr
+    value = _WHOLE[expr.name](*(arg.value for arg in args))
+    low, high = expr.dtype.bounds
+    return Literal(value, expr.dtype, expr.position) if low <= value <= high else expr
 
 
 def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:

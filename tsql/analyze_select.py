@@ -91,7 +91,7 @@ class SelectAnalyzer:
             elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
                 table = self.scope.table(inner.parts[-2].name, position_of(inner.parts[0]))
                 items += self._star(inner.this, list(table.fields))
-            elif isinstance(inner, CallNode) and inner.name == "columns":
+            elif any(call.name == "columns" for call in inner.find_all(CallNode)):
                 items += self._columns(inner)
             else:
                 items.append(Item(inner, alias, alias if alias is not None else self._name(inner)))
@@ -136,21 +136,35 @@ class SelectAnalyzer:
             raise self._error(f'column "{name}" in {clause} does not exist', node, nearest(name, known))
         return name
 
-    def _columns(self, node: CallNode) -> list[Item]:
-        fields = self.scope.fields
+    def _columns(self, node: exp.Expr) -> list[Item]:
+        """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches."""
+        calls = [call for call in node.find_all(CallNode) if call.name == "columns"]
+        if any(call != calls[0] for call in calls):
+            raise self._error("all COLUMNS of one expression must be the same", node)
+        fields = self._matching(calls[0])
+        if node is calls[0]:
+            return [Item(None, None, f.name, f.to_column(position_of(node))) for f in fields]
+        return [Item(node.transform(_put_column, f), None, f.name) for f in fields]
+
+    def _matching(self, node: CallNode) -> list[Field]:
         pattern = node.expressions[0] if len(node.expressions) == 1 else None
         if isinstance(pattern, exp.Star):
-            return self._star(pattern, fields)
+            return [self._field(item) for item in self._star(pattern, self.scope.fields)]
         if not (isinstance(pattern, exp.Literal) and pattern.is_string):
             raise self._error("COLUMNS takes * or a regular expression", node)
         try:
             matcher = re.compile(pattern.this)
         except re.error as error:
             raise self._error(f"bad regular expression in COLUMNS: {error}", node) from None
-        found = [Item(None, None, f.name, f.to_column(position_of(node))) for f in fields if matcher.search(f.name)]
+        found = [f for f in self.scope.fields if matcher.search(f.name)]
         if not found:
             raise self._error(f"no column matches the regular expression '{pattern.this}'", node)
         return found
+
+    def _field(self, item: Item) -> Field:
+        if not isinstance(item.expr, Column):
+            raise self._error("REPLACE is not supported in COLUMNS", item.node)
+        return Field(item.name, item.expr.name, item.expr.dtype, item.expr.nullable)
 
     def _binder(self, clause: str, aliases: int, aggregates: bool) -> Binder:
         """A binder in which names mean columns, or else one of the first `aliases` select items."""
@@ -213,6 +227,8 @@ class SelectAnalyzer:
                 expr = self._bind_item(index)
                 if not mentions_aggregate(expr):
                     self.grouping.add_key(expr, item.plan_name)
+                elif any(isinstance(e, Column) and not e.name.startswith("\0") for e in expr.walk()):
+                    raise self._error("GROUP BY ALL cannot mix aggregates and other columns in one expression", item.node, "name the keys in GROUP BY")
             return
         self.grouping.add_elements(group.expressions, self._key)
 
@@ -229,9 +245,9 @@ class SelectAnalyzer:
 
     def _ordinal(self, node: exp.Expr, clause: str) -> int | None:
         """The index of the select item that `2` in GROUP BY, ORDER BY or DISTINCT ON means."""
-        if not isinstance(node, exp.Literal) or node.is_string or not node.this.isdigit():
+        ordinal = integer_of(node)
+        if ordinal is None:
             return None
-        ordinal = int(node.this)
         if not 1 <= ordinal <= len(self.items):
             raise self._error(f"{clause} position {ordinal} is out of range: it is between 1 and {len(self.items)}", node)
         return ordinal - 1
@@ -250,7 +266,13 @@ class SelectAnalyzer:
 
         binder = self._binder("HAVING", len(self.items), aggregates=True)
         binder.resolve = resolve
-        return to_boolean(binder, binder.bind(having.this), having.this)
+        condition = to_boolean(binder, binder.bind(having.this), having.this)
+        if self.node.args.get("group") is not None and self.node.args["group"].args.get("all"):
+            # As in DuckDB, ALL also means the columns that HAVING uses outside of aggregates.
+            for column in condition.walk():
+                if isinstance(column, Column) and not column.name.startswith("\0"):
+                    self.grouping.add_key(column)
+        return condition
 
     def _distinct_on(self) -> list[Expr] | None:
         """The expressions of DISTINCT ON; the empty list for DISTINCT; None without."""
@@ -338,6 +360,14 @@ def project(plan: logical.Node, columns: list[tuple[str, Expr]]) -> logical.Node
     return logical.Project(plan, tuple(columns))
 
 
+def integer_of(node: exp.Expr) -> int | None:
+    """The whole number that is all of an expression, as in ORDER BY 2."""
+    sign = 1
+    if isinstance(node, exp.Neg):
+        sign, node = -1, node.this
+    return sign * int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
+
+
 def is_all(node: exp.Expr) -> bool:
     """Whether this is the ALL of ORDER BY ALL."""
     return (
@@ -348,6 +378,13 @@ def is_all(node: exp.Expr) -> bool:
         or isinstance(node, exp.Var)
         and node.name.upper() == "ALL"
     )
+
+
+def _put_column(node: exp.Expr, field: Field) -> exp.Expr:
+    """One column in place of COLUMNS(..)."""
+    if isinstance(node, CallNode) and node.name == "columns":
+        return exp.Column(this=exp.Identifier(this=field.name, quoted=True).update_positions(node))
+    return node
 
 
 def _nullable(expr: Expr) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def explain_plan(session: Session, plan: PhysicalPlan, level: str, run: Run) -> str:
     """The text of one level of `explain` for a physical plan."""
-    from tsql.backends import explain
+    from tsql.backends.explain import explain
 
     return explain(plan, level, session.backend, run)
 

@@ -187,8 +187,7 @@ class GroupData(Dataset):
         if not isinstance(self.sink, HashAggregate):
             yield base, self._groups(state)
             return
-        for address, rows in table_chunks(base):
-            yield address, rows
+        yield from table_chunks(base)
 
     def release(self) -> None:
         for state in self.states:

@@ -8,6 +8,7 @@ Memory of a dataset is freed as soon as its consumer has run. Any failure stops 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ from tsql.backends.local.sorting import sort_indices
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.blocks.table import BlockTable
+from tsql.kernels.codegen.llvm import FULL, QUICK
+from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Parameter, SortKey
@@ -79,11 +82,11 @@ class Kernels:
 class Executor:
     """One run of one plan."""
 
-    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset] | None = None):
-        self.run, self.kernels, self.interpret = run, kernels or Kernels(), interpret
+    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset] | None = None, dry: bool = False):
+        self.run, self.kernels, self.interpret, self.dry = run, kernels or Kernels(), interpret, dry
         self.inputs = inputs or {}
         self.shared = Shared(run)
-        self.threads = 1 if interpret else max(1, run.settings.threads)
+        self.threads = 1 if interpret else run.settings.threads or os.cpu_count() or 1
         self.done: dict[int, Flow] = {}
         self.uses: dict[int, int] = {}
         self.pipelines: list[tuple[Step, Pipeline]] = []
@@ -108,6 +111,10 @@ class Executor:
         if isinstance(flow.data, SourceData) and self.threads > 1 and flow.data.shards > 1:
             yield from self._collect(step, flow, columns, "output")[0]
             return
+        if self.dry:
+            self._kernel(step, "output", flow, flow.data.empty_source(), lambda: Collect(columns))
+            return
+        start, before = time.perf_counter(), self.shared.rows_done
         for part in flow.data.feed(0) if flow.data.shards == 1 else self._all_parts(flow.data):
             pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns))
             context = Context(code.program, self.shared, pipeline.sink.state_bytes)
@@ -117,6 +124,7 @@ class Executor:
             finally:
                 context.close()
             self.run.done_rows = self.shared.rows_done
+        self._record(step, "output", before, start)
         flow.data.release()
 
     def _all_parts(self, data: Dataset) -> Iterator[Part]:
@@ -135,7 +143,9 @@ class Executor:
                 operators = self._masked(flow.operators, sink)
                 pipeline = Pipeline(source, operators, sink, f"{step.name} {role}".strip())
                 start = time.perf_counter()
-                code = Code(pipeline.emit(), self.interpret)
+                rows = flow.data.rows
+                small = rows is not None and rows <= self.run.settings.small_rows
+                code = Code(pipeline.emit(), self.interpret, QUICK if small else FULL)
                 self.kernels.compile_ms += (time.perf_counter() - start) * 1000
                 found = self.kernels.made[signature] = (pipeline, code)
         if all(p is not found[0] for _, p in self.pipelines):
@@ -168,7 +178,7 @@ class Executor:
         def work(shard: int) -> tuple[Sink, Context]:
             pipeline, code, context = None, None, None
             opened: list[Context] = []
-            for part in flow.data.feed(shard):
+            for part in () if self.dry else flow.data.feed(shard):
                 self.run.check()
                 pipeline, code = self._kernel(step, role, flow, part.source, make)
                 if context is None or context.program is not code.program:
@@ -196,9 +206,15 @@ class Executor:
                     other.close()
             return pipeline.sink, context
 
+        start, before = time.perf_counter(), self.shared.rows_done
         results = parallel(work, flow.data.shards, self.threads, self.run)
+        self._record(step, role, before, start)
         self._release(flow)
         return results
+
+    def _record(self, step: Step, role: str, before: int, start: float) -> None:
+        """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
+        self.run.steps[f"{step.name} {role}".strip()] = {"rows": self.shared.rows_done - before, "ms": (time.perf_counter() - start) * 1000}
 
     def _limit_reached(self, sink: Sink) -> bool:
         limit = getattr(sink, "limit", None)
@@ -417,7 +433,7 @@ class Executor:
         """The value of a LIMIT or OFFSET."""
         if expr is None:
             return None
-        value = expr.value if isinstance(expr, Literal) else self.run.parameters[expr.name] if isinstance(expr, Parameter) else None
+        value = evaluate_with(expr, self.run.parameters)
         if value is not None and value < 0:
             raise ExecutionError("LIMIT and OFFSET cannot be negative", position=getattr(expr, "position", None))
         return value

@@ -17,10 +17,25 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.kernels.batch import Morsels
 from tsql.kernels.codegen.interp import Interpreter
-from tsql.kernels.codegen.llvm import compiler
+from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.context import (
-    CANCEL, COUNTER, DETAIL, FIRST_SITE, LIMIT, MEMORY, MEMORY_LIMIT, ROWS_DONE, SCRATCH, SINK, SLOT_BYTES, SLOTS, STATUS, STATUS_CANCELLED,
-    STATUS_OUT_OF_MEMORY, Program, Slot,
+    CANCEL,
+    COUNTER,
+    DETAIL,
+    FIRST_SITE,
+    LIMIT,
+    MEMORY,
+    MEMORY_LIMIT,
+    ROWS_DONE,
+    SCRATCH,
+    SINK,
+    SLOT_BYTES,
+    SLOTS,
+    STATUS,
+    STATUS_CANCELLED,
+    STATUS_OUT_OF_MEMORY,
+    Program,
+    Slot,
 )  # fmt: skip
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, OutputColumn
@@ -165,7 +180,7 @@ class Context:
 class Code:
     """A program made runnable, by LLVM or by the interpreter."""
 
-    def __init__(self, program: Program, interpret: bool = False, opt: int = 2):
+    def __init__(self, program: Program, interpret: bool = False, opt: int = FULL):
         self.program = program
         self.milliseconds = 0.0
         self.origin = "interpreter"

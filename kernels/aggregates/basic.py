@@ -45,9 +45,12 @@ class Count(CountStar):
     """count(x): rows in which x is not NULL."""
 
 
-@aggregate("count_if", "countif", args=(BOOLEAN,), returns=BIGINT)
+@aggregate("count_if", "countif", args=(BOOLEAN,), returns=HUGEINT)
 class CountIf(CountStar):
-    """Rows in which the argument is true."""
+    """Rows in which the argument is true; HUGEINT, as in DuckDB."""
+
+    def finish(self, k: PipelineKernel, state: State) -> Datum:
+        return Datum(HUGEINT, (state.get(0),), None, (0, 2**63 - 1))
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         hit = args[0].value if mask is None else args[0].value & mask

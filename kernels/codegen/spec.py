@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.kir import (
-    ARITHMETIC, BITWISE, COMPARISONS, CONVERSIONS, EXTERNS, FLOATS, INTEGERS, OVERFLOWS, UNARY_FLOAT, UNARY_INT, Function, Module, Op,
+    ARITHMETIC,
+    BITWISE,
+    COMPARISONS,
+    CONVERSIONS,
+    EXTERNS,
+    FLOATS,
+    INTEGERS,
+    OVERFLOWS,
+    UNARY_FLOAT,
+    UNARY_INT,
+    Function,
+    Module,
+    Op,
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from tsql.kernels.runtime.format import (
     put_timestamp,
     put_unsigned,
     text_between,
-)  # fmt: skip
+)
 from tsql.kernels.runtime.format_floats import put_float
 from tsql.kernels.runtime.parse import negative_not_zero, parse_blob, parse_boolean, parse_integer, parse_number
 from tsql.kernels.runtime.parse_floats import parse_float

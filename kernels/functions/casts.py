@@ -6,6 +6,7 @@ over known bounds; casts from and to text are calls of routines, made for values
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.kernels.context import PipelineKernel
@@ -35,7 +36,7 @@ def emit_cast(k: PipelineKernel, datum: Datum, target: Type, safe: bool) -> Datu
     return cast_time(k, datum, target, safe)
 
 
-def _lazily(k: PipelineKernel, datum: Datum, target: Type, convert) -> Datum:
+def _lazily(k: PipelineKernel, datum: Datum, target: Type, convert: Callable[[Datum], Datum]) -> Datum:
     """The cast of a value that may be NULL, in a branch that NULLs do not take."""
     if datum.valid is None:
         return convert(datum)

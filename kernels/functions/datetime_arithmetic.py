@@ -73,7 +73,9 @@ def _instant_plus(k: PipelineKernel, d: Datum, interval: tuple[Val, Val, Val]) -
 def _register_timestamps() -> None:
     for t in (TIMESTAMP, TIMESTAMPTZ):
 
-        @function("+", "date_add", args=(t, INTERVAL), returns=t, ranged=True, can_fail=True, lazy=True, examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),))
+        @function(
+            "+", "date_add", args=(t, INTERVAL), returns=t, ranged=True, can_fail=True, lazy=True, examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),)
+        )
         def plus(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
             return _instant_plus(k, d, interval.parts)
 
@@ -119,7 +121,9 @@ def _as_timestamp(k: PipelineKernel, d: Datum) -> Datum:
     return Datum(TIMESTAMP, (timestamp_of(k, d),), None, known)
 
 
-@function("+", "date_add", args=(DATE, INTERVAL), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True, examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),))
+@function(
+    "+", "date_add", args=(DATE, INTERVAL), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True, examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),)
+)
 def date_plus_interval(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
     return _instant_plus(k, _as_timestamp(k, d), interval.parts)
 

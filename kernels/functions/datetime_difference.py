@@ -120,7 +120,12 @@ def _register(names: tuple[str, ...], t: Type, count: Counter, example: tuple[st
         return result.with_valid(both(valid, result.valid))
 
 
-for _type, _ago, _later in ((DATE, "1992-09-15", "1992-11-14"), (TIMESTAMP, "1992-09-15", "1992-11-14"), (TIMESTAMPTZ, "1992-09-15", "1992-11-14"), (TIME, "01:59:00", "03:01:00")):
+for _type, _ago, _later in (
+    (DATE, "1992-09-15", "1992-11-14"),
+    (TIMESTAMP, "1992-09-15", "1992-11-14"),
+    (TIMESTAMPTZ, "1992-09-15", "1992-11-14"),
+    (TIME, "01:59:00", "03:01:00"),
+):
     _unit = "hour" if _type == TIME else "month"
     _register(("date_diff", "datediff"), _type, _diff, (f"date_diff('{_unit}', {_type} '{_ago}', {_type} '{_later}')", 2))
     _register(("date_sub", "datesub"), _type, _whole_units, (f"date_sub('{_unit}', {_type} '{_ago}', {_type} '{_later}')", 1))

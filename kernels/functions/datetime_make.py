@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.datum import Datum, null
+from tsql.kernels.errors import BindError
+from tsql.kernels.expr import Call, Literal
 from tsql.kernels.functions.datetime_difference import now
 from tsql.kernels.functions.datetime_parts import emit_part, is_finite
 from tsql.kernels.functions.registry import function
@@ -22,12 +26,12 @@ from tsql.kernels.runtime.calendar import (
     floor_mod,
 )  # fmt: skip
 from tsql.kernels.runtime.format import NUMBER_BYTES, put_bytes, put_integer, text_between
-from tsql.kernels.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR
+from tsql.kernels.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
 TIMESTAMP_RANGE = "Date and time not in timestamp range"
 
 
-def _numbers_text(k: PipelineKernel, numbers: tuple[Val, ...], separator: bytes) -> tuple[Val, Val]:
+def numbers_text(k: PipelineKernel, numbers: tuple[Val, ...], separator: bytes) -> tuple[Val, Val]:
     """Numbers joined by a separator, for the text of an error."""
     start = k.scratch(NUMBER_BYTES * len(numbers))
     at = start
@@ -47,7 +51,7 @@ def _civil_days(k: PipelineKernel, year: Val, month: Val, day: Val) -> Val:
     days = days_from_civil(k, safe_year, safe_month, k.select(known_day, day, k.i64(1)))
     bad = ~(known_year & known_month & known_day) | (days < DATE_MIN) | (days > DATE_MAX)
     with k.when(bad):
-        k.fail(k.true, "Date out of range: {detail}", detail=_numbers_text(k, (year, month, day), b"-"))
+        k.fail(k.true, "Date out of range: {detail}", detail=numbers_text(k, (year, month, day), b"-"))
     return days
 
 
@@ -62,7 +66,7 @@ def _clock_micros(k: PipelineKernel, hour: Val, minute: Val, seconds: Val) -> Va
     midnight = (hour == 24) & (minute == 0) & (second == 0) & (fraction == 0)
     bad = ~(usual | midnight)
     with k.when(bad):
-        k.fail(k.true, "Time out of range: {detail}", detail=_numbers_text(k, (hour, minute, second), b":"))
+        k.fail(k.true, "Time out of range: {detail}", detail=numbers_text(k, (hour, minute, second), b":"))
     return k.select(bad, k.i64(0), hour) * MICROS_PER_HOUR + k.select(bad, k.i64(0), minute) * MICROS_PER_MINUTE + second * 1_000_000 + fraction
 
 
@@ -84,7 +88,14 @@ def make_time(k: PipelineKernel, hour: Datum, minute: Datum, second: Datum) -> V
 def _register_timestamps() -> None:
     for name, t in (("make_timestamp", TIMESTAMP), ("make_timestamptz", TIMESTAMPTZ)):
 
-        @function(name, args=(BIGINT, BIGINT, BIGINT, BIGINT, BIGINT, DOUBLE), returns=t, lazy=True, can_fail=True, examples=((f"{name}(1992, 9, 20, 13, 34, 27.123456)", None),))
+        @function(
+            name,
+            args=(BIGINT, BIGINT, BIGINT, BIGINT, BIGINT, DOUBLE),
+            returns=t,
+            lazy=True,
+            can_fail=True,
+            examples=((f"{name}(1992, 9, 20, 13, 34, 27.123456)", None),),
+        )
         def make_timestamp(k: PipelineKernel, year: Datum, month: Datum, day: Datum, hour: Datum, minute: Datum, second: Datum) -> Val:
             days = _civil_days(k, year.value, month.value, day.value)
             time = _clock_micros(k, hour.value, minute.value, second.value)
@@ -236,3 +247,29 @@ def _register_names() -> None:
 
 
 _register_names()
+
+
+UTC_NAMES = ("utc", "gmt", "etc/utc", "z", "zulu")
+
+
+def _register_zones() -> None:
+    for t, other in ((TIMESTAMP, TIMESTAMPTZ), (TIMESTAMPTZ, TIMESTAMP)):
+
+        @function(
+            "timezone", args=(VARCHAR, t), returns=other, constant=(0,), nulls="expression", examples=((f"timezone('UTC', {t} '1992-09-20 10:00:00')", None),)
+        )
+        def at_zone(k: PipelineKernel, call: Call, row: object, other: Type = other) -> Datum:
+            """AT TIME ZONE, for UTC: times in other zones are refused, as their rules are not known here."""
+            from tsql.kernels.emit import emit
+
+            zone = call.args[0]
+            if not isinstance(zone, Literal):
+                raise BindError("the time zone must be a constant", position=call.position)
+            if zone.value is None:
+                return null(k, other)
+            if zone.value.lower() not in UTC_NAMES:
+                raise BindError(f"time zone {zone.value} is not supported, only UTC", position=call.position)
+            return replace(emit(k, call.args[1], row), type=other)
+
+
+_register_zones()

@@ -28,7 +28,13 @@ NUMBERS = {
 }  # fmt: skip
 """Specifier: (field, most digits, least and largest value)."""
 FRACTIONS = {"f": 6, "g": 3, "n": 9}
-NAMES = {"a": ("day_name", SHORT_DAYS, 0), "A": ("day_name", DAY_NAMES, 0), "b": ("month", SHORT_MONTHS, 1), "h": ("month", SHORT_MONTHS, 1), "B": ("month", MONTH_NAMES, 1)}
+NAMES = {
+    "a": ("day_name", SHORT_DAYS, 0),
+    "A": ("day_name", DAY_NAMES, 0),
+    "b": ("month", SHORT_MONTHS, 1),
+    "h": ("month", SHORT_MONTHS, 1),
+    "B": ("month", MONTH_NAMES, 1),
+}
 DEFAULTS = {"year": 1900, "month": 1, "day": 1, "yearday": 1, "iso_year": 1900, "iso_week": 1, "iso_weekday": 1}
 
 
@@ -83,11 +89,6 @@ class Reader:
         self.ok: Var = k.var(k.true)
         self.fields: dict[str, Var] = {}
         self.letters = {item[-1] for item in items if item in SPECIFIERS}
-
-    def field(self, name: str) -> Var:
-        if name not in self.fields:
-            raise KeyError(name)
-        return self.fields[name]
 
     def declare(self) -> None:
         """All fields start with their defaults, before any branch."""
@@ -256,7 +257,7 @@ def _pieces(text: str) -> list[str]:
 SPECIAL = {b"infinity": TIMESTAMP_INFINITY, b"-infinity": -TIMESTAMP_INFINITY, b"epoch": 0}
 
 
-def _read(k: PipelineKernel, items: list[str], text: Datum, result: Type) -> tuple[Val, Val]:
+def _read(k: PipelineKernel, items: list[str], text: Datum) -> tuple[Val, Val]:
     """(microseconds, whether the text fits the format)."""
     reader = Reader(k, text, items)
     reader.declare()
@@ -283,7 +284,9 @@ def _result_type(types: tuple[Type, ...], values: tuple[Any, ...]) -> Type:
 def _register(name: str, safe: bool) -> None:
     example = (f"{name}('Wed, 1 January 1992 - 08:38:40 PM', '%a, %-d %B %Y - %I:%M:%S %p')", None)
 
-    @function(name, args=(VARCHAR, VARCHAR), returns=TIMESTAMP, returns_for=_result_type, constant=(1,), nulls="expression", can_fail=not safe, examples=(example,))
+    @function(
+        name, args=(VARCHAR, VARCHAR), returns=TIMESTAMP, returns_for=_result_type, constant=(1,), nulls="expression", can_fail=not safe, examples=(example,)
+    )
     def strptime(k: PipelineKernel, call: Call, row: object) -> Datum:
         from tsql.kernels.emit import emit
 
@@ -296,7 +299,7 @@ def _register(name: str, safe: bool) -> None:
         d = emit(k, call.args[0], row)
 
         def body() -> Datum:
-            micros, good = _read(k, items, d, call.type)
+            micros, good = _read(k, items, d)
             if safe:
                 return Datum(call.type, (micros,), good)
             k.fail(~good, f'Could not parse string "{{detail}}" according to format specifier "{text}"', detail=(d.ptr, d.len))

@@ -25,7 +25,6 @@ from tsql.kernels.runtime.calendar import (
     floor_mod,
     split_micros,
 )  # fmt: skip
-from tsql.kernels.runtime.strings import str_eq
 from tsql.kernels.types import BIGINT, DATE, DOUBLE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
 PARTS = {
@@ -48,6 +47,7 @@ PARTS = {
 }  # fmt: skip
 """Spellings of date parts (in lower case) and the name of each here."""
 
+ALL_PARTS = tuple(dict.fromkeys(PARTS.values()))
 FRACTIONAL = ("epoch", "julian")
 JULIAN_EPOCH = 2_440_588
 """The Julian day number of 1970-01-01."""
@@ -241,32 +241,41 @@ def _part_type(types: tuple[Type, ...], values: tuple[Any, ...]) -> Type:
     return DOUBLE if part_name(values[0]) in FRACTIONAL else BIGINT
 
 
+SPELLING_BYTES = 24
+"""A spelling in the table of all: up to 16 bytes, then its length and the number of its part."""
+
+
+@routine("part_number", ("ptr", "i64", "ptr", "i64"), "i64")
+def part_number(k: Kernel, text: Val, length: Val, spellings: Val, count: Val) -> None:
+    """The number of the part that a text spells, in any case; -1 for none."""
+    with k.range(count) as index:
+        entry = spellings + index * SPELLING_BYTES
+        same = k.var(k.load("i8", entry, 16).uto("i64") == length)
+        with k.when(same.value), k.range(length) as i:
+            byte = k.load("i8", text, i)
+            upper = (byte >= ord("A")) & (byte <= ord("Z"))
+            same.set(same.value & (k.select(upper, byte + 32, byte) == k.load("i8", entry, i)))
+        with k.when(same.value):
+            k.ret(k.load("i8", entry, 17).uto("i64"))
+    k.ret(k.i64(-1))
+
+
 def dispatch(k: PipelineKernel, text: Datum, parts: dict[str, Callable[[], Datum]], result: Type) -> Datum:
-    """A part that is known only at run time: one branch per part, entered by comparing the (lower-case) spelling."""
+    """A part that is known only at run time: one branch per part."""
     slots = [k.var(k.const(t, 0)) for t in result.parts]
-    ok, known = k.var(k.true), k.var(k.false)
-    lower = lower_ascii(k, k.scratch(text.len), text.ptr, text.len)
+    ok = k.var(k.true)
+    table = b"".join(
+        spelling.encode().ljust(16, b"\0") + bytes([len(spelling), ALL_PARTS.index(part)]).ljust(8, b"\0") for spelling, part in PARTS.items() if part in parts
+    )
+    number = part_number(k, text.ptr, text.len, k.static(table), len(table) // SPELLING_BYTES)
     for part, emit in parts.items():
-        hit = k.false
-        for spelling in (s for s, p in PARTS.items() if p == part):
-            hit = hit | str_eq(k, lower, text.len, k.static(spelling.encode()), k.i64(len(spelling)))
-        with k.when(hit):
+        with k.when(number == ALL_PARTS.index(part)):
             d = emit().wide()
             for slot, value in zip(slots, d.parts, strict=True):
-                slot.set(value if value.type == slot.type else value.to(slot.type))
+                slot.set(value)
             ok.set(k.true if d.valid is None else d.valid)
-            known.set(k.true)
-    k.fail(~known.value, 'extract specifier "{detail}" not recognized', detail=(text.ptr, text.len))
+    k.fail(number < 0, 'extract specifier "{detail}" not recognized', detail=(text.ptr, text.len))
     return Datum(result, tuple(s.value for s in slots), ok.value)
-
-
-@routine("lower_ascii", ("ptr", "ptr", "i64"), "ptr")
-def lower_ascii(k: Kernel, target: Val, source: Val, length: Val) -> None:
-    with k.range(length) as i:
-        byte = k.load("i8", source, i)
-        upper = (byte >= ord("A")) & (byte <= ord("Z"))
-        k.store(target, k.select(upper, byte + 32, byte), i)
-    k.ret(target)
 
 
 def at_runtime(k: PipelineKernel, call: Call, row: object, parts: Callable[[str, tuple[Datum, ...]], Datum], names: tuple[str, ...]) -> Datum:
@@ -301,9 +310,6 @@ def run_if_valid(k: PipelineKernel, call: Call, valid: Val | None, body: Callabl
 
 def is_null_part(call: Call) -> bool:
     return isinstance(call.args[0], Literal) and call.args[0].value is None
-
-
-ALL_PARTS = tuple(dict.fromkeys(PARTS.values()))
 
 
 def _allowed(t: Type) -> tuple[str, ...]:

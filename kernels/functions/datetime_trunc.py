@@ -179,7 +179,15 @@ def _register_buckets() -> None:
     for t in (DATE, TIMESTAMP, TIMESTAMPTZ, TIME):
         literal = "TIME '13:14:15'" if t == TIME else f"{t} '1992-04-20'"
 
-        @function("time_bucket", args=(INTERVAL, t), returns=t, ranged=True, lazy=True, can_fail=True, examples=((f"time_bucket(INTERVAL '2 weeks', {literal})", None),))
+        @function(
+            "time_bucket",
+            args=(INTERVAL, t),
+            returns=t,
+            ranged=True,
+            lazy=True,
+            can_fail=True,
+            examples=((f"time_bucket(INTERVAL '2 weeks', {literal})", None),),
+        )
         def bucket(k: PipelineKernel, width: Datum, d: Datum, t: Type = t) -> Val:
             return _from_micros(k, t, _bucket(k, width, _to_micros(k, d), None, is_finite(k, d), t == TIMESTAMPTZ), d)
 

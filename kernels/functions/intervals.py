@@ -5,7 +5,9 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
+from tsql.kernels.functions.datetime_make import numbers_text
 from tsql.kernels.functions.registry import function
+from tsql.kernels.functions.rounding import round_half_away
 from tsql.kernels.types import BIGINT, DOUBLE, INTERVAL
 
 Parts = tuple[Val, Val, Val]
@@ -48,26 +50,22 @@ def _round_micro(k: Kernel, x: Val) -> Val:
     return k.unary("rint", x * 1e6) / 1e6
 
 
-def _scaled(k: PipelineKernel, a: Datum, factor: Val, divide: bool) -> Parts:
-    """Times or divided by a double, as PostgreSQL does: a fraction of a month becomes days (30 of them a month), a fraction of
-    a day becomes time."""
-    months, days, micros = (p.to("f64") / factor if divide else p.to("f64") * factor for p in a.parts)
+def _scaled(k: PipelineKernel, a: Datum, factor: Val, overflow: str = "Overflow in multiplication of INTERVAL.") -> Parts:
+    """Times a double, as PostgreSQL does: a fraction of a month becomes days (30 of them a month), a fraction of a day time."""
+    months, days, micros = (p.to("f64") * factor for p in a.parts)
     whole_months, whole_days = k.unary("truncate", months), k.unary("truncate", days)
     carried_days = _round_micro(k, (months - whole_months) * 30.0)
     whole_carried = k.unary("truncate", carried_days)
-    # Rounding may make a whole month of what was just below one.
-    carried_months = k.unary("truncate", whole_carried / 30.0)
-    whole_months = whole_months + carried_months
     seconds = _round_micro(k, (days - whole_days + (carried_days - whole_carried)) * 86_400.0)
     overflow_days = k.select(k.unary("fabs", seconds) >= 86_400.0, k.unary("truncate", seconds / 86_400.0), k.f64(0.0))
     seconds = seconds - overflow_days * 86_400.0
-    all_days = whole_days + overflow_days + whole_carried - carried_months * 30.0
+    all_days = whole_days + overflow_days + whole_carried
     time = k.unary("rint", micros + seconds * 1e6)
     limits = ((whole_months, 2.0**31), (all_days, 2.0**31), (time, 2.0**63))
     fits = k.true
     for value, limit in limits:
         fits = fits & (value >= -limit) & (value < limit)
-    k.fail(~fits, f"Overflow in {'division' if divide else 'multiplication'} of INTERVAL.")
+    k.fail(~fits, overflow)
     safe = [k.select(fits, value, k.f64(0.0)) for value, _ in limits]
     return safe[0].to("i32"), safe[1].to("i32"), safe[2].to("i64")
 
@@ -84,18 +82,19 @@ def integer_times(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
 
 @function("*", args=(INTERVAL, DOUBLE), returns=INTERVAL, can_fail=True, lazy=True)
 def times_double(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
-    return _scaled(k, a, b.value, divide=False)
+    return _scaled(k, a, b.value)
 
 
 @function("*", args=(DOUBLE, INTERVAL), returns=INTERVAL, can_fail=True, lazy=True)
 def double_times(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
-    return _scaled(k, b, a.value, divide=False)
+    return _scaled(k, b, a.value)
 
 
 @function("/", args=(INTERVAL, DOUBLE), returns=INTERVAL, can_fail=True, lazy=True, examples=(("INTERVAL 1 DAY / 2", None),))
 def divided(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
+    """Times the reciprocal, whose rounding shows in the last microsecond, as in DuckDB."""
     k.fail(b.value == 0.0, "Division by zero")
-    return _scaled(k, a, k.select(b.value == 0.0, k.f64(1.0), b.value), divide=True)
+    return _scaled(k, a, 1.0 / k.select(b.value == 0.0, k.f64(1.0), b.value), "Overflow in INTERVAL division")
 
 
 UNITS = {
@@ -103,6 +102,11 @@ UNITS = {
     "to_weeks": (1, 7), "to_days": (1, 1), "to_hours": (2, 3_600_000_000), "to_minutes": (2, 60_000_000), "to_microseconds": (2, 1),
 }  # fmt: skip
 """Function: the part of the interval that it sets (0 months, 1 days, 2 microseconds), and how many of those one is."""
+
+
+def _out_of_range(k: PipelineKernel, bad: Val, unit: str, value: Val) -> None:
+    with k.when(bad):
+        k.fail(k.true, f"Interval value {{detail}} {unit} out of range", detail=numbers_text(k, (value,), b""))
 
 
 def _register_units() -> None:
@@ -115,7 +119,7 @@ def _register_units() -> None:
             low, high = (-(2**63), 2**63 - 1) if position == 2 else I32
             if factor > 1 or position < 2:
                 least, most = -(-low // factor), high // factor
-                k.fail((n < least) | (n > most), f"Interval value out of range for {unit}")
+                _out_of_range(k, (n < least) | (n > most), unit, n)
             parts = [k.i32(0), k.i32(0), k.i64(0)]
             parts[position] = (n * factor).to("i64" if position == 2 else "i32")
             return tuple(parts)
@@ -124,8 +128,6 @@ def _register_units() -> None:
 
         @function(name, args=(DOUBLE,), returns=INTERVAL, can_fail=True, examples=((f"{name}(5.5)", None),))
         def make_fractional(k: PipelineKernel, a: Datum, factor: float = factor, unit: str = name[3:]) -> Parts:
-            from tsql.kernels.functions.rounding import round_half_away
-
             micros = round_half_away(k, a.value * factor)
             fits = (micros >= -(2.0**63)) & (micros < 2.0**63)
             k.fail(~fits, f"Interval value out of range for {unit}")

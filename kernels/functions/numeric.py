@@ -128,7 +128,14 @@ def _register_modulo() -> None:
     for overload in tuple(SCALARS.overloads["%"]):
         same = tuple(a if not isinstance(a, str) or ":" in a else f"{a}:T" for a in overload.args)
         function(
-            "mod", args=same, returns=overload.returns, lazy=overload.lazy, can_fail=True, ranged=overload.ranged, typed=overload.typed, examples=(("mod(-5, 3)", -2),)
+            "mod",
+            args=same,
+            returns=overload.returns,
+            lazy=overload.lazy,
+            can_fail=True,
+            ranged=overload.ranged,
+            typed=overload.typed,
+            examples=(("mod(-5, 3)", -2),),
         )(overload.emit)
 
 

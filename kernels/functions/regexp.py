@@ -94,19 +94,18 @@ def compiled(pattern: str, options: str, may_be_global: bool = False) -> tuple[s
     return flags, pattern, every
 
 
-def given(options: Values) -> str:
-    """The text of an options argument, which is a constant and not NULL."""
-    text = options.as_py() if isinstance(options, pa.Scalar) else options
+def given(options: pa.Scalar | None) -> str:
+    """The text of an options argument, which is a constant and not NULL; none was given if it is None."""
+    if options is None:
+        return ""
+    text = options.as_py()
     if text is None:
         raise ExecutionError("Regex options field must not be NULL")
     return text
 
 
-NO_OPTIONS = pa.scalar("")
-
-
 @function("regexp_matches", args=(VARCHAR, VARCHAR), returns=BOOLEAN, host=True, examples=(("regexp_matches('anabanana', '(an)*')", True), ("regexp_matches('abc', 'x')", False)))
-def regexp_matches(strings: Values, pattern: Values, options: Values = NO_OPTIONS) -> Values:
+def regexp_matches(strings: Values, pattern: Values, options: pa.Scalar | None = None) -> Values:
     """Whether some part of the string matches."""
     chosen = given(options)
 
@@ -118,7 +117,7 @@ def regexp_matches(strings: Values, pattern: Values, options: Values = NO_OPTION
 
 
 @function("regexp_full_match", args=(VARCHAR, VARCHAR), returns=BOOLEAN, host=True, examples=(("regexp_full_match('anabanana', '(an)*')", False), ("'abc' SIMILAR TO 'a.c'", True)))
-def regexp_full_match(strings: Values, pattern: Values, options: Values = NO_OPTIONS) -> Values:
+def regexp_full_match(strings: Values, pattern: Values, options: pa.Scalar | None = None) -> Values:
     """Whether the whole string matches; SIMILAR TO is this function."""
     chosen = given(options)
 
@@ -147,7 +146,7 @@ def replaced(array: pa.Array, flags: str, pattern: str, replacement: str, every:
     "regexp_replace", args=(VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, host=True,
     examples=(("regexp_replace('hello', '[lo]', '-')", "he-lo"), (r"regexp_replace('hello', '(l+)', '<\1>')", "he<ll>o")),
 )  # fmt: skip
-def regexp_replace(strings: Values, pattern: Values, replacement: Values, options: Values = NO_OPTIONS) -> Values:
+def regexp_replace(strings: Values, pattern: Values, replacement: Values, options: pa.Scalar | None = None) -> Values:
     """The first match (all with option g) becomes the replacement, in which \\0 is the match and \\1 .. \\9 its groups."""
     chosen = given(options)
 
@@ -192,9 +191,9 @@ def only_group(pattern: str, index: int) -> str | None:
     "regexp_extract", args=(VARCHAR, VARCHAR, INTEGER), returns=VARCHAR, host=True, constant=(2,),
     examples=(("regexp_extract('hello_world', '([a-z ]+)_?', 1)", "hello"), ("regexp_extract('abc', 'x', 0)", ""), ("regexp_extract('abc', '(b)(x)?', 2)", "")),
 )  # fmt: skip
-def regexp_extract(strings: Values, pattern: Values, group: Values = pa.scalar(0), options: Values = NO_OPTIONS) -> Values:  # noqa: B008
+def regexp_extract(strings: Values, pattern: Values, group: pa.Scalar | None = None, options: pa.Scalar | None = None) -> Values:
     """What the group (0: the whole pattern) matched in the first match; empty if nothing matched."""
-    index = group.as_py() if isinstance(group, pa.Scalar) else group
+    index = 0 if group is None else group.as_py()
     chosen = given(options)
     if index is not None and not 0 <= index <= MAX_GROUP:
         raise ExecutionError(f"Group index must be between 0 and {MAX_GROUP}!")
@@ -218,8 +217,8 @@ def regexp_extract_all_of_it(strings: Values, pattern: Values) -> Values:
 
 
 @function("regexp_extract", args=(VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, host=True, constant=(2,), examples=(("regexp_extract('ABC', 'b', 'i')", "B"),))
-def regexp_extract_with_options(strings: Values, pattern: Values, options: Values) -> Values:
-    return regexp_extract(strings, pattern, pa.scalar(0), options)
+def regexp_extract_with_options(strings: Values, pattern: Values, options: pa.Scalar) -> Values:
+    return regexp_extract(strings, pattern, None, options)
 
 
 function(

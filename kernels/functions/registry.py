@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsql.kernels.types import Type, implicit_cast_cost
+from tsql.kernels.types import BIGINT, DOUBLE, NULL, TIMESTAMP, VARCHAR, Type, implicit_cast_cost
 
 Pattern = Type | str
 """An argument: a Type, or the name of a class of types ("any", "numeric", "integer", "decimal", "string", "temporal",
@@ -103,6 +103,10 @@ CLASSES: dict[str, Callable[[Type], bool]] = {
 }
 
 
+NULL_AS = {"numeric": BIGINT, "integer": BIGINT, "float": DOUBLE, "string": VARCHAR, "temporal": TIMESTAMP}
+"""The type that a bare NULL takes where an argument may be any of a class."""
+
+
 def _literal_cost(given: Type, literal: int | str | None, target: Type) -> int | None:
     """As `implicit_cast_cost`, for an argument that may be a literal."""
     if literal == "string" and given != target:
@@ -130,14 +134,18 @@ def _match(function: Function, types: tuple[Type, ...], literals: tuple[int | st
             continue
         kind, _, variable = pattern.partition(":")
         if given.name == "NULL":
-            cost += 1
-        elif not CLASSES[kind](given):
+            if kind == "decimal":
+                return None
+            cost += 3
+            casts.append((kind, variable))
+            continue
+        if not CLASSES[kind](given):
             return None
         if variable and bound.setdefault(variable, given) != given:
             return None
         cost += 2  # a class matches less well than the very type
         casts.append(given)
-    return cost, tuple(casts)
+    return cost, tuple(c if isinstance(c, Type) else bound.get(c[1], NULL_AS.get(c[0], NULL)) for c in casts)
 
 
 SCALARS = Registry()

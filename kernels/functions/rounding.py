@@ -109,17 +109,17 @@ def _register_floor_and_ceil() -> None:
 _register_floor_and_ceil()
 
 
+@function("round", args=("integer",), returns=_signed, examples=(("round(7)", 7),))
+def round_integer(k: PipelineKernel, a: Datum) -> Val:
+    machine = _signed(a.type).parts[0]
+    return a.value.uto(machine) if a.type.is_unsigned else a.value
+
+
 @function("round", args=("float",), returns=lambda a: a, examples=(("round(-2.5::DOUBLE)", -3.0),))
 def round_float(k: PipelineKernel, a: Datum) -> Val:
     if a.value.type == "f32":
         return round_half_away(k, a.value.to("f64")).to("f32")
     return round_half_away(k, a.value)
-
-
-@function("round", args=("integer",), returns=_signed, examples=(("round(7)", 7),))
-def round_integer(k: PipelineKernel, a: Datum) -> Val:
-    machine = _signed(a.type).parts[0]
-    return a.value.uto(machine) if a.type.is_unsigned else a.value
 
 
 @function("round", args=("decimal",), returns=_whole_decimal, examples=(("round(2.50)", "3"),))
@@ -241,7 +241,13 @@ def _decimal_digits_type(name: str) -> Callable[[tuple[Type, ...], tuple[Any, ..
 
 def _register_decimal_digits(name: str, half_away: bool, example: tuple[str, str]) -> None:
     @function(
-        name, args=("decimal", INTEGER), returns=lambda a, digits: _whole_decimal(a), returns_for=_decimal_digits_type(name), constant=(1,), nulls="expression", examples=(example,)
+        name,
+        args=("decimal", INTEGER),
+        returns=lambda a, digits: _whole_decimal(a),
+        returns_for=_decimal_digits_type(name),
+        constant=(1,),
+        nulls="expression",
+        examples=(example,),
     )
     def to_digits(k: PipelineKernel, call: Call, row: object) -> Datum:
         from tsql.kernels.emit import emit

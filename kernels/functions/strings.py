@@ -13,6 +13,7 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.functions.registry import function
+from tsql.kernels.runtime.format import put_integer
 from tsql.kernels.runtime.utf8 import code_width, counted, new_record, sliced, utf8_decode, utf8_encode, utf8_length, utf8_skip, utf8_substring, utf8_trim
 from tsql.kernels.types import BIGINT, BLOB, INTEGER, VARCHAR
 
@@ -28,10 +29,18 @@ def built(k: PipelineKernel, make: Callable[..., Val], *args: Any) -> Text:
     return counted(k, make(k, k.ctx, *args))
 
 
+def fail_with(k: PipelineKernel, cond: Val, message: str, number: Val) -> None:
+    """Fail with a number as the {detail} of the message."""
+    with k.when(cond):
+        digits = k.scratch(24)
+        end = put_integer(k, digits, number)
+        k.fail(k.true, message, (digits, end.bits_as("i64") - digits.bits_as("i64")))
+
+
 def check_size(k: PipelineKernel, bytes: Val) -> Val:
     """Fail for a result that is too long; returns a size that is safe to go on with."""
-    too_long = (bytes < 0) | (bytes > LONGEST)
-    k.fail(too_long, f"Cannot create a string of more than {LONGEST} bytes, the maximum supported string size")
+    too_long = bytes > LONGEST
+    fail_with(k, too_long, f"Cannot create a string of size: '{{detail}}', the maximum supported string size is: '{LONGEST}'", bytes)
     return k.select(too_long, k.i64(0), bytes)
 
 
@@ -83,7 +92,7 @@ def chr_(k: PipelineKernel, code: Datum) -> Text:
     """The character of a code point."""
     value = code.value.to("i64")
     bad = (value < 0) | (value > 0x10FFFF) | ((value >= 0xD800) & (value <= 0xDFFF))
-    k.fail(bad, "Invalid UTF8 Codepoint")
+    fail_with(k, bad, "Invalid UTF8 Codepoint {detail}", value)
     place = k.scratch(8)
     return place, utf8_encode(k, place, k.select(bad, k.i64(0), value))
 
@@ -228,7 +237,7 @@ def str_repeat(k: Kernel, ctx: Val, p: Val, n: Val, bytes: Val) -> None:
 
 def repeated(k: PipelineKernel, s: Datum, count: Datum) -> Text:
     times = k.select((count.value < 0) | (s.len == 0), k.i64(0), count.value)
-    bytes = k.select(k.overflows("mul", s.len, times), k.i64(-1), s.len * times)
+    bytes = k.select(k.overflows("mul", s.len, times), k.i64(2**63 - 1), s.len * times)
     return built(k, str_repeat, s.ptr, s.len, check_size(k, bytes))
 
 

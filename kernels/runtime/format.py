@@ -15,7 +15,7 @@ from tsql.kernels.runtime.calendar import (
     TIMESTAMP_INFINITY,
     civil_from_days,
     split_micros,
-)  # fmt: skip
+)
 
 NUMBER_BYTES = 48
 FLOAT_BYTES = 128

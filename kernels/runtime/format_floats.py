@@ -37,15 +37,18 @@ def float_next_digit(k: Kernel, text: Val, digits: Val) -> None:
         at.set(i - 1)
 
 
-@routine("float_is_tie", ("ptr", "i64", "f64", "ptr"), "i1")
-def float_is_tie(k: Kernel, text: Val, digits: Val, value: Val, form: Val) -> None:
-    """Whether the text of a FLOAT is halfway between it and its neighbour, or the FLOAT halfway between two such texts."""
+@routine("float_is_between", ("ptr", "f64"), "i1")
+def float_is_between(k: Kernel, text: Val, value: Val) -> None:
+    """Whether a text is halfway between a FLOAT and one of its neighbours."""
     single = value.to("f32").bits_as("i32")
     read = k.call("strtod", text, k.null)
-    for step in (1, -1):
-        neighbour = (single + step).bits_as("f32").to("f64")
-        with k.when(read == (value + neighbour) * 0.5):
-            k.ret(k.true)
+    below, above = ((single + step).bits_as("f32").to("f64") for step in (-1, 1))
+    k.ret((read == (value + below) * 0.5) | (read == (value + above) * 0.5))
+
+
+@routine("float_is_halfway", ("ptr", "i64", "f64", "ptr"), "i1")
+def float_is_halfway(k: Kernel, text: Val, digits: Val, value: Val, form: Val) -> None:
+    """Whether a FLOAT is halfway between two numbers of so many digits; leaves the text as it was."""
     k.call("snprintf", text, 48, form, digits.to("i32"), value)
     halfway = (k.load("i8", text + (digits + 1)) == 53) & (k.call("strtod", text, k.null) == value)
     k.call("snprintf", text, 48, form, (digits - 1).to("i32"), value)
@@ -69,6 +72,9 @@ def put_scientific(k: Kernel, p: Val, value: Val, single: Val) -> None:
         n = digits.value
         k.call("snprintf", p, 48, form, (n - 1).to("i32"), value)
         loop.stop_if(n >= longest)
+        with k.when(single & ~subnormal):
+            with k.when(float_is_between(k, p, value)):
+                k.ret(put_scientific(k, p, value, k.false))
         loop.stop_if(float_reads_back(k, p, value, single))
         above = k.var(k.false)
         with k.when(power_of_two):
@@ -77,7 +83,7 @@ def put_scientific(k: Kernel, p: Val, value: Val, single: Val) -> None:
         loop.stop_if(above.value)
         digits.set(n + 1)
     with k.when(single & (digits.value < longest) & ~subnormal):
-        with k.when(float_is_tie(k, p, digits.value, value, form)):
+        with k.when(float_is_halfway(k, p, digits.value, value, form)):
             k.ret(put_scientific(k, p, value, k.false))
     k.ret(digits.value)
 

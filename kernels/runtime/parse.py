@@ -6,6 +6,8 @@ of a number, a single underscore between two digits, an exponent behind it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
 
 LARGEST = 2**127
@@ -139,7 +141,7 @@ def parse_number(k: Kernel, p: Val, n: Val, scale: Val, limit: Val, based: Val, 
     k.ret(shift_number(k, whole.value, fraction.value, kept.value, exponent.value + scale, minus, out))
 
 
-def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, add) -> None:
+def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, add: Callable[[Val], None]) -> None:
     """A run of digits, which an underscore may join; `good` becomes false where no digit follows an underscore."""
     with k.forever() as loop:
         byte = byte_at(k, p, n, at.value)

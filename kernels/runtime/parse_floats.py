@@ -6,6 +6,8 @@ no call.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
 from tsql.kernels.runtime.format import put_bytes, put_huge, put_unsigned
 from tsql.kernels.runtime.parse import byte_at, is_digit, skip_spaces, word, word_lower
@@ -62,7 +64,7 @@ def parse_float(k: Kernel, p: Val, n: Val, copy: Val, single: Val, out: Val) -> 
     k.ret(k.true)
 
 
-def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, keep, add) -> None:
+def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, keep: Callable[[Val], None], add: Callable[[Val], None]) -> None:
     with k.forever() as loop:
         byte = byte_at(k, p, n, at.value)
         loop.stop_if(~is_digit(k, byte))
@@ -73,7 +75,7 @@ def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, keep, add) -> None:
             good.set(good.value & is_digit(k, byte_at(k, p, n, at.value)))
 
 
-def _exponent(k: Kernel, p: Val, n: Val, at: Var, good: Var, keep) -> Val:
+def _exponent(k: Kernel, p: Val, n: Val, at: Var, good: Var, keep: Callable[[Val], None]) -> Val:
     keep(k.i64(101))
     sign = byte_at(k, p, n, at.value)
     minus = sign == 45

@@ -21,7 +21,7 @@ from tsql.kernels.runtime.calendar import (
     days_from_civil,
     days_in_month,
     split_micros,
-)  # fmt: skip
+)
 from tsql.kernels.runtime.parse import byte_at, is_digit, is_space, lower_case, skip_spaces, word, word_lower
 
 OUT_BYTES = 32

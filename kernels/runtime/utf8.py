@@ -49,14 +49,22 @@ def code_width(lead: Val) -> Val:
 def utf8_length(k: Kernel, p: Val, n: Val) -> None:
     """How many code points: the bytes without the continuation bytes, eight at a time."""
     total, at = k.var(n), k.var(k.i64(0))
+
+    def without(word: Val) -> Val:
+        return total.value - k.unary("popcount", word.ushr(7) & (~word).ushr(6) & 0x0101010101010101)
+
+    with k.when(n < 8):
+        with k.range(n) as i:
+            total.set(total.value - (~is_start(k.load("i8", p, i))).to("i64"))
+        k.ret(total.value)
     with k.forever() as loop:
-        loop.stop_if(at.value + 8 > n)
-        word = k.load("i64", p + at.value)
-        continuations = word.ushr(7) & (~word).ushr(6) & 0x0101010101010101
-        total.set(total.value - k.unary("popcount", continuations))
+        total.set(without(k.load("i64", p + at.value)))
         at.set(at.value + 8)
-    with k.range(n, at.value) as i:
-        total.set(total.value - (~is_start(k.load("i8", p, i))).to("i64"))
+        loop.stop_if(at.value + 8 > n)
+    # The last word ends with the string; what was counted before is shifted out.
+    rest = n & 7
+    with k.when(rest > 0):
+        total.set(without(k.load("i64", p + (n - 8)).ushr((8 - rest) << 3)))
     k.ret(total.value)
 
 
@@ -137,13 +145,15 @@ def utf8_encode(k: Kernel, p: Val, code: Val) -> None:
 def utf8_is_ascii(k: Kernel, p: Val, n: Val) -> None:
     """Whether no byte has its high bit set."""
     seen, at = k.var(k.i64(0)), k.var(k.i64(0))
+    with k.when(n < 8):
+        with k.range(n) as i:
+            seen.set(seen.value | k.load("i8", p, i).uto("i64"))
+        k.ret((seen.value & 0x80) == 0)
     with k.forever() as loop:
-        loop.stop_if(at.value + 8 > n)
         seen.set(seen.value | k.load("i64", p + at.value))
         at.set(at.value + 8)
-    with k.range(n, at.value) as i:
-        seen.set(seen.value | k.load("i8", p, i).uto("i64"))
-    k.ret((seen.value & 0x8080808080808080) == 0)
+        loop.stop_if(at.value + 8 > n)
+    k.ret(((seen.value | k.load("i64", p + (n - 8))) & 0x8080808080808080) == 0)
 
 
 @routine("utf8_substring", ("ptr", "i64", "i64", "i64"), "i64")

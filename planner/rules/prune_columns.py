@@ -30,8 +30,8 @@ def _prune(node: Node, needed: set[str]) -> Node:
         case Project():
             keep = tuple((n, e) for n, e in node.columns if n in needed)
             used = {c for _, e in keep for c in e.columns()}
-            pruned = node.with_inputs((_prune(node.input, used),))
-            return pruned if len(keep) == len(node.columns) else replace(pruned, columns=keep)
+            below = _prune(node.input, used)
+            return node if below is node.input and len(keep) == len(node.columns) else Project(below, keep)
         case Aggregate():
             calls = tuple((n, c) for n, c in node.aggregates if n in needed)
             used = {c for _, e in node.keys for c in e.columns()}
@@ -39,8 +39,8 @@ def _prune(node: Node, needed: set[str]) -> Node:
             if not calls and not node.keys:
                 calls = node.aggregates[:1]
                 used |= {c for _, call in calls for e in call.expressions() for c in e.columns()}
-            pruned = node.with_inputs((_prune(node.input, used),))
-            return pruned if len(calls) == len(node.aggregates) else replace(pruned, aggregates=calls)
+            below = _prune(node.input, used)
+            return node if below is node.input and len(calls) == len(node.aggregates) else replace(node, input=below, aggregates=calls)
         case Sort():
             return node.with_inputs((_prune(node.input, needed | {c for k in node.keys for c in k.expr.columns()}),))
         case Limit():

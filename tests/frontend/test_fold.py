@@ -14,6 +14,7 @@ from tsql.kernels.schema import Schema
 from tsql.kernels.types import parse_type
 from tsql.planner.bind import parse_expression
 
+DUCK = oracle()
 EPOCH = datetime.datetime(1970, 1, 1)
 CASES = [
     ("1", "TINYINT"), ("127", "TINYINT"), ("-128", "TINYINT"), ("5", "HUGEINT"), ("5", "DOUBLE"), ("5", "FLOAT"), ("5", "DECIMAL(5,2)"), ("1.555", "DECIMAL(5,2)"), ("-1.555", "DECIMAL(5,2)"),
@@ -43,7 +44,7 @@ def test_folded_cast_is_what_duckdb_gives(text, target):
     expr = parse_expression(f"CAST({text} AS {target})", Schema(()))
     assert isinstance(expr, Literal)
     assert expr.dtype == parse_type(target)
-    (theirs,) = oracle().execute(f"SELECT CAST({text} AS {target})").fetchone()
+    (theirs,) = DUCK.execute(f"SELECT CAST({text} AS {target})").fetchone()
     assert expr.value == stored(theirs, expr.dtype)
 
 
@@ -51,7 +52,7 @@ def test_folded_cast_is_what_duckdb_gives(text, target):
 def test_intervals(text, interval):
     assert parse_expression(f"INTERVAL {text}", Schema(())).value == interval
     months, days, us = interval
-    assert oracle().execute(f"SELECT INTERVAL {text} = to_months({months}) + to_days({days}) + to_microseconds({us})").fetchone() == (True,)
+    assert DUCK.execute(f"SELECT INTERVAL {text} = to_months({months}) + to_days({days}) + to_microseconds({us})").fetchone() == (True,)
 
 
 @pytest.mark.parametrize(("text", "interval"), [("3 DAYS", (0, 3, 0)), ("'3' DAY", (0, 3, 0)), ("1 QUARTER", (3, 0, 0)), ("1.7 DAY", (0, 1, 0)), ("'1.5' SECOND", (0, 0, 1_500_000)), ("(-2) MONTHS", (-2, 0, 0)), ("1 MILLENNIUM", (12000, 0, 0)), ("-1 HOUR", (0, 0, -3_600_000_000))])  # fmt: skip

@@ -40,6 +40,7 @@ s NOT ILIKE 'a'
 s SIMILAR TO 'a'
 s NOT SIMILAR TO 'a'
 s GLOB 'a'
+s ^@ 'a'
 s ~ 'a'
 s !~ 'a'
 a = 1 AND x > 2 AND flag

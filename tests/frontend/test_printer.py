@@ -137,6 +137,13 @@ def test_aggregates_round_trip(text):
     assert parse_aggregate(first.sql(), SCHEMA) == first
 
 
+@pytest.mark.parametrize("value", ["a\nb", "a\r\n", "\x0b\x0c\x1c\x1d\x1e", "\x85", "\u2028x\u2029", "it's\n", "back\\n\n", "\\", "é\n"])
+def test_strings_stay_on_one_line(value):
+    text = Literal(value, VARCHAR).sql()
+    assert len(text.splitlines()) == 1
+    assert parse_expression(text, SCHEMA) == Literal(value, VARCHAR)
+
+
 def test_sort_keys_print_as_they_are_read():
     call = Aggregate("first", (Column("a", INTEGER),), INTEGER, order=(SortKey(Column("s", VARCHAR), True, True),))
     assert call.sql() == "first(a ORDER BY s DESC NULLS FIRST)"

@@ -21,11 +21,16 @@ SEED = int(os.environ.get("TSQL_FUZZ_SEED", "20240229"))
 DATASETS = ("mixed", "all_types")
 
 
-def fuzz(test: Any) -> Any:
+def fuzz(test: Any, examples: int = EXAMPLES) -> Any:
     """A property test with the shared settings."""
     settings = hypothesis.settings(
-        max_examples=EXAMPLES, deadline=None, database=None, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)
-    )  # fmt: skip
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        print_blob=True,
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+    )
     return hypothesis.seed(SEED)(settings(test))
 
 
@@ -66,6 +71,8 @@ def assert_same(sql: str, config: str = "default", *, ordered: bool = False) -> 
     except side.error as problem:
         assert wanted is None, f"only our engine fails: {problem}\n{note}"
         return
+    except Exception as problem:
+        raise AssertionError(f"{type(problem).__name__}: {problem}\n{note}") from problem
     assert wanted is not None, f"only DuckDB fails\n{note}"
     assert given.types == wanted.types, f"types {given.types} instead of {wanted.types}\n{note}"
     mode = "nosort" if ordered else "rowsort"

@@ -92,8 +92,9 @@ def _int(of: Callable[[str], Strategy]) -> Strategy:
         st.builds("(-{})".format, of("int")),
         st.builds("length({})".format, of("text")),
         st.builds("strpos({}, {})".format, of("text"), st.sampled_from(TEXTS)),
-        st.builds("extract({} FROM {})".format, st.sampled_from(PARTS), of("date")),
-        st.builds("extract({} FROM {})".format, st.sampled_from(PARTS + TIME_PARTS), of("timestamp")),
+        # Cast: DuckDB types the extract of a constant NULL as DOUBLE.
+        st.builds("CAST(extract({} FROM {}) AS BIGINT)".format, st.sampled_from(PARTS), of("date")),
+        st.builds("CAST(extract({} FROM {}) AS BIGINT)".format, st.sampled_from(PARTS + TIME_PARTS), of("timestamp")),
         st.builds("date_diff('{}', {}, {})".format, st.sampled_from(UNITS), of("date"), of("date")),
         st.builds("({} - {})".format, of("date"), of("date")),
         st.builds("CAST({} AS INTEGER)".format, of("bool")),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.compare import assert_same, expected, fuzz
+from tests.fuzz.compare import EXAMPLES, assert_same, expected, fuzz
 from tests.fuzz.expressions import KINDS, MIXED, checked_arithmetic, expression
 from tests.fuzz.queries import Query, queries
 
@@ -44,12 +44,13 @@ def test_queries(query: Query) -> None:
 
 @pytest.mark.parametrize("config", ["no_optimizer", "shards_3", "batch_rows_1", "equal_hashes", "plan_text", "blocks"])
 def test_queries_under(config: str) -> None:
-    @fuzz
+    """Less often than the default configuration: the corpus runs under these too."""
+
     @given(queries())
     def check(query: Query) -> None:
         assert_same(query.sql, config, ordered=query.ordered)
 
-    check()
+    fuzz(check, max(1, EXAMPLES // 3))()
 
 
 @fuzz

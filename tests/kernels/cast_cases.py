@@ -20,7 +20,7 @@ from tsql.kernels.types import (
     USMALLINT,
     UTINYINT,
     Type,
-)  # fmt: skip
+)
 
 D = Decimal
 NUMBERS: dict[Type, list] = {

@@ -18,7 +18,17 @@ from tsql.kernels.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, Type, 
 def lit(value: Any, type: Type | None = None) -> Literal:
     """A constant; the type of plain Python values is guessed."""
     if type is None:
-        type = BOOLEAN if isinstance(value, bool) else INTEGER if isinstance(value, int) and abs(value) < 2**31 else BIGINT if isinstance(value, int) else DOUBLE if isinstance(value, float) else VARCHAR
+        type = (
+            BOOLEAN
+            if isinstance(value, bool)
+            else INTEGER
+            if isinstance(value, int) and abs(value) < 2**31
+            else BIGINT
+            if isinstance(value, int)
+            else DOUBLE
+            if isinstance(value, float)
+            else VARCHAR
+        )
     return Literal(value, type)
 
 
@@ -81,5 +91,9 @@ def check(pairs: list[tuple[str, Expr]], table: pa.Table | None = None, interpre
     for (sql, expr), mine, expected in zip(pairs, ours, theirs, strict=True):
         assert mine.type == expected.type or from_arrow(mine.type) == from_arrow(expected.type), f"{sql}: {mine.type}, not {expected.type}"
         for row, (x, y) in enumerate(zip(plain(mine), plain(expected), strict=True)):
-            where = "" if table is None else f" of {[str(table.column(c)[row]) for c in expr.columns()]}"
-            assert same(x, y), f"{sql}{where}: {x!r}, but DuckDB says {y!r}"
+            assert same(x, y), f"{sql}{_row(table, expr, row)}: {x!r}, but DuckDB says {y!r}"
+
+
+def _row(table: pa.Table | None, expr: Expr, row: int) -> str:
+    """The arguments in one row, for a message."""
+    return "" if table is None else f" of {[str(stored(table.column(c).combine_chunks())[row]) for c in expr.columns()]}"

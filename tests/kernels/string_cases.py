@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.kernels.harness import both
 from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.types import BIGINT, BLOB, INTEGER, VARCHAR, Type, from_arrow
+from tsql.kernels.types import VARCHAR, from_arrow
 
 NASTY = [
     None, "", " ", "a", "A", "ab", "abc", "aaa", "aXbXc", "Hello, World", "hello", "  padded  ", "\ttab\n", "a,b,,c,", ",", ",,",
@@ -73,7 +73,7 @@ def duckdb_values(sql: str, table: pa.Table | None = None) -> list[Any]:
     """DuckDB's values of a scalar expression over the table `t`."""
     connection = oracle()
     if table is None:
-        return [connection.execute(f"SELECT {sql}").fetchone()[0]]
+        return [row[0] for row in connection.execute(f"SELECT {sql}").fetchall()]
     connection.register("t", table)
     return [row[0] for row in connection.execute(f"SELECT {sql} FROM t").fetchall()]
 
@@ -85,6 +85,3 @@ def check(name: str, table: pa.Table, sql: str | None = None) -> None:
     (result,) = both([call(name, *columns)], table)
     for row, (got, want) in enumerate(zip(result.to_pylist(), expected, strict=True)):
         assert got == want, f"{name}{tuple(table.slice(row, 1).to_pylist()[0].values())!r}: {got!r}, DuckDB has {want!r}"
-
-
-__all__ = ["BIGINT", "BLOB", "INTEGER", "NASTY", "NUMBERS", "Type", "call", "check", "columns_of", "duckdb_values", "nasty_table", "text"]

@@ -38,7 +38,7 @@ from tsql.kernels.types import (
     UTINYINT,
     VARCHAR,
     Type,
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def test_failures(oracle, value, source, target):
             evaluate([Cast(Column("c", source), target, position=7)], table, interpret)
         assert ours.value.message == expected
         assert ours.value.position == 7
-    [null] = both([Cast(Column("c", source), target, safe=True)], table)
+    [null] = evaluate([Cast(Column("c", source), target, safe=True)], table, interpret=True)
     assert null.to_pylist() == [None, None]
 
 

@@ -31,19 +31,39 @@ def test_times_and_intervals():
 
 
 def test_scaled_intervals():
-    pairs = [("iv * n::BIGINT", call("*", c("iv"), lit(3, BIGINT))), ("iv * x", call("*", c("iv"), c("x"))), ("x * iv", call("*", c("x"), c("iv"))), ("iv / x", call("/", c("iv"), c("x")))]
-    pairs[0] = ("iv * 3", pairs[0][1])
+    pairs = [
+        ("iv * 3", call("*", c("iv"), lit(3, BIGINT))),
+        ("iv * x", call("*", c("iv"), c("x"))),
+        ("x * iv", call("*", c("x"), c("iv"))),
+        ("iv / x", call("/", c("iv"), c("x"))),
+    ]
     check(pairs, TABLE)
 
 
 def test_constant_intervals():
-    pairs = [(f"{column} + INTERVAL '{text}'", call("+", c(column), lit(parts, INTERVAL))) for column in ("d", "ts", "tz", "tm") for text, parts in (("5 minutes", (0, 0, 300_000_000)), ("-3 days", (0, -3, 0)), ("13 months", (13, 0, 0)))]
+    pairs = [
+        (f"{column} + INTERVAL '{text}'", call("+", c(column), lit(parts, INTERVAL)))
+        for column in ("d", "ts", "tz", "tm")
+        for text, parts in (("5 minutes", (0, 0, 300_000_000)), ("-3 days", (0, -3, 0)), ("13 months", (13, 0, 0)))
+    ]
     check(pairs, TABLE)
 
 
 def test_makers_of_intervals():
     pairs = []
-    for name in ("to_millennia", "to_centuries", "to_decades", "to_years", "to_quarters", "to_months", "to_weeks", "to_days", "to_hours", "to_minutes", "to_microseconds"):
+    for name in (
+        "to_millennia",
+        "to_centuries",
+        "to_decades",
+        "to_years",
+        "to_quarters",
+        "to_months",
+        "to_weeks",
+        "to_days",
+        "to_hours",
+        "to_minutes",
+        "to_microseconds",
+    ):
         pairs += [(f"{name}({value})", call(name, lit(value, BIGINT))) for value in (5, -7, 0)]
     pairs += [(f"{name}(x)", call(name, c("x"))) for name in ("to_seconds", "to_milliseconds")]
     check(pairs, TABLE)
@@ -62,8 +82,9 @@ def test_makers_of_intervals():
         (lambda: call("*", lit((2**31 - 1, 0, 0), INTERVAL), lit(2, BIGINT)), "Overflow in multiplication of INT32"),
         (lambda: call("*", lit((1, 0, 0), INTERVAL), lit(1e30, DOUBLE)), "Overflow in multiplication of INTERVAL."),
         (lambda: call("/", lit((1, 0, 0), INTERVAL), lit(0.0, DOUBLE)), "Division by zero"),
+        (lambda: call("/", lit((1, 0, 0), INTERVAL), lit(1e-30, DOUBLE)), "Overflow in INTERVAL division"),
         (lambda: call("neg", lit((-(2**31), 0, 0), INTERVAL)), "Overflow in negation of numeric value!"),
-        (lambda: call("to_years", lit(300_000_000, BIGINT)), "Interval value out of range"),
+        (lambda: call("to_years", lit(300_000_000, BIGINT)), "Interval value 300000000 years out of range"),
     ],
 )
 def test_errors(expression, message):

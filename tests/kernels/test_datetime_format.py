@@ -34,7 +34,11 @@ def test_strftime(column):
 
 
 def test_strftime_with_the_format_first_and_far_years():
-    pairs = [("strftime('%Y', ts)", call("strftime", lit("%Y"), c("ts"))), ("strftime(tz, '%Z')", call("strftime", c("tz"), lit("%Z"))), ("strftime(ts, '%Z')", call("strftime", c("ts"), lit("%Z")))]
+    pairs = [
+        ("strftime('%Y', ts)", call("strftime", lit("%Y"), c("ts"))),
+        ("strftime(tz, '%Z')", call("strftime", c("tz"), lit("%Z"))),
+        ("strftime(ts, '%Z')", call("strftime", c("ts"), lit("%Z"))),
+    ]
     for text in ("0012-03-04 (BC)", "12012-03-04", "infinity", "-infinity"):
         (value,) = connect().execute(f"SELECT DATE '{text}' - DATE '1970-01-01'").fetchone()
         pairs.append((f"strftime(DATE '{text}', '%Y %y %G %-y')", call("strftime", lit(value, DATE), lit("%Y %y %G %-y"))))

@@ -25,8 +25,8 @@ def c(name):
 @pytest.mark.parametrize("columns", ["d e", "ts us", "tz uz"])
 def test_differences(name, columns):
     a, b = columns.split()
-    # DuckDB counts these otherwise, or inexactly over thousands of years, with a time zone.
-    skipped = ("isoyear", *DAYS, *WEEKS) if (name, a) == ("date_sub", "tz") else ()
+    # With a time zone DuckDB counts these otherwise: ISO years by their number, times in milliseconds.
+    skipped = ("isoyear", *DAYS, *WEEKS, *TICKS) if (name, a) == ("date_sub", "tz") else ()
     parts = [p for p in COUNTABLE if p not in skipped]
     check([(f"{name}('{part}', {a}, {b})", call(name, lit(part), c(a), c(b))) for part in parts], TABLE)
 
@@ -37,13 +37,20 @@ def test_differences_of_times(name):
 
 
 def test_differences_of_close_times():
-    table = pa.table({"a": pa.array([0, -1, 10**15, 86_399_999_999, None], pa.int64()).cast(pa.timestamp("us")), "b": pa.array([1, 0, 10**15 - 1, 86_400_000_000, 1], pa.int64()).cast(pa.timestamp("us"))})
+    table = pa.table(
+        {
+            "a": pa.array([0, -1, 10**15, 86_399_999_999, None], pa.int64()).cast(pa.timestamp("us")),
+            "b": pa.array([1, 0, 10**15 - 1, 86_400_000_000, 1], pa.int64()).cast(pa.timestamp("us")),
+        }
+    )
     pairs = [(f"{name}('{part}', a, b)", call(name, lit(part), col(table, "a"), col(table, "b"))) for name in ("date_diff", "date_sub") for part in COUNTABLE]
     check(pairs, table)
 
 
 def test_age():
-    check([("age(ts, us)", call("age", c("ts"), c("us"))), ("age(tz, uz)", call("age", c("tz"), c("uz"))), ("age(us, ts)", call("age", c("us"), c("ts")))], TABLE)
+    check(
+        [("age(ts, us)", call("age", c("ts"), c("us"))), ("age(tz, uz)", call("age", c("tz"), c("uz"))), ("age(us, ts)", call("age", c("us"), c("ts")))], TABLE
+    )
 
 
 @pytest.mark.parametrize("column", ["d", "ts", "tz", "iv"])
@@ -54,16 +61,23 @@ def test_date_trunc(column):
 def test_parts_from_a_column():
     table = TABLE.slice(0, 40).append_column("p", pa.array(["year", "week", "hour", None, "Quarter"] * 8))
     p = col(table, "p")
-    check([("date_trunc(p, ts)", call("date_trunc", p, c("ts"))), ("date_diff(p, ts, us)", call("date_diff", p, c("ts"), c("us"))), ("date_sub(p, d, e)", call("date_sub", p, c("d"), c("e")))], table)
+    check(
+        [
+            ("date_trunc(p, ts)", call("date_trunc", p, c("ts"))),
+            ("date_diff(p, ts, us)", call("date_diff", p, c("ts"), c("us"))),
+            ("date_sub(p, d, e)", call("date_sub", p, c("d"), c("e"))),
+        ],
+        table,
+    )
 
 
-WIDTHS = {"15 minutes": (0, 0, 15 * MINUTE), "7 hours": (0, 0, 420 * MINUTE), "10 days": (0, 10, 0), "1 day 1 hour": (0, 1, 60 * MINUTE), "5 months": (5, 0, 0), "1 year": (12, 0, 0)}
+WIDTHS = {"7 hours": (0, 0, 420 * MINUTE), "10 days": (0, 10, 0), "1 day 1 hour": (0, 1, 60 * MINUTE), "5 months": (5, 0, 0)}
 
 
 @pytest.mark.parametrize("column", ["d", "ts", "tz", "tm"])
 def test_time_bucket(column):
     other = {"d": "e", "ts": "us", "tz": "uz", "tm": "un"}[column]
-    offsets = {"30 minutes": (0, 0, 30 * MINUTE), "1 day 3 hours": (0, 1, 180 * MINUTE), "2 months": (2, 0, 0)}
+    offsets = {"1 day 3 hours": (0, 1, 180 * MINUTE), "2 months": (2, 0, 0)}
     pairs = []
     for text, parts in WIDTHS.items():
         if column == "tz" and text == "1 day 1 hour":
@@ -73,7 +87,7 @@ def test_time_bucket(column):
         pairs.append((f"time_bucket(INTERVAL '{text}', {column}, {other})", call("time_bucket", width, c(column), c(other))))
         for offset_text, offset in offsets.items():
             pairs.append((f"time_bucket(INTERVAL '{text}', {column}, INTERVAL '{offset_text}')", call("time_bucket", width, c(column), lit(offset, INTERVAL))))
-    check(pairs, TABLE.slice(0, 60))
+    check(pairs, TABLE.slice(0, 40))
 
 
 def test_names_and_last_days():
@@ -82,7 +96,9 @@ def test_names_and_last_days():
 
 def test_epochs():
     pairs = [(f"{name}({column})", call(name, c(column))) for name in ("epoch_ms", "epoch_us") for column in ("d", "ts", "tz", "tm", "iv")]
-    pairs += [(f"{name}({column})", call(name, c(column))) for name, column in (("epoch_ns", "tm"), ("epoch_ns", "iv"), ("nanosecond", "ts"), ("nanosecond", "tm"))]
+    pairs += [
+        (f"{name}({column})", call(name, c(column))) for name, column in (("epoch_ns", "tm"), ("epoch_ns", "iv"), ("nanosecond", "ts"), ("nanosecond", "tm"))
+    ]
     check(pairs, TABLE)
 
 
@@ -97,7 +113,10 @@ def test_makers():
             ("make_date(y, m, d)", call("make_date", v("y"), v("m"), v("d"))),
             ("make_time(h, i, s)", call("make_time", v("h"), v("i"), v("s"))),
             ("make_timestamp(y, m, d, h, i, s)", call("make_timestamp", *(v(n) for n in ("y", "m", "d", "h", "i", "s")))),
-            ("make_timestamptz(abs(y) + 1, m, 1, h, i, s)", call("make_timestamptz", call("+", call("abs", v("y")), lit(1, BIGINT)), v("m"), lit(1, BIGINT), v("h"), v("i"), v("s"))),
+            (
+                "make_timestamptz(abs(y) + 1, m, 1, h, i, s)",
+                call("make_timestamptz", call("+", call("abs", v("y")), lit(1, BIGINT)), v("m"), lit(1, BIGINT), v("h"), v("i"), v("s")),
+            ),
             ("make_timestamp(us)", call("make_timestamp", v("us"))),
             ("epoch_ms(us)", call("epoch_ms", v("us"))),
             ("to_timestamp(s)", call("to_timestamp", v("s"))),

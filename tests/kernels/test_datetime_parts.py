@@ -36,12 +36,18 @@ def test_shortcuts(column):
 
 
 def test_parts_of_infinity_are_null():
-    infinite = [call("date_part", lit("year"), lit(2**31 - 1, DATE)), call("date_part", lit("epoch"), lit(-(2**63) + 1, TIMESTAMP)), call("month", lit(2**63 - 1, TIMESTAMP))]
+    infinite = [
+        call("date_part", lit("year"), lit(2**31 - 1, DATE)),
+        call("date_part", lit("epoch"), lit(-(2**63) + 1, TIMESTAMP)),
+        call("month", lit(2**63 - 1, TIMESTAMP)),
+    ]
     assert [a.to_pylist() for a in both(infinite)] == [[None], [None], [None]]
 
 
 def test_a_part_from_a_column():
-    table = pa.table({"p": ["year", "MONTH", "epoch", None, "doy"], "ts": pa.array([10**15, 10**15 + 1, 10**15 + 500_000, 0, None], pa.int64()).cast(pa.timestamp("us"))})
+    table = pa.table(
+        {"p": ["year", "MONTH", "epoch", None, "doy"], "ts": pa.array([10**15, 10**15 + 1, 10**15 + 500_000, 0, None], pa.int64()).cast(pa.timestamp("us"))}
+    )
     check([("date_part(p, ts)", call("date_part", col(table, "p"), col(table, "ts")))], table)
 
 

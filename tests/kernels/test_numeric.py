@@ -32,9 +32,31 @@ def numbers() -> pa.Table:
         return some(lambda: rng.getrandbits(bits) >> rng.randrange(bits), [0, 1, 5, 2**bits - 1])
 
     def decimals(width, scale):
-        return some(lambda: Decimal(rng.randint(-(10**width) + 1, 10**width - 1) // 10 ** rng.randrange(width)).scaleb(-scale), [Decimal(0), Decimal(5).scaleb(-1) if scale else Decimal(5)])
+        return some(
+            lambda: Decimal(rng.randint(-(10**width) + 1, 10**width - 1) // 10 ** rng.randrange(width)).scaleb(-scale),
+            [Decimal(0), Decimal(5).scaleb(-1) if scale else Decimal(5)],
+        )
 
-    specials = [0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 0.49999999999999994, 1e300, -1e300, math.inf, -math.inf, math.nan, 1e-300, 4503599627370497.5, 1.0, -1.0, 2.0]
+    specials = [
+        0.0,
+        -0.0,
+        0.5,
+        -0.5,
+        1.5,
+        2.5,
+        -2.5,
+        0.49999999999999994,
+        1e300,
+        -1e300,
+        math.inf,
+        -math.inf,
+        math.nan,
+        1e-300,
+        4503599627370497.5,
+        1.0,
+        -1.0,
+        2.0,
+    ]
     doubles = lambda: some(lambda: rng.choice([rng.uniform(-10, 10), rng.uniform(-1e6, 1e6), rng.uniform(-1, 1), float(rng.randint(-100, 100)) / 2]), specials)
     return pa.table(
         {
@@ -126,7 +148,12 @@ def test_extremes(name):
 
 
 def test_extremes_of_intervals_compare_months_first():
-    table = pa.table({"a": pa.array([(1, 0, 0), (0, 31, 0), (0, 0, 10**9), None], pa.month_day_nano_interval()), "b": pa.array([(0, 31, 0), (1, 0, 0), (0, 1, 0), (0, 2, 0)], pa.month_day_nano_interval())})
+    table = pa.table(
+        {
+            "a": pa.array([(1, 0, 0), (0, 31, 0), (0, 0, 10**9), None], pa.month_day_nano_interval()),
+            "b": pa.array([(0, 31, 0), (1, 0, 0), (0, 1, 0), (0, 2, 0)], pa.month_day_nano_interval()),
+        }
+    )
     check([(f"{name}(a, b)", call(name, col(table, "a"), col(table, "b"))) for name in ("greatest", "least")], table)
 
 

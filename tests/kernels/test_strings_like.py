@@ -96,3 +96,10 @@ def test_pieces() -> None:
     assert like_pieces("a!%b", "!") == [b"a%b"]
     assert like_pieces("a_b") is None
     assert like_pieces("ab!", "!") is None
+
+
+def test_null_patterns() -> None:
+    table = pa.table({"s": ["a", None]})
+    (s,) = columns_of(table)
+    got = both([call("like", s, text(None)), call("ilike", text(None), text("a")), call("like", s, text("a"), text(None))], table)
+    assert [g.to_pylist() for g in got] == [[None, None]] * 3

@@ -46,10 +46,15 @@ class Result:
 
     def sorted(self, mode: str) -> list[tuple[str, ...]]:
         if mode == "rowsort":
-            return sorted(self.rows)
+            return sorted(self.rows, key=_sort_key)
         if mode == "valuesort":
-            return sorted((value,) for row in self.rows for value in row)
+            return sorted(((value,) for row in self.rows for value in row), key=_sort_key)
         return self.rows
+
+
+def _sort_key(row: tuple[str, ...]) -> list[str]:
+    """The two zeros are one value: which of them stands for a group is nobody's promise."""
+    return ["0.0" if value == "-0.0" else value for value in row]
 
 
 def render(table: pa.Table) -> Result:

@@ -1,0 +1,72 @@
+"""What `explain` prints below the logical plan: the plan file with estimates, the pipelines, KIR, LLVM, assembly, and a run.
+
+Pipelines are found by a run over no rows: the same code that runs the plan decides what it consists of.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tsql.backends import Run
+from tsql.backends.local.executor import Executor, Kernels
+from tsql.kernels.codegen.llvm import compiler
+from tsql.kernels.errors import PlanError
+from tsql.kernels.pipeline import Pipeline
+from tsql.planner.planfile import print_plan
+from tsql.planner.step import PhysicalPlan
+
+LEVELS = ("physical", "pipelines", "kir", "llvm", "asm", "analyze")
+
+
+def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
+    """The text of one level."""
+    level = level.lower()
+    match level:
+        case "physical":
+            return _physical(plan)
+        case "analyze":
+            return _analyze(plan, backend, run)
+        case "pipelines" | "kir" | "llvm" | "asm":
+            return "\n\n".join(_pipeline(p, level) for p in pipelines(plan, run)) + "\n"
+    raise PlanError(f"explain has no level {level}", hint=f"levels are logical, {', '.join(LEVELS)}")
+
+
+def pipelines(plan: PhysicalPlan, run: Run) -> list[Pipeline]:
+    """The pipelines of a plan, in the order in which they run."""
+    executor = Executor(run, Kernels(), interpret=True, dry=True)
+    for _ in executor.batches(plan):
+        pass
+    return [pipeline for _, pipeline in executor.pipelines]
+
+
+def _physical(plan: PhysicalPlan) -> str:
+    properties = plan.properties()
+    comments = {step.name: str(properties[id(step)]) for step in plan.root.walk()}
+    return print_plan(plan, comments) + "".join(f"# {note}\n" for note in plan.notes)
+
+
+def _pipeline(pipeline: Pipeline, level: str) -> str:
+    if level == "pipelines":
+        return pipeline.describe()
+    module = pipeline.emit().module
+    head = f"# {pipeline.name}\n"
+    if level == "kir":
+        return head + module.text().rstrip()
+    return head + (compiler().llvm_text(module) if level == "llvm" else compiler().assembly(module)).rstrip()
+
+
+def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
+    start = time.perf_counter()
+    rows = sum(batch.num_rows for batch in backend.run(plan, run))
+    total_ms = (time.perf_counter() - start) * 1000
+    lines = [print_plan(plan).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}"]
+    for name, step in run.steps.items():
+        lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}")
+    lines.append("")
+    for name in ("parse", "plan", "compile", "run"):
+        if name in run.timings_ms:
+            lines.append(f"{name:<10} {run.timings_ms[name]:>10.2f} ms")
+    lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
+    lines += run.notes
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,51 @@
+"""input: rows that come from elsewhere, in the place of a step that was cut off; part of plans only while they travel.
+
+A backend that runs a plan in pieces (Spark) sends the plan's text to its workers with every scan replaced by an input, so
+that a worker needs no catalog to read it. No query is planned to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import parse_type
+from tsql.planner.properties import Properties, Requirement
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Input(Step):
+    """Rows with these columns, in any shard."""
+
+    fields: Schema = Schema(())
+
+    op = "input"
+    label = "given"
+
+    @property
+    def schema(self) -> Schema:
+        return self.fields
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return ()
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(shards)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import identifier
+
+        return [("columns", f"({', '.join(f'{identifier(f.name)} {f.type}' for f in self.fields)})")]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        fields = []
+        for item in attributes.items("columns"):
+            name, type_text = context.split_name(item)
+            try:
+                fields.append(Field(name, parse_type(type_text)))
+            except ValueError as error:
+                raise context.error(str(error)) from None
+        return cls((), fields=Schema(tuple(fields)))
