@@ -5,21 +5,26 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-from tsql.kernels.codegen.interp import Interpreter, load
+from tsql.kernels.codegen.interp import Interpreter, TooLong, load
 from tsql.kernels.codegen.kir import Module
-from tsql.kernels.context import DETAIL, SCRATCH, SLOT_BYTES, SLOTS, STATUS, PipelineKernel
+from tsql.kernels.context import DETAIL, MEMORY, SCRATCH, SLOT_BYTES, SLOTS, STATUS, PipelineKernel
 from tsql.kernels.emit import emit
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Expr, Literal, Parameter, rewrite
 from tsql.kernels.rows import ValueRow
 
 RESULT_BYTES = 64
+MOST_TURNS = 100_000
+"""Loops may go round so many times while a constant is computed; that is some tenths of a second."""
+
+LONGEST_TEXT = 1 << 20
 _libc = ctypes.CDLL(None)
 _libc.free.argtypes = [ctypes.c_void_p]
 
 
 def evaluate(expr: Expr) -> Literal | None:
-    """The value of an expression over literals only; None if it fails (it then fails at run time, with its position)."""
+    """The value of an expression over literals only; None if it fails (it then fails at run time, with its position), or if
+    computing it takes long or gives a long text, which the plan should not carry."""
     module = Module()
     k = PipelineKernel(module)
     d = emit(k, expr, ValueRow({})).wide()
@@ -33,11 +38,15 @@ def evaluate(expr: Expr) -> Literal | None:
     if any(s.kind not in ("literal", "static") for s in k.slots):
         return None
     context = (ctypes.c_uint8 * (SLOTS + SLOT_BYTES * len(k.slots)))()
+    memory = ctypes.c_int64(0)
+    ctypes.c_uint64.from_address(ctypes.addressof(context) + MEMORY).value = ctypes.addressof(memory)
     result = (ctypes.c_uint8 * RESULT_BYTES)()
     keep = [_fill(context, index, slot) for index, slot in enumerate(k.slots)]
     try:
-        Interpreter(module)("main", ctypes.addressof(context), ctypes.addressof(result), 0)
+        Interpreter(module, MOST_TURNS)("main", ctypes.addressof(context), ctypes.addressof(result), 0)
         return None if load("i64", ctypes.addressof(context) + STATUS) else _read(expr, ctypes.addressof(result))
+    except TooLong:
+        return None
     finally:
         del keep
         for offset in (SCRATCH, DETAIL):
@@ -74,13 +83,15 @@ def _fill(context: Any, index: int, slot: Any) -> Any:
     return None
 
 
-def _read(expr: Expr, address: int) -> Literal:
+def _read(expr: Expr, address: int) -> Literal | None:
     t = expr.type
     position = getattr(expr, "position", None)
     if not load("i8", address):
         return Literal(None, t, position)
     parts = [load(p if p != "i1" else "i8", address + 16 + 16 * i) for i, p in enumerate(t.parts)]
     if t.is_string:
+        if parts[1] > LONGEST_TEXT:
+            return None
         data = ctypes.string_at(parts[0], parts[1]) if parts[1] else b""
         return Literal(data.decode() if t.name == "VARCHAR" else data, t, position)
     if t.name == "INTERVAL":

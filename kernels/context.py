@@ -25,13 +25,16 @@ MEMORY = 72  # ptr to the i64 of bytes in use by the query
 SINK = 80  # ptr to the sink's state
 ROWS_DONE = 88  # ptr to the i64 of input rows done, for progress
 LIMIT = 96  # ptr to the i64 of rows collected so far, for early stops
-MEMORY_LIMIT = 104  # i64: bytes, or the largest i64
+MEMORY_LIMIT = 104  # ptr to the i64 that the bytes in use may not pass; the host moves it as it takes and frees memory itself
 SLOTS = 128  # parameter slots of 16 bytes each
 SLOT_BYTES = 16
 
 STATUS_OUT_OF_MEMORY = 1
 STATUS_CANCELLED = 2
 FIRST_SITE = 16
+
+CHECK_ROWS = 4096
+"""After so many rows a kernel looks whether it is cancelled, has failed, or uses too much memory."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class PipelineKernel(Kernel):
         self.frame = Frame()
         self.uses_scratch = False
         self._entry: list[Op] = []
-        self._slot_values: dict[int, tuple[Val, ...]] = {}
+        self._slot_values: dict[Any, tuple[Val, ...]] = {}
         self.status: Var = self.at_entry(lambda: self.var(self.i64(0)))
 
     def at_entry(self, emit: Callable[[], Any]) -> Any:
@@ -95,10 +98,10 @@ class PipelineKernel(Kernel):
 
     def slot(self, slot: Slot, types: tuple[str, ...]) -> tuple[Val, ...]:
         """The value of a parameter slot, loaded once at the head of the function."""
-        for index, known in enumerate(self.slots):
-            same = known.payload is slot.payload if slot.kind == "literal" else known.payload == slot.payload
-            if known.kind == slot.kind and known.type == slot.type and same:
-                return self._slot_values[index]
+        # Equal literals keep slots of their own: the text of a kernel must not depend on which values happen to be equal.
+        key = (slot.kind, slot.type, id(slot.payload) if slot.kind == "literal" else slot.payload)
+        if key in self._slot_values:
+            return self._slot_values[key]
         index = len(self.slots)
         self.slots.append(slot)
         base = SLOTS + index * SLOT_BYTES
@@ -111,7 +114,7 @@ class PipelineKernel(Kernel):
             return tuple(values)
 
         values = self.at_entry(load)
-        self._slot_values[index] = values
+        self._slot_values[key] = values
         return values
 
     def static(self, data: bytes) -> Val:
@@ -138,6 +141,33 @@ class PipelineKernel(Kernel):
             self.call("memcpy", copy, detail[0], detail[1])
             self.store(self.offset(self.ctx, DETAIL), copy)
             self.store(self.offset(self.ctx, DETAIL + 8), detail[1])
+
+    def check(self) -> None:
+        """Set the status if the run is cancelled or past its memory limit."""
+        with self.when(self.load("i64", self.load("ptr", self.offset(self.ctx, CANCEL))) != 0):
+            self.status.set(self.i64(STATUS_CANCELLED))
+        self.check_memory()
+
+    def check_memory(self) -> None:
+        """Set the status if the query uses more memory than it may."""
+        used = self.load("i64", self.load("ptr", self.offset(self.ctx, MEMORY)))
+        limit = self.load("i64", self.load("ptr", self.offset(self.ctx, MEMORY_LIMIT)))
+        with self.when((used > limit) & (self.status.value == 0)):
+            self.status.set(self.i64(STATUS_OUT_OF_MEMORY))
+
+    @contextmanager
+    def rows(self, count: Val) -> Iterator[Val]:
+        """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be vectorised."""
+        start = self.var(self.i64(0))
+        with self.forever() as loop:
+            begin = start.value
+            loop.stop_if(begin >= count)
+            end = self.min(begin + CHECK_ROWS, count)
+            with self.range(end, begin) as i:
+                yield i
+            start.set(end)
+            self.check()
+            loop.stop_if(self.status.value != 0)
 
     @contextmanager
     def guarded(self, valid: Val | None, position: int | None) -> Iterator[None]:
@@ -175,12 +205,17 @@ def scratch_alloc(k: Kernel, ctx: Val, bytes: Val) -> None:
         k.ret(scratch_grow(k, ctx, size))
 
 
+LARGE_SCRATCH = 1 << 26
+
+
 @routine("scratch_grow", ("ptr", "i64"), "ptr")
 def scratch_grow(k: Kernel, ctx: Val, size: Val) -> None:
     """A new, larger chunk. The old one may hold values of this row: it goes on a chain (by its first word) until the row ends."""
     area = k.offset(ctx, SCRATCH)
     old = k.load("ptr", area)
-    capacity = k.max(k.load("i64", area, 2) * 2, size * 2 + 4096)
+    had = k.load("i64", area, 2)
+    capacity = k.select(size > LARGE_SCRATCH, size, k.max(had * 2, size * 2 + 4096))
+    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), capacity - had)
     fresh = k.call("malloc", capacity + 16)
     link = k.call("malloc", 16)
     k.store(link, k.load("ptr", area, 3))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tsql.kernels.codegen.kir import INTEGERS
@@ -19,12 +19,14 @@ class Datum:
         string is safe to read (its length is that of some readable bytes).
     range: known bounds of an integer, decimal or temporal value. If set, `value` may be in a narrower integer type than
         the SQL type's own; `wide(k)` gives the SQL type's.
+    stable: a string whose bytes outlive the query's states (those of a table, or of collected rows): no need to copy it.
     """
 
     type: Type
     parts: tuple[Val, ...]
     valid: Val | None = None
     range: tuple[int, int] | None = None
+    stable: bool = field(default=False, kw_only=True)
 
     @property
     def value(self) -> Val:

@@ -72,6 +72,9 @@ def _slot_parts(k: PipelineKernel, slot: Slot, expr: Expr) -> tuple[Val, ...]:
     return k.slot(slot, types)
 
 
+SHORT_LIST = 8
+"""Up to so many options of IN are compared one after the other."""
+
 COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from", "like", "ilike"}
 
 
@@ -170,6 +173,12 @@ def _emit_in_list(k: PipelineKernel, expr: InList, row: Row) -> Datum:
     options = [o for o in expr.options if not (isinstance(o, Literal) and o.value is None)]
     found = k.false
     unknown = k.false if len(options) == len(expr.options) else k.true
+    if len(options) > SHORT_LIST and all(isinstance(o, Literal) for o in options):
+        from tsql.kernels.in_list import emit_long_list
+
+        known = emit_long_list(k, arg.with_valid(None), options)
+        if known is not None:
+            return Datum(BOOLEAN, (known,), both(arg.valid, known | ~unknown))
     for option in options:
         value = emit_literal(k, option, as_slot=True) if isinstance(option, Literal) else emit(k, option, row)
         hit = apply(k, equal, (arg.with_valid(None), value), Call("=", (expr.arg, option), BOOLEAN))

@@ -26,6 +26,7 @@ class KeyField:
 
     column: set for codes of a table's dictionary; the code is stored instead of the string.
     range: bounds of an exact number, if known.
+    stable: strings need no copy.
     """
 
     name: str
@@ -33,12 +34,13 @@ class KeyField:
     nullable: bool
     range: tuple[int, int] | None = None
     column: SourceColumn | None = None
+    stable: bool = False
 
     @staticmethod
     def of(name: str, d: Datum) -> KeyField:
         if isinstance(d, CodeDatum) and d.column.dictionary is not None:
             return KeyField(name, d.type, d.valid is not None, (0, max(0, len(d.column.dictionary) - 1)), d.column)
-        return KeyField(name, d.type, d.valid is not None, d.range)
+        return KeyField(name, d.type, d.valid is not None, d.range, None, d.stable)
 
     @property
     def exact(self) -> bool:
@@ -100,7 +102,7 @@ class KeyField:
         if self.column is not None:
             return dictionary_string(k, self.column, dictionary_pointer(k, self.column), stored[0], valid)
         if self.type.is_string:
-            return Datum(self.type, stored, valid)
+            return Datum(self.type, stored, valid, stable=self.stable)
         if self.type.name == "INTERVAL":
             return Datum(self.type, stored[1:], valid)
         if self.type.is_float:
@@ -156,7 +158,7 @@ class KeyLayout:
             k.store(k.offset(entry, self.nulls_at), nulls)
         for index, f in enumerate(self.keys):
             kept = words[index]
-            if f.type.is_string and f.column is None:
+            if f.type.is_string and f.column is None and not f.stable:
                 kept = (table_string(k, k.ctx, table, kept[0], kept[1]), kept[1])
             for at, word in zip(self.offsets[index], kept, strict=True):
                 k.store(k.offset(entry, at), word)

@@ -3,7 +3,8 @@
 In: the layouts of the source's columns. Out: a `Program` (KIR, parameter slots, failure sites). A worker calls the
 function once with all morsels and takes them from a shared counter, or once per batch that a file yields. The function
 allocates only through its sink; memory that leaves with the sink's state belongs to the host. On failure the status word
-in the context names the site; on cancellation or past the memory limit the function returns at the next morsel.
+in the context names the site. After a failure, a cancellation or past the memory limit the function returns within some
+thousand rows.
 """
 
 from __future__ import annotations
@@ -15,18 +16,7 @@ from typing import Any
 from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import (
-    CANCEL,
-    COUNTER,
-    MEMORY,
-    MEMORY_LIMIT,
-    ROWS_DONE,
-    STATUS,
-    STATUS_CANCELLED,
-    STATUS_OUT_OF_MEMORY,
-    PipelineKernel,
-    Program,
-)  # fmt: skip
+from tsql.kernels.context import COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
 from tsql.kernels.rows import CachedRow, MorselRow, load_pointers
 
 Push = Callable[[PipelineKernel, CachedRow], None]
@@ -76,16 +66,16 @@ class Sink:
 
 
 class ColumnarScan:
-    """The source of most pipelines: rows of columnar morsels."""
+    """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query."""
 
-    def __init__(self, columns: tuple[SourceColumn, ...]):
-        self.columns = columns
+    def __init__(self, columns: tuple[SourceColumn, ...], stable: bool = False):
+        self.columns, self.stable = columns, stable
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
         position = k.load("i64", record, 1)
-        with k.range(rows) as i:
-            each(MorselRow(pointers, i, position + i))
+        with k.rows(rows) as i:
+            each(MorselRow(pointers, i, position + i, self.stable))
 
     def describe(self) -> str:
         return f"scan ({', '.join(f'{c.name} {c.layout.kind} {c.layout.machine}' for c in self.columns)})"
@@ -127,9 +117,6 @@ class Pipeline:
     def _emit(self, k: PipelineKernel) -> None:
         self.sink.begin(k)
         counter = k.load("ptr", k.offset(k.ctx, COUNTER))
-        cancel = k.load("ptr", k.offset(k.ctx, CANCEL))
-        memory = k.load("ptr", k.offset(k.ctx, MEMORY))
-        limit = k.load("i64", k.offset(k.ctx, MEMORY_LIMIT))
         done = k.load("ptr", k.offset(k.ctx, ROWS_DONE))
         record_bytes = HEADER_BYTES + COLUMN_BYTES * len(self.source.columns)
         with k.forever() as loop:
@@ -144,10 +131,7 @@ class Pipeline:
             self.source.produce(k, record, rows, lambda row: self._row(k, row))
             self.sink.end_morsel(k, number)
             k.atomic_add(done, rows)
-            with k.when(k.load("i64", cancel) != 0):
-                k.status.set(k.i64(STATUS_CANCELLED))
-            with k.when((k.load("i64", memory) > limit) & (k.status.value == 0)):
-                k.status.set(k.i64(STATUS_OUT_OF_MEMORY))
+            k.check()
             loop.stop_if(k.status.value != 0)
         self.sink.end(k)
         k.store(k.offset(k.ctx, STATUS), k.status.value)

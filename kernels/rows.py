@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -68,6 +68,7 @@ class MorselRow(CachedRow):
     columns: dict[str, tuple[SourceColumn, ColumnPointers]]
     index: Val
     position: Val
+    stable: bool = False
     _cache: dict[str, tuple[object, Datum]] = field(default_factory=dict)
 
     def make(self, k: PipelineKernel, name: str) -> Datum:
@@ -77,7 +78,8 @@ class MorselRow(CachedRow):
         valid = None
         if column.layout.nullable:
             valid = k.load_bit(pointers.validity, self.index + pointers.bit)
-        return load_column(k, column, pointers, self.index, valid)
+        d = load_column(k, column, pointers, self.index, valid)
+        return replace(d, stable=True) if self.stable and column.layout.kind == "offsets" else d
 
 
 def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointers, index: Val, valid: Val | None) -> Datum:

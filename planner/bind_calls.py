@@ -11,6 +11,7 @@ from sqlglot import exp
 import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
+from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Aggregate, Call, Expr, Literal, SortKey
 from tsql.kernels.functions.datetime_parts import PARTS
 from tsql.kernels.functions.registry import SCALARS, Registry
@@ -91,6 +92,19 @@ def _check_constants(binder: Binder, constant: tuple[int, ...], name: str, args:
             raise binder.error(f"argument {index + 1} of {name} must be a constant", node)
 
 
+def _literals(binder: Binder, constant: tuple[int, ...], name: str, args: tuple[Expr, ...], node: exp.Expr) -> tuple[Expr, ...]:
+    """The arguments of an aggregate, those that must be constants as literals."""
+    _check_constants(binder, constant, name, args, node)
+    found = list(args)
+    for index in constant:
+        if index < len(args) and not isinstance(args[index], Literal):
+            literal = evaluate(args[index])
+            if literal is None:
+                raise binder.error(f"argument {index + 1} of {name} must be a constant", node)
+            found[index] = literal
+    return tuple(found)
+
+
 def is_constant(expr: Expr) -> bool:
     """Whether an expression has one value for all rows."""
     return not expr.columns()
@@ -138,7 +152,9 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
         raise no_match(binder, AGGREGATES, name, args, call)
     function, types = found
     cast = tuple(coerce(arg, dtype) for arg, dtype in zip(args, types, strict=True))
-    _check_constants(binder, function.constant, name, cast, call)
+    cast = _literals(binder, function.constant, name, cast, call)
+    if function.check is not None and (wrong := function.check(cast)) is not None:
+        raise binder.error(wrong, call)
     condition = None
     if filter_node is not None:
         condition = to_boolean(inner, inner.operand(filter_node), filter_node)
@@ -169,10 +185,13 @@ def _ordered_set(binder: Binder, name: str, arguments: list[exp.Expr], order: ex
     if len(order.expressions) != 1:
         raise binder.error("WITHIN GROUP takes one ORDER BY expression", call)
     key = order.expressions[0]
-    if name == "mode" or not key.args.get("desc"):
+    if name == "mode":
+        return name, [key.this, *arguments], [key]
+    if not key.args.get("desc") or not arguments:
         return ORDERED_SETS[name], [key.this, *arguments], []
-    fraction = exp.Sub(this=exp.Literal.number("1"), expression=exp.Paren(this=arguments[0])) if arguments else None
-    return ORDERED_SETS[name], [key.this, *([fraction] if fraction is not None else [])], []
+    # A negative fraction counts from the greatest value; zero has no sign, and is 1 from the other end.
+    zero = arguments[0].is_number and float(arguments[0].name or 1) == 0.0
+    return ORDERED_SETS[name], [key.this, exp.Literal.number("1") if zero else exp.Neg(this=exp.Paren(this=arguments[0]))], []
 
 
 def sort_key(binder: Binder, node: exp.Ordered) -> SortKey:

@@ -13,14 +13,20 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
         for requirement, child in zip(step.requires(), step.inputs, strict=True):
             given = properties[id(child)]
             if not requirement.met_by(given):
-                message = f"step {step.name}: {step.op} requires {requirement} of {child.name}, which has {given}"
-                raise _located(PlanError(message, hint=f"put {requirement.fix()} between {child.name} and {step.name}"), step.line, text, origin)
+                message = f"step {step.name}: {step.op} requires of {child.name}: {requirement}; it has {given}"
+                raise _located(PlanError(message, hint=f"put {requirement.fix(given)} between {child.name} and {step.name}"), step.line, text, origin)
     root = properties[id(plan.root)]
     if root.shards != 1:
-        raise _located(PlanError(f"the output {plan.root.name} has {root.shards} shards", hint="put gather before the output"), None, text, origin)
+        raise _located(PlanError(f"the output {plan.root.name} has {root.shards} shards", hint="put gather before the output"), _output_line(text), text, origin)
     for column in plan.columns:
         if column not in plan.root.schema:
-            raise _located(PlanError(f"the output column {column} is not a column of {plan.root.name} {plan.root.schema}"), None, text, origin)
+            raise _located(PlanError(f"the output column {column} is not a column of {plan.root.name} {plan.root.schema}"), _output_line(text), text, origin)
+
+
+def _output_line(text: str | None) -> int | None:
+    """The last line of a plan file that begins with `output`."""
+    lines = (text or "").split("\n")
+    return next((number for number in range(len(lines), 0, -1) if lines[number - 1].lstrip().startswith("output")), None)
 
 
 def _located(error: PlanError, line: int | None, text: str | None, origin: str | None) -> PlanError:

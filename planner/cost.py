@@ -12,3 +12,10 @@ GATHER_GROUPS = 20_000
 
 PARTIAL_WORTH = 0.5
 """Above so many groups per row, partial aggregation hashes nearly every row twice and one phase is cheaper."""
+
+CACHED_GROUPS = 100_000
+"""Tables of more groups do not fit a core's cache: each row would wait for memory. Rows are then placed into shards whose
+tables do fit, and aggregated in one phase."""
+
+GROUPS_PER_SHARD = 8_192
+MOST_SHARDS = 256

@@ -15,7 +15,7 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
         for requirement, child in zip(step.requires(), step.inputs, strict=True):
             fixed, properties = done[id(child)]
             if not requirement.met_by(properties):
-                fixed = _fix(fixed, requirement, shards, scope)
+                fixed = _fix(fixed, requirement, properties, shards, scope)
                 properties = _properties(fixed, child, done, shards)
             inputs.append(fixed)
             given.append(properties)
@@ -25,8 +25,8 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
     return Gather((final,)) if properties.shards != 1 else final
 
 
-def _fix(step: Step, requirement: Requirement, shards: int, scope: str) -> Step:
-    if requirement.kind == "single":
+def _fix(step: Step, requirement: Requirement, given: Properties, shards: int, scope: str) -> Step:
+    if requirement.kind in ("single", "once") or given.replicated:
         return Gather((step,))
     return Redistribute((Rekey((step,), key=requirement.columns),), scope=scope, shards=shards)
 

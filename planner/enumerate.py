@@ -1,20 +1,21 @@
 """Logical plans to physical ones: chooses the steps and their phases by cost; `enforce` then adds the movement.
 
 Alternatives for an aggregate: two phases merged on one shard (few groups), two phases placed by key (many groups), one
-phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be handed on).
+phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be handed on). Hints (`hints.py`)
+come before cost.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substitute
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.planner import cost, logical, stats
-from tsql.planner.movement import Gather
-from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.hints import Constraints
+from tsql.planner.movement import Gather, Redistribute, Rekey
+from tsql.planner.operators.aggregate import Aggregate, can_split
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.limit import Limit
@@ -24,14 +25,15 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
 
 class Enumerator:
     """Turns the nodes of one query into steps; a node that is used twice becomes one step."""
 
-    def __init__(self, shards: int):
-        self.shards = shards
+    def __init__(self, shards: int, wanted: Constraints | None = None, scope: str = "local"):
+        self.shards, self.wanted, self.scope = shards, wanted or Constraints(), scope
         self.done: dict[int, Step] = {}
 
     def step(self, node: logical.Node) -> Step:
@@ -43,11 +45,11 @@ class Enumerator:
     def _step(self, node: logical.Node) -> Step:
         match node:
             case logical.Scan():
-                return Scan((), table=node.table, source=node.source, columns=node.columns, where=node.filter)
+                return self._scan(node, [])
             case logical.Values():
                 return Values((), rows=node.rows, fields=node.fields)
             case logical.Filter():
-                return Filter((self.step(node.input),), predicate=node.predicate)
+                return self._filter(node)
             case logical.Project():
                 return Project((self.step(node.input),), columns=node.columns)
             case logical.Aggregate():
@@ -61,6 +63,29 @@ class Enumerator:
             case logical.SetOperation():
                 return self._set_operation(node)
         raise TypeError(f"no step for {node.describe()}")
+
+    def _filter(self, node: logical.Filter) -> Step:
+        filters, below = [node], node.input
+        while isinstance(below, logical.Filter):
+            filters.append(below)
+            below = below.input
+        if isinstance(below, logical.Scan) and below.table in self.wanted.placements:
+            return self._scan(below, filters)
+        return Filter((self.step(node.input),), predicate=node.predicate)
+
+    def _scan(self, node: logical.Scan, filters: list[logical.Filter]) -> Step:
+        """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move, and a
+        column that only the hint names is read for it and dropped again."""
+        placement = self.wanted.placements.get(node.table)
+        extra = tuple(c for c in placement.columns if c not in node.columns) if placement is not None else ()
+        rows: Step = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
+        for condition in reversed(filters):
+            rows = Filter((rows,), predicate=condition.predicate)
+        if placement is None:
+            return rows
+        self.wanted.apply(placement.hint, f"after {'the filters of ' if filters else ''}scan {node.table}")
+        rows = Redistribute((Rekey((rows,), key=placement.columns),), scope=placement.scope or self.scope, shards=self.shards)
+        return Project((rows,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema)) if extra else rows
 
     def _limit(self, node: logical.Limit) -> Step:
         below = node.input
@@ -115,9 +140,9 @@ class Enumerator:
         total = self._group(source, (), node.aggregates, stats.rows(node.input), 1.0)
         numbers = [i for i, s in enumerate(node.sets) if s == ()]
         everything = (1 << len(node.keys)) - 1
-        parts: list[Step] = [Filter((grouped,), predicate=Call("<>", (Column("grouping_set", BIGINT, False), Literal(n, BIGINT)), BOOLEAN)) for n in numbers[:1]]
+        parts: list[Step] = [Filter((grouped,), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN)) for n in numbers[:1]]
         for n in numbers[1:]:
-            parts[0] = Filter((parts[0],), predicate=Call("<>", (Column("grouping_set", BIGINT, False), Literal(n, BIGINT)), BOOLEAN))
+            parts[0] = Filter((parts[0],), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN))
         for n in numbers:
             columns = [(name, Literal(None, e.type)) for name, e in keys[:-2]]
             columns += [("grouping_id", Literal(everything, BIGINT)), ("grouping_set", Literal(n, BIGINT))]
@@ -126,25 +151,54 @@ class Enumerator:
         return Union(tuple(parts))
 
     def _group(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], rows: float, groups: float) -> Step:
-        """The cheapest plan for a grouping."""
-        if self.shards == 1:
-            return Aggregate((source,), by=keys, calls=calls)
-        can_split = all(plain_body(c).decomposable and not c.distinct and not c.order for _, c in calls)
-        if not can_split or (keys and groups > rows * cost.PARTIAL_WORTH and groups > cost.GATHER_GROUPS):
-            return self._one_phase(source, keys, calls)
-        partial = Aggregate((source,), by=keys, calls=calls, phase="partial")
-        merged: Step = Gather((partial,)) if groups <= cost.GATHER_GROUPS else partial
-        return Aggregate((merged,), by=tuple((n, Column(n, e.type)) for n, e in keys), calls=calls, phase="final")
+        """What a hint asks for, or the cheapest plan for a grouping."""
+        how = None
+        whole = [f"{n}={c}" for n, c in calls if not can_split(c)]
+        if self.wanted.aggregation is not None:
+            how = self.wanted.aggregation.how
+            self.wanted.apply(self.wanted.aggregation.hint, f"at aggregate by=({', '.join(n for n, _ in keys)}) {' '.join(f'{n}={c}' for n, c in calls)}".rstrip())
+            if whole and how != "one_phase":
+                raise self.wanted.aggregation.refuse(f"{whole[0]} has no state that a second phase could merge")
+        elif self.shards == 1:
+            return Aggregate((source,), by=keys, calls=calls, groups=int(groups))
+        elif whole or self._is_placed(source, keys) or (keys and (groups > cost.CACHED_GROUPS or groups > max(rows * cost.PARTIAL_WORTH, cost.GATHER_GROUPS))):
+            how = "one_phase"
+        else:
+            how = "two_phase_gather" if groups <= cost.GATHER_GROUPS else "two_phase"
+        if how == "one_phase":
+            return self._one_phase(source, keys, calls, groups)
+        partial = Aggregate((source,), by=keys, calls=calls, phase="partial", groups=int(groups))
+        merged: Step = Gather((partial,)) if how == "two_phase_gather" else partial
+        return Aggregate((merged,), by=tuple((n, Column(n, e.type)) for n, e in keys), calls=calls, phase="final", groups=int(groups))
 
-    def _one_phase(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]) -> Step:
-        """Rows are placed by their keys, which must be columns for that."""
-        if all(isinstance(e, Column) for _, e in keys):
-            return Aggregate((source,), by=keys, calls=calls)
-        needed = dict.fromkeys(c for _, call in calls for e in call.expressions() for c in e.columns())
-        renamed = {c: f"{c}__input" for c in needed}
-        columns = [(renamed[c], Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed] + list(keys)
-        projected = Project((source,), columns=tuple(columns))
-        return Aggregate((projected,), by=tuple((n, Column(n, e.type)) for n, e in keys), calls=tuple((n, _rename_call(c, renamed)) for n, c in calls))
+    def _is_placed(self, source: Step, keys: tuple[tuple[str, Expr], ...]) -> bool:
+        """Whether the rows of each group are in one shard anyway: below is a sort or a limit, or a hint has placed them."""
+        found: dict[int, Properties] = {}
+        for step in source.walk():
+            found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), self.shards)
+        given = found[id(source)]
+        return given.shards == 1 or (all(isinstance(e, Column) for _, e in keys) and Requirement("placed", tuple(e.name for _, e in keys)).met_by(given))
+
+    def _one_phase(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], groups: float) -> Step:
+        """Rows are placed by their keys, which must be columns for that; only what the aggregate needs is moved."""
+        needed = tuple(dict.fromkeys(c for _, call in calls for e in call.expressions() for c in e.columns()))
+        if not all(isinstance(e, Column) for _, e in keys):
+            renamed = {c: f"{c}__input" for c in needed}
+            columns = [(renamed[c], Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed] + list(keys)
+            source = Project((source,), columns=tuple(columns))
+            keys = tuple((n, Column(n, e.type)) for n, e in keys)
+            calls = tuple((n, _rename_call(c, renamed)) for n, c in calls)
+        placed = self._in_cache(source, tuple(e.name for _, e in keys), groups)
+        return Aggregate((placed,), by=keys, calls=calls, groups=int(groups))
+
+    def _in_cache(self, source: Step, key: tuple[str, ...], groups: float) -> Step:
+        """With very many groups: more shards than cores, so that the table of each fits a core's cache."""
+        if self.scope != "local" or groups <= cost.CACHED_GROUPS or not key:
+            return source
+        shards = self.shards
+        while shards * cost.GROUPS_PER_SHARD < groups and shards < cost.MOST_SHARDS:
+            shards *= 2
+        return Redistribute((Rekey((source,), key=key),), scope="local", shards=shards)
 
     def _set_operation(self, node: logical.SetOperation) -> Step:
         left, right = self.step(node.left), self.step(node.right)

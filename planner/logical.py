@@ -155,7 +155,7 @@ class Aggregate(Unary):
         fields = [Field(name, e.type, True) for name, e in self.keys]
         fields += [Field(name, call.type) for name, call in self.aggregates]
         if self.sets is not None:
-            fields.append(Field("grouping_id", BIGINT, False))
+            fields.append(Field("grouping_id", BIGINT))
         return Schema(tuple(fields))
 
     def describe(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tsql.planner.properties import ANY, KEYED, Properties, Requirement
+from tsql.planner.properties import KEYED, ONCE, Properties, Requirement
 from tsql.planner.step import Step
 
 SCOPES = ("local", "global")
@@ -80,7 +80,7 @@ class Reshard(Movement):
     label = "even"
 
     def requires(self) -> tuple[Requirement, ...]:
-        return (ANY,)
+        return (ONCE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(self.shards or shards, key=given[0].key)
@@ -92,6 +92,9 @@ class Broadcast(Movement):
 
     op = "broadcast"
     label = "everywhere"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (ONCE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(self.shards or shards, replicated=True, key=given[0].key)

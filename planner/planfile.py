@@ -6,6 +6,7 @@ parsing never adds, drops or reorders a step. Every error is a PlanError with th
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
 from dataclasses import replace
@@ -20,6 +21,7 @@ from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshar
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.input import Input
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.replicate import Replicate
@@ -30,8 +32,8 @@ from tsql.planner.operators.values import Values
 from tsql.planner.step import PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, Sort, Limit, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather)}
-INPUTS = {"scan": (0, 0), "values": (0, 0), "union": (2, 1 << 20)}
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, Sort, Limit, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather, Input)}
+INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20)}
 TARGETS = ("local", "spark")
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -215,10 +217,10 @@ class Context:
         self.catalog, self.parameters, self.full_text, self.origin = catalog, parameters, text, origin
         self.number = 1
 
-    def error(self, message: str) -> PlanError:
+    def error(self, message: str, hint: str | None = None) -> PlanError:
         lines = self.full_text.split("\n")
         position = sum(len(t) + 1 for t in lines[: self.number - 1])
-        return PlanError(message, position=position, text=self.full_text, origin=self.origin)
+        return PlanError(message, position=position, text=self.full_text, origin=self.origin, hint=hint)
 
     def split(self, text: str) -> list[str]:
         try:
@@ -257,13 +259,13 @@ class Context:
         try:
             return parse_expression(text, schema, self.parameters)
         except TsqlError as error:
-            raise self.error(error.message) from None
+            raise self.error(error.message, error.hint) from None
 
     def aggregate(self, text: str, schema: Schema) -> AggregateCall:
         try:
             return parse_aggregate(_unwrap(text), schema, self.parameters)
         except TsqlError as error:
-            raise self.error(error.message) from None
+            raise self.error(error.message, error.hint) from None
 
     def constant(self, text: str) -> Expr:
         value = self.expression(text, Schema(()))
@@ -294,7 +296,7 @@ class Context:
             name = self.name(text)
             source = self.catalog.lookup(name)
         except TsqlError as error:
-            raise self.error(error.message) from None
+            raise self.error(error.message, error.hint) from None
         if source is None or not hasattr(source, "schema"):
             raise self.error(f"there is no table {name}")
         return name, source
@@ -379,7 +381,9 @@ def _read_step(line: str, steps: dict[str, Step], context: Context) -> Step:
         raise context.error("expected `name = step ..`")
     name, op = context.name(match.group(1)), match.group(2)
     if op not in STEPS:
-        raise context.error(f"unknown step {op}; there are {', '.join(sorted(STEPS))}")
+        known = sorted(set(STEPS) - {Input.op})
+        near = difflib.get_close_matches(op, known, 1)
+        raise context.error(f"unknown step {op}", f"did you mean {near[0]}?" if near else f"steps are {', '.join(known)}")
     if name in steps:
         raise context.error(f"the name {name} is taken by line {steps[name].line}")
     try:

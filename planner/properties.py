@@ -36,7 +36,7 @@ class Properties:
 @dataclass(frozen=True)
 class Requirement:
     """What a step needs of an input. kind: "any"; "single": one shard; "placed": rows that agree on `columns` in one shard;
-    "keyed": a key has been set by `rekey`."""
+    "once": each row in one shard only; "keyed": that, and a key has been set by `rekey`."""
 
     kind: str = "any"
     columns: tuple[str, ...] = ()
@@ -44,10 +44,11 @@ class Requirement:
     def met_by(self, given: Properties) -> bool:
         if self.kind == "any":
             return True
+        once = given.shards == 1 or not given.replicated
         if self.kind == "keyed":
-            return given.key is not None
-        if given.shards == 1:
-            return True
+            return given.key is not None and once
+        if given.shards == 1 or self.kind == "once":
+            return once
         if given.replicated or self.kind == "single":
             return False
         return given.placed is not None and len(given.placed) > 0 and set(given.placed) <= set(self.columns)
@@ -58,20 +59,20 @@ class Requirement:
                 return "one shard"
             case "placed":
                 return f"rows of one ({', '.join(self.columns)}) in one shard"
+            case "once":
+                return "each row in one shard only"
             case "keyed":
-                return "a key"
+                return "each row in one shard only, with a key"
         return "anything"
 
-    def fix(self) -> str:
+    def fix(self, given: Properties) -> str:
         """The steps that would meet the requirement, as one would write them."""
-        match self.kind:
-            case "single":
-                return "gather"
-            case "placed":
-                return f"rekey key=({', '.join(self.columns)}), then redistribute"
-        return "rekey key=(..)"
+        if self.kind in ("single", "once") or (given.replicated and given.shards > 1):
+            return "gather"
+        return f"rekey key=({', '.join(self.columns)}), then redistribute" if self.kind == "placed" else "rekey key=(..)"
 
 
 ANY = Requirement()
 SINGLE = Requirement("single")
+ONCE = Requirement("once")
 KEYED = Requirement("keyed")

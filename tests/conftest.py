@@ -11,8 +11,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tsql")
     group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only (repeatable)")
     group.addoption("--complete", action="store_true", help="fill in the expected rows of the slt corpus from DuckDB instead of testing")
+    group.addoption("--regen", action="store_true", help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff")
     group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")
     group.addoption("--strict-names", action="store_true", help="compare also the column names that DuckDB makes up from expressions")
+
+
+@pytest.fixture
+def regen(request: pytest.FixtureRequest) -> bool:
+    """Whether golden texts are to be rewritten."""
+    return request.config.getoption("--regen")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -6,6 +6,7 @@ aggregation, `analyze_scope.py` names, `analyze_names.py` names of unnamed colum
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -20,11 +21,13 @@ from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, NULL, Type
+from tsql.hints import HintReader
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import deep_recursion, position_of
 from tsql.planner.bind_types import coerce
+from tsql.planner.hints import Hint
 
 MAX_PLAN_DEPTH = 200
 """Levels of a logical plan."""
@@ -166,31 +169,18 @@ def _check_depth(plan: logical.Node, parsed: Parsed) -> None:
     raise BindError(f"the query is nested too deeply (more than {MAX_PLAN_DEPTH} levels)", position=parsed.tokens[0].start, text=parsed.source.text)
 
 
-def _hints(node: exp.Expr, parsed: Parsed) -> list[statements.Hint]:
-    found = []
-    for hint in node.find_all(exp.Hint):
-        for call in hint.expressions:
-            position = position_of(call)
-            if isinstance(call, str):
-                raise ParseError(
-                    "cannot read this hint: hints are names with arguments, as in SHARDS(16)", position=parsed.hint_position, text=parsed.source.text
-                )
-            if isinstance(call, CallNode):
-                args, options = [], []
-                for argument in call.expressions:
-                    if isinstance(argument, (exp.Kwarg, exp.PropertyEQ, exp.EQ)):
-                        options.append((argument.this.name.lower(), _hint_value(argument.expression, parsed)))
-                    else:
-                        args.append(_hint_value(argument, parsed))
-                found.append(statements.Hint(call.name.upper(), tuple(args), tuple(options), position))
-            elif isinstance(call, (exp.Var, exp.Column, exp.Identifier)):
-                found.append(statements.Hint(call.name.upper(), (), (), position))
-            else:
-                raise BindError("a hint is a name, or a name with arguments: SHARDS(16)", position=position, text=parsed.source.text)
-    return found
-
-
-def _hint_value(node: exp.Expr, parsed: Parsed) -> Any:
-    if isinstance(node, (exp.Column, exp.Var, exp.Identifier)):
-        return node.name
-    return constant(node, parsed.source)
+def _hints(node: exp.Expr, parsed: Parsed) -> list[Hint]:
+    """The hints of a query; a table's alias, as a first argument, stands for the table."""
+    if node.find(exp.Hint) is None:
+        return []
+    aliases = {table.alias.lower(): table.name for table in node.find_all(exp.Table) if table.alias}
+    found: list[Hint] = []
+    for token in parsed.tokens:
+        if token.token_type == TokenType.HINT:
+            text = parsed.source.text[token.start : token.end + 1]
+            begin, end = text.find("+") + 1, text.rfind("*/")
+            try:
+                found += HintReader(text[begin : end if end >= 0 else None], token.start + begin).read()
+            except ParseError as error:
+                raise error.locate(parsed.source.text) from None
+    return [replace(h, args=(aliases.get(h.args[0].lower(), h.args[0]), *h.args[1:])) if h.args and isinstance(h.args[0], str) else h for h in found]

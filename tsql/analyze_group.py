@@ -140,7 +140,7 @@ class Grouping:
                 index = int(expr.name.removeprefix(_PLACEHOLDER))
                 return Column(self.aggregate_names[index], expr.dtype, position=expr.position)
             case Column() if expr.name == _GROUPING_ID:
-                return Column("grouping_id", BIGINT, False)
+                return Column("grouping_id", BIGINT)
             case Column():
                 raise BindError(
                     f'column "{expr.name}" must appear in the GROUP BY clause or must be part of an aggregate function',

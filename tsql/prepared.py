@@ -30,11 +30,11 @@ class Prepared:
     timings_ms: dict[str, float] = field(default_factory=dict)
     physical: PhysicalPlan | None = None
 
-    def make_plan(self, settings: Settings, target: str) -> PhysicalPlan:
-        """The physical plan for a target (local, spark); made at the first use."""
+    def make_plan(self, settings: Settings, target: str, shards: int | None = None) -> PhysicalPlan:
+        """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at the first use."""
         if self.physical is None:
             begun = time.perf_counter()
-            self.physical = make_plan(self.query.plan, settings, self.query.text, target)
+            self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints)
             self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
         return self.physical
 

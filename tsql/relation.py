@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.interrupt import Interruptible
-from tsql.kernels.errors import CatalogError, SourceError, TsqlError
+from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
 from tsql.kernels.types import Type
 from tsql.values import python_values
 
@@ -49,11 +49,13 @@ class Relation:
         message: str | None = None,
         text: Callable[[], str] | None = None,
         relocate: Callable[[TsqlError], TsqlError] = lambda error: error,
+        frame: Callable[[Run], Any] | None = None,
     ) -> None:
         self._names, self._types = names, types
         self._start, self._new_run = start, new_run
         self._describe_plan = describe_plan
         self._relocate = relocate
+        self._frame = frame
         self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._last: Run | None = None
         self._cursor: Iterator[tuple[Any, ...]] | None = None
@@ -91,8 +93,7 @@ class Relation:
         begun = time.perf_counter()
         stream: Iterator[pa.RecordBatch] | None = None
         try:
-            with Interruptible(run):
-                stream = iter(self._start(run))
+            stream = iter(self._start(run))
             while True:
                 with Interruptible(run):
                     batch = next(stream, None)
@@ -101,6 +102,8 @@ class Relation:
                 yield batch if batch.schema.equals(schema) else _fit(batch, schema)
         except TsqlError as error:
             raise self._relocate(error) from error.__cause__
+        except (RecursionError, MemoryError) as error:
+            raise self._relocate(too_much(error)) from error
         except (GeneratorExit, KeyboardInterrupt):
             run.cancel()
             raise
@@ -137,6 +140,15 @@ class Relation:
             if t.name == "INTERVAL":
                 table = table.set_column(index, table.column_names[index], _durations(table.column(index), table.column_names[index]))
         return polars.from_arrow(table)
+
+    def to_spark(self) -> Any:
+        """The result as a lazy DataFrame of Spark, to go on with there; for sessions on the Spark backend."""
+        if self._frame is None:
+            raise CatalogError("this relation is not of a session on Spark", hint="connect with tsql.connect(backend=\"spark\") or tsql.connect(spark=session)")
+        try:
+            return self._frame(self._new_run())
+        except TsqlError as error:
+            raise self._relocate(error) from error.__cause__
 
     def _unique(self, table: pa.Table) -> pa.Table:
         """Dataframes need one name per column: the second `a` becomes `a_1`, as in DuckDB."""
@@ -225,6 +237,13 @@ class Relation:
     def notes(self) -> list[str]:
         """What the latest run has to tell its user, such as rows that were left out."""
         return [] if self._last is None else list(self._last.notes)
+
+
+def too_much(error: BaseException) -> TsqlError:
+    """What Python's own limits mean to the user of a query."""
+    if isinstance(error, MemoryError):
+        return OutOfMemoryError("the system has no memory left for this query", hint="select fewer rows or columns")
+    return PlanError("the query is nested too deeply, or an expression in it is too long")
 
 
 class _Handle:

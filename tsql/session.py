@@ -15,14 +15,14 @@ from tsql import settings as setting
 from tsql import statements
 from tsql.backends import Backend, Run, Settings
 from tsql.catalog import Catalog, FileUse, View, as_source
-from tsql.kernels.errors import CatalogError, PlanError, TsqlError
+from tsql.kernels.errors import CatalogError, ParseError, PlanError, TsqlError
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import logical
 from tsql.prepared import PlanCache, Prepared
-from tsql.relation import Relation, of_table, of_text
+from tsql.relation import Relation, of_table, of_text, too_much
 from tsql.script import Piece, split
 
 BACKENDS = ("local", "interp", "spark")
@@ -54,10 +54,16 @@ class Session:
         name = self._backend if isinstance(self._backend, str) else self._backend.name
         return "spark" if name.startswith("spark") else "local"
 
+    @property
+    def _shards(self) -> int | None:
+        """The number of shards that the backend would choose; None leaves it to the settings."""
+        return None if self._target == "local" or self.settings.shards else self.backend.shards
+
     def sql(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Relation:
         """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
         statements, and every statement before the last, run at once."""
         self._check_open()
+        text = text.removeprefix("\ufeff")
         kinds, values = convert_all(params)
         key = (text, origin, tuple(kinds.items()), self.catalog.version, setting.key_of(self.settings))
         prepared = self._plans.find(key)
@@ -95,6 +101,8 @@ class Session:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:
                 raise piece.relocate(error) from error.__cause__
+            except (RecursionError, MemoryError) as error:
+                raise piece.relocate(too_much(error)) from error
         if len(found) != 1:
             raise PlanError(f"expected one statement, found {len(found)}", position=piece.start, text=piece.whole, origin=piece.origin)
         spent = {"parse": (time.perf_counter() - begun) * 1000}
@@ -125,7 +133,7 @@ class Session:
                 self.catalog.drop(statement.name, kind=statement.kind, if_exists=statement.if_exists)
                 self._plans.clear()
             case statements.CompilePlan():
-                text = query(statement.query).make_plan(self.settings, self._target).text()
+                text = query(statement.query).make_plan(self.settings, self._target, self._shards).text()
                 try:
                     Path(statement.path).write_text(text, encoding="utf-8")
                 except OSError as error:
@@ -178,19 +186,22 @@ class Session:
 
         def start(run: Run) -> Iterator[pa.RecordBatch]:
             fresh = prepared.physical is None
-            plan = prepared.make_plan(settings, self._target)
+            plan = prepared.make_plan(settings, self._target, self._shards)
             if fresh:
                 run.timings_ms["plan"] = prepared.timings_ms["plan"]
             return self.backend.run(plan, run)
 
+        def frame(run: Run) -> Any:
+            return self.backend.frame(prepared.make_plan(settings, self._target, self._shards), run)
+
         scan = prepared.query.plan.input
         source = scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == prepared.names else None
-        return Relation(prepared.names, prepared.types, start, new_run, describe_plan=lambda level: self._explain(prepared, values, level), source=source, relocate=prepared.piece.relocate)
+        return Relation(prepared.names, prepared.types, start, new_run, describe_plan=lambda level: self._explain(prepared, values, level), source=source, relocate=prepared.piece.relocate, frame=frame if self._target == "spark" else None)
 
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
         if level == "logical":
             return logical.show(prepared.query.plan)
-        plan = prepared.make_plan(self.settings, self._target)
+        plan = prepared.make_plan(self.settings, self._target, self._shards)
         if level == "file":
             return plan.text()
         return explain_plan(self, plan, level, Run(settings=replace(self.settings), parameters=values, timings_ms=dict(prepared.timings_ms)))
@@ -201,6 +212,8 @@ class Session:
         self._check_open()
         if isinstance(data, Relation):
             data = data.source if data.source is not None else data.arrow()
+        elif type(data).__module__.startswith("pyspark."):
+            data = _spark_source(name, data)
         self.catalog.add(name, as_source(name, data))
 
     def unregister(self, name: str) -> None:
@@ -262,6 +275,10 @@ class Session:
 
 
 def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]:
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ParseError("half of a surrogate pair is no character", position=error.start, text=text, origin=origin) from error
     pieces = split(text, origin)
     if not pieces:
         raise CatalogError("there is no statement in the text")
@@ -303,6 +320,13 @@ def _make_backend(name: str, spark: Any) -> Backend:
     except ImportError as error:
         raise CatalogError(f"the Spark backend needs PySpark: {error}", hint="pip install 'tsql[spark]'") from error
     return SparkBackend(spark if spark is not None else master or "local[*]")
+
+
+def _spark_source(name: str, data: Any) -> Any:
+    """A DataFrame of Spark as a source, which its cluster reads; anything else as it is."""
+    from tsql.backends.spark.backend import source_of
+
+    return source_of(data, name) or data
 
 
 def connect(

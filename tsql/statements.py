@@ -6,16 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsql.planner import logical
-
-
-@dataclass(frozen=True)
-class Hint:
-    """One hint of `/*+ .. */`: its name, its arguments (names or constants as written) and its named options."""
-
-    name: str
-    args: tuple[Any, ...] = ()
-    options: tuple[tuple[str, Any], ...] = ()
-    position: int | None = None
+from tsql.planner.hints import Hint
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.executor import Executor, Kernels
+from tsql.backends.local.released import released
 from tsql.planner.step import PhysicalPlan
 
 
@@ -19,7 +20,10 @@ class LocalBackend:
     interpret = False
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
-        """The result of a plan."""
+        """The result of a plan. It is computed in a thread of its own: see `released`."""
+        return released(lambda: self._batches(plan, run), run)
+
+    def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
         kernels = kernels_of(plan, self.interpret)
         before = kernels.compile_ms
         executor = Executor(run, kernels, self.interpret)
@@ -29,6 +33,7 @@ class LocalBackend:
                 run.check()
                 yield batch
         finally:
+            executor.close()
             compile_ms = kernels.compile_ms - before
             run.timings_ms["compile"] = compile_ms
             run.timings_ms["run"] = (time.perf_counter() - start) * 1000 - compile_ms

@@ -9,17 +9,20 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends.local.host import Chunk, Context, Shared, free, read_i64, read_u64
+from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64, read_u64, take_chunks
 from tsql.kernels.aggregates.base import field_offsets
 from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, round_range
 from tsql.kernels.expr import Expr
-from tsql.kernels.operators.aggregate import AggregateSink, DenseAggregate, GroupScan, HashAggregate, ScalarAggregate
+from tsql.kernels.operators.aggregate import AggregateSink, DenseAggregate, GroupScan, HashAggregate
+from tsql.kernels.operators.collect import Collect
+from tsql.kernels.operators.partition import Partition
 from tsql.kernels.operators.top import Top, TopScan
-from tsql.kernels.pipeline import ColumnarScan
+from tsql.kernels.pipeline import ColumnarScan, Sink
 from tsql.kernels.runtime.group_table import BYTES_TAKEN, CHUNKS, STRING_CHAIN, TABLE_BYTES
 from tsql.kernels.types import Type
 
@@ -57,19 +60,25 @@ class ChunkData(Dataset):
     def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Chunk]], batch_rows: int = 0):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows
         self.shards = len(shards)
-        self.rows = sum(c.rows for s in shards for c in s)
+        self.starts = running_sums([sum(c.rows for c in s) for s in shards])
+        self.rows = self.starts[-1]
 
     def empty_source(self) -> ColumnarScan:
-        return ColumnarScan(self.columns)
+        return ColumnarScan(self.columns, stable=True)
 
     def feed(self, shard: int) -> Iterator[Part]:
         morsels = Morsels(len(self.columns))
-        position = sum(c.rows for s in self.chunks[:shard] for c in s)
+        position = self.starts[shard]
         for chunk in self.chunks[shard]:
             for start, rows, arrays in slices(chunk.arrays, chunk.rows, self.batch_rows):
                 morsels.add_arrays(arrays, position + start, rows)
             position += chunk.rows
         yield Part(self.empty_source(), morsels, (shard,))
+
+
+def running_sums(counts: list[int]) -> list[int]:
+    """0, then the sum of the first, the first two, .. counts."""
+    return [0, *accumulate(counts)]
 
 
 def slices(arrays: list[pa.Array], rows: int, batch_rows: int) -> Iterator[tuple[int, int, list[pa.Array]]]:
@@ -82,13 +91,37 @@ def slices(arrays: list[pa.Array], rows: int, batch_rows: int) -> Iterator[tuple
         yield start, count, [a.slice(start, count) for a in arrays]
 
 
+class CoalescedData(Dataset):
+    """Many shards read by a few tasks, for pipelines to which it does not matter which shard a row is in."""
+
+    def __init__(self, data: Dataset, tasks: int):
+        self.data, self.shards, self.rows = data, tasks, data.rows
+        self._next = 0
+        self._lock = threading.Lock()
+
+    def empty_source(self) -> Any:
+        return self.data.empty_source()
+
+    def _take(self) -> int | None:
+        with self._lock:
+            self._next += 1
+            return self._next - 1 if self._next <= self.data.shards else None
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        while (number := self._take()) is not None:
+            yield from self.data.feed(number)
+
+    def release(self) -> None:
+        self.data.release()
+
+
 class BlockData(Dataset):
     """A table in memory: all workers take blocks from one counter."""
 
     def __init__(self, table: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int):
         self.shards = shards
         self.rows = table.rows
-        self.source = ColumnarScan(table.source_columns(columns))
+        self.source = ColumnarScan(table.source_columns(columns), stable=True)
         self.morsels = table.morsels(columns, where, batch_rows)
         self.counter = ctypes.c_int64(0)
 
@@ -102,8 +135,8 @@ class BlockData(Dataset):
 class SourceData(Dataset):
     """A file or another source that is read split by split; workers take splits in order from a shared list."""
 
-    def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, run: Any):
-        self.source, self.columns, self.batch_rows, self.run = source, columns, batch_rows, run
+    def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, shared: Shared):
+        self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared
         self.shards = shards
         self.splits = source.splits(columns, where)
         self.statistics = source.statistics()
@@ -135,82 +168,114 @@ class SourceData(Dataset):
         while (split := self._take()) is not None:
             position = split.order << 40
             for number, batch in enumerate(self.source.read(split, self.columns)):
-                self.run.check()
+                self.shared.run.check()
                 arrays = list(batch.columns)
                 source = ColumnarScan(tuple(self._column(n, a.type) for n, a in zip(self.columns, arrays, strict=True)))
                 morsels = Morsels(len(arrays))
                 for start, rows, pieces in slices(arrays, batch.num_rows, self.batch_rows):
                     morsels.add_arrays(pieces, position + start, rows)
                 position += batch.num_rows
-                yield Part(source, morsels, (split.order, number))
+                bytes = batch.nbytes
+                self.shared.reserve(bytes)
+                try:
+                    yield Part(source, morsels, (split.order, number))
+                finally:
+                    self.shared.release(bytes)
 
 
 @dataclass
 class GroupData(Dataset):
-    """Groups in the states of an aggregation, one state per shard; `merged` offers all of them as one shard."""
+    """Groups in the states of an aggregation, one state per shard; `merged` offers all of them as one shard.
+    `origin` is the dataset whose strings the keys may point into; it must live as long."""
 
     sink: AggregateSink
     states: list[Context]
     shared: Shared
+    origin: Dataset | None = None
     merged: bool = False
     rows: int | None = field(default=None)
 
     def __post_init__(self) -> None:
         self.shards = 1 if self.merged else len(self.states)
-        self.rows = sum(self._groups(s) for s in self.states)
+        self.starts = running_sums([self._groups(s) for s in self.states])
+        self.rows = self.starts[-1]
 
     def _groups(self, state: Context) -> int:
-        if isinstance(self.sink, ScalarAggregate):
-            return 1
-        if isinstance(self.sink, DenseAggregate):
-            return self.sink.groups
-        return read_i64(state.state_address + 16)
+        return sum(rows for _, rows in group_runs(self.sink, state.state_address))
 
     def empty_source(self) -> GroupScan:
         return GroupScan(self.sink)
 
     def feed(self, shard: int) -> Iterator[Part]:
         morsels = Morsels(1)
-        position = 0
-        for number, state in enumerate(self.states):
-            if self.merged or number == shard:
-                for address, rows in self._runs(state):
-                    morsels.add(rows, position, [(address, 0, 0, 0)])
-                    position += rows
-            else:
-                position += self._groups(state)
+        for number in range(len(self.states)) if self.merged else (shard,):
+            position = self.starts[number]
+            for address, rows in group_runs(self.sink, self.states[number].state_address):
+                morsels.add(rows, position, [(address, 0, 0, 0)])
+                position += rows
         yield Part(self.empty_source(), morsels, (shard,))
-
-    def _runs(self, state: Context) -> Iterator[tuple[int, int]]:
-        """(address of entries, number) of each run of entries."""
-        base = state.state_address
-        if not isinstance(self.sink, HashAggregate):
-            yield base, self._groups(state)
-            return
-        yield from table_chunks(base)
 
     def release(self) -> None:
         for state in self.states:
-            self._free_pointers(state)
-            base = state.state_address
-            tables = [i.distinct_table for i in self.sink.grouping.items if i.distinct is not None]
-            if isinstance(self.sink, HashAggregate):
-                tables.append(0)
-            for at in tables:
-                free_table(base + at, self.shared)
-            state.close()
+            free_state(self.sink, state, self.shared)
 
-    def _free_pointers(self, state: Context) -> None:
-        """Memory that aggregate states own (kept strings, lists of values)."""
-        owned = [field_offsets(i.body.fields, i.offset)[f] for i in self.sink.grouping.items for f in i.body.release()]
-        if not owned:
-            return
-        for address, rows in self._runs(state):
-            for row in range(rows):
-                entry = address + row * self.sink.entry_bytes
-                if isinstance(self.sink, HashAggregate) or read_i64(entry):
+
+def group_runs(sink: AggregateSink, state: int) -> Iterator[tuple[int, int]]:
+    """(address of entries, number) of each run of entries of an aggregation's state."""
+    if isinstance(sink, HashAggregate):
+        yield from table_chunks(state)
+    else:
+        yield state, sink.groups if isinstance(sink, DenseAggregate) else 1
+
+
+def free_state(sink: Sink, context: Context, shared: Shared) -> None:
+    """Free a context and everything that the state of its sink points to, whether or not the run came to its end."""
+    if context.closed:
+        return
+    if context.owns_state:
+        match sink:
+            case AggregateSink():
+                _free_groups(sink, context.state_address, shared)
+            case Top():
+                _free_top(sink, context.state_address)
+            case Collect():
+                take_chunks(context.state_address, sink.columns, shared)
+            case Partition():
+                for shard in range(sink.shards):
+                    take_chunks(context.state_address + shard * sink.shard_bytes, sink.columns, shared)
+    context.close()
+
+
+def _free_groups(sink: AggregateSink, state: int, shared: Shared) -> None:
+    items = sink.grouping.items
+    owned = [field_offsets(i.body.fields, i.offset)[f] for i in items for f in i.body.release()]
+    if owned:
+        for address, rows in group_runs(sink, state):
+            for entry in range(address, address + rows * sink.entry_bytes, sink.entry_bytes):
+                if isinstance(sink, HashAggregate) or read_i64(entry):
                     for offset in owned:
                         free(read_u64(entry + offset))
+    tables = [i.distinct_table for i in items if i.distinct is not None] + [0] * isinstance(sink, HashAggregate)
+    for at in tables:
+        free_table(state + at, shared)
+
+
+def _free_top(sink: Top, state: int) -> None:
+    for row in range(read_i64(state)):
+        for offset in sink.text_fields():
+            free(read_u64(state + sink.entries_at + row * sink.entry_bytes + offset))
+
+
+def presize_table(table: int, groups: int, shared: Shared) -> None:
+    """Give an empty group table a directory for so many groups, which spares it most of its growth."""
+    size = 2048
+    while size < groups * 2 and size < 1 << 26:
+        size *= 2
+    ctypes.c_uint64.from_address(table).value = allocate_zeroed(size * 8)
+    ctypes.c_int64.from_address(table + 8).value = size - 1
+    ctypes.c_int64.from_address(table + 24).value = size // 2
+    ctypes.c_int64.from_address(table + BYTES_TAKEN).value = size * 8
+    shared.release(-size * 8)
 
 
 def table_chunks(table: int) -> Iterator[tuple[int, int]]:
@@ -238,8 +303,8 @@ def free_table(table: int, shared: Shared) -> None:
 class TopData(Dataset):
     """The rows that a Top sink kept, one state per shard."""
 
-    def __init__(self, sink: Top, states: list[Context]):
-        self.sink, self.states, self.shards = sink, states, len(states)
+    def __init__(self, sink: Top, states: list[Context], shared: Shared):
+        self.sink, self.states, self.shared, self.shards = sink, states, shared, len(states)
         self.rows = sum(read_i64(s.state_address) for s in states)
 
     def empty_source(self) -> TopScan:
@@ -253,8 +318,4 @@ class TopData(Dataset):
 
     def release(self) -> None:
         for context in self.states:
-            state = context.state_address
-            for row in range(read_i64(state)):
-                for offset in self.sink.text_fields():
-                    free(read_u64(state + self.sink.entries_at + row * self.sink.entry_bytes + offset))
-            context.close()
+            free_state(self.sink, context, self.shared)

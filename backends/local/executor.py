@@ -20,10 +20,11 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.local import hostcalls
 from tsql.backends.local.constants import constant_array
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, Part, SourceData, TopData
+from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, GroupData, Part, SourceData, TopData, free_state, presize_table
 from tsql.backends.local.host import Chunk, Code, Context, Shared, take_chunks
 from tsql.backends.local.sorting import sort_indices
 from tsql.backends.local.workers import parallel
+from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.codegen.llvm import FULL, QUICK
@@ -82,14 +83,29 @@ class Kernels:
 class Executor:
     """One run of one plan."""
 
-    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset] | None = None, dry: bool = False):
+    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False):
         self.run, self.kernels, self.interpret, self.dry = run, kernels or Kernels(), interpret, dry
         self.inputs = inputs or {}
         self.shared = Shared(run)
         self.threads = 1 if interpret else run.settings.threads or os.cpu_count() or 1
         self.done: dict[int, Flow] = {}
         self.uses: dict[int, int] = {}
+        self.users: dict[int, list[Step]] = {}
         self.pipelines: list[tuple[Step, Pipeline]] = []
+        self.states: dict[int, tuple[Sink, Context]] = {}
+        self.reserved = 0
+
+    def close(self) -> None:
+        """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
+        while self.states:
+            free_state(*self.states.popitem()[1], self.shared)
+        self.shared.release(self.reserved)
+        self.reserved = 0
+
+    def _reserve(self, bytes: int) -> None:
+        """Account for arrays that a library makes; they count until the run ends."""
+        self.shared.reserve(bytes)
+        self.reserved += bytes
 
     # results
 
@@ -98,6 +114,7 @@ class Executor:
         for step in plan.root.walk():
             for child in step.inputs:
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
+                self.users.setdefault(id(child), []).append(step)
         flow = self.flow(plan.root, plan.shards)
         schema = plan.schema
         fields = plan.root.schema
@@ -105,6 +122,26 @@ class Executor:
         for chunk in self._stream(plan.root, flow, columns):
             arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip(chunk.arrays, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else pa.RecordBatch.from_struct_array(pa.array([{}] * chunk.rows, pa.struct([])))
+
+    def chunks(self, step: Step, shards: int) -> list[list[Chunk]]:
+        """The rows of a step by shard, in the kernels' own types; for backends that move them elsewhere."""
+        for user in self._within(step):
+            for child in user.inputs:
+                self.uses[id(child)] = self.uses.get(id(child), 0) + 1
+                self.users.setdefault(id(child), []).append(step)
+        collected = self._collected(step, self.flow(step, shards))
+        return collected.data.chunks[:1] if collected.replicated else collected.data.chunks
+
+    def _within(self, root: Step) -> Iterator[Step]:
+        """The steps that this executor computes for `root`: down to the inputs that it was given."""
+        seen: set[int] = set()
+        stack = [root]
+        while stack:
+            step = stack.pop()
+            if id(step) not in seen and id(step) not in self.inputs:
+                seen.add(id(step))
+                yield step
+                stack.extend(step.inputs)
 
     def _stream(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
         """The rows of the last flow in order; a single shard, so one feed, whose parts are done one by one."""
@@ -117,12 +154,10 @@ class Executor:
         start, before = time.perf_counter(), self.shared.rows_done
         for part in flow.data.feed(0) if flow.data.shards == 1 else self._all_parts(flow.data):
             pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns))
-            context = Context(code.program, self.shared, pipeline.sink.state_bytes)
-            try:
-                code.run(context, part.morsels)
-                yield from take_chunks(context.state_address, columns, self.shared)
-            finally:
-                context.close()
+            context = self._context(pipeline, code)
+            code.run(context, part.morsels)
+            yield from take_chunks(context.state_address, columns, self.shared)
+            self._close(context)
             self.run.done_rows = self.shared.rows_done
         self._record(step, "output", before, start)
         flow.data.release()
@@ -135,7 +170,7 @@ class Executor:
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
-        signature = (id(step), role, source.columns, type(source))
+        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False))
         with self.kernels.lock:
             found = self.kernels.made.get(signature)
             if found is None:
@@ -154,7 +189,7 @@ class Executor:
 
     def _masked(self, operators: list[Operator], sink: Sink) -> list[Operator]:
         """Filters before an aggregate of one group need no branches if everything is plain arithmetic."""
-        if not isinstance(sink, ScalarAggregate) or sink.grouping.phase == "final":
+        if not isinstance(sink, ScalarAggregate) or sink.grouping.absorbs:
             return operators
         expressions: list[Expr] = [e for _, c in sink.grouping.calls for e in c.expressions()]
         for operator in operators:
@@ -168,10 +203,24 @@ class Executor:
             return operators
         return [kernel_filter.Filter(o.predicate, masked=True) if isinstance(o, kernel_filter.Filter) else o for o in operators]
 
-    def _run(self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], take: Callable[[Sink, Context, Part, int], None] | None = None) -> list[tuple[Sink, Context]]:
+    def _context(self, pipeline: Pipeline, code: Code, state: Any = None) -> Context:
+        """A context whose state (a new one, unless given) is freed by the time the run ends."""
+        context = Context(code.program, self.shared, pipeline.sink.state_bytes, state)
+        self.states[id(context)] = (pipeline.sink, context)
+        return context
+
+    def _close(self, context: Context) -> None:
+        """Free a context whose state holds nothing any more."""
+        self.states.pop(id(context), None)
+        context.close()
+
+    def _run(
+        self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], take: Callable[[Sink, Context, Part, int], None] | None = None, expected: int = 0
+    ) -> list[tuple[Sink, Context]]:
         """Run a pipeline on every shard of the flow's dataset; returns each shard's sink and context.
 
-        `take` is called after each part, to move what the sink holds out of its state.
+        `take` is called after each part, to move what the sink holds out of its state. `expected` is a guess of the number
+        of groups that a hash table of the sink will hold.
         """
         ctypes.c_int64.from_address(self.shared.address + 24).value = 0
 
@@ -182,7 +231,9 @@ class Executor:
                 self.run.check()
                 pipeline, code = self._kernel(step, role, flow, part.source, make)
                 if context is None or context.program is not code.program:
-                    context = Context(code.program, self.shared, pipeline.sink.state_bytes, opened[0].state if opened else None)
+                    context = self._context(pipeline, code, opened[0].state if opened else None)
+                    if expected and not opened:
+                        presize_table(context.state_address, expected, self.shared)
                     opened.append(context)
                 if part.counter is not None:
                     context.share_counter(part.counter)
@@ -197,13 +248,15 @@ class Executor:
             if context is None:
                 source = flow.data.empty_source()
                 pipeline, code = self._kernel(step, role, flow, source, make)
-                context = Context(code.program, self.shared, pipeline.sink.state_bytes)
+                context = self._context(pipeline, code)
                 code.run(context, Morsels(len(source.columns)))
                 if take is not None:
                     take(pipeline.sink, context, Part(source, Morsels(0)), shard)
             for other in opened:
                 if other is not context:
-                    other.close()
+                    # They share one state, which goes with the context that is returned.
+                    other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
+                    self._close(other)
             return pipeline.sink, context
 
         start, before = time.perf_counter(), self.shared.rows_done
@@ -211,6 +264,12 @@ class Executor:
         self._record(step, role, before, start)
         self._release(flow)
         return results
+
+    def _coalesced(self, flow: Flow) -> Flow:
+        """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""
+        if flow.data.shards <= self.threads or isinstance(flow.data, BlockData | SourceData):
+            return flow
+        return replace(flow, data=CoalescedData(flow.data, self.threads))
 
     def _record(self, step: Step, role: str, before: int, start: float) -> None:
         """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
@@ -233,7 +292,8 @@ class Executor:
         if found is None:
             self.run.check()
             if id(step) in self.inputs:
-                found = Flow(self.inputs[id(step)], step.schema)
+                given = self.inputs[id(step)]
+                found = given if isinstance(given, Flow) else Flow(given, step.schema)
             else:
                 found = self._flow(step, shards)
             if self.uses.get(id(step), 1) > 1 and not (isinstance(found.data, ChunkData) and not found.operators):
@@ -286,7 +346,7 @@ class Executor:
         if isinstance(step.source, BlockTable):
             data: Dataset = BlockData(step.source, step.columns, step.where, shards, settings.batch_rows)
         else:
-            data = SourceData(step.source, step.columns, step.where, shards, settings.batch_rows, self.run)
+            data = SourceData(step.source, step.columns, step.where, shards, settings.batch_rows, self.shared)
         if data.rows is not None:
             self.run.total_rows = (self.run.total_rows or 0) + data.rows
         return Flow(data, step.schema)
@@ -309,7 +369,7 @@ class Executor:
         return Chunk((number,), 1, self._collect(step, one, computed, f"row {number}")[0][0].arrays)
 
     def _aggregate(self, step: Aggregate, flow: Flow) -> Flow:
-        if step.phase != "final":
+        if not step.absorbs:
             flow, by, calls = self._host_arguments(step, flow)
         else:
             by, calls = step.by, step.calls
@@ -324,8 +384,19 @@ class Executor:
             return make_sink(grouping(), dense)
 
         dense = bool(by) and not equal and self._is_dense(flow, grouping())
-        states = self._run(step, "", flow, make)
-        return Flow(GroupData(states[0][0], [c for _, c in states], self.shared), step.schema)
+        if step.phase == "partial":
+            flow = self._coalesced(flow)
+        expected = 0 if dense or not by else self._expected_groups(step, flow)
+        states = self._run(step, "", flow, make, expected=expected)
+        return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
+
+    def _expected_groups(self, step: Aggregate, flow: Flow) -> int:
+        """Groups per shard: the planner's estimate, held down by the rows that there are."""
+        if not step.groups:
+            return 0
+        shards = 1 if step.phase == "partial" else flow.data.shards
+        rows = flow.data.rows if flow.data.rows is not None else step.groups
+        return min(step.groups // shards, rows // flow.data.shards + 1)
 
     def _is_dense(self, flow: Flow, grouping: Grouping) -> bool:
         """Whether the keys, as they reach the sink, have few known values; found by a dry run over them."""
@@ -344,6 +415,7 @@ class Executor:
 
     def _collect(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None) -> list[list[Chunk]]:
         """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input."""
+        flow = self._coalesced(flow)
         lists: list[list[Chunk]] = [[] for _ in range(flow.data.shards)]
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
@@ -352,8 +424,8 @@ class Executor:
                 lists[shard].append(chunk)
 
         for _, context in self._run(step, role, flow, lambda: Collect(columns, limit), take):
-            context.close()
-        if isinstance(flow.data, BlockData | SourceData):
+            self._close(context)
+        if isinstance(flow.data, BlockData | SourceData | CoalescedData):
             return [sorted((c for one in lists for c in one), key=lambda c: c.order)]
         return lists
 
@@ -365,7 +437,7 @@ class Executor:
         if isinstance(flow.data, ChunkData) and not flow.operators:
             return flow
         columns = self._output_columns(flow.schema)
-        lists = self._collect(step, flow, columns, "collect", limit)
+        lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit)
         shards = flow.data.shards
         if len(lists) < shards:
             dealt: list[list[Chunk]] = [[] for _ in range(shards)]
@@ -380,7 +452,7 @@ class Executor:
 
     def _gather(self, step: Step, flow: Flow, limit: int | None = None) -> Flow:
         if isinstance(flow.data, GroupData):
-            merged = GroupData(flow.data.sink, flow.data.states, self.shared, merged=True)
+            merged = GroupData(flow.data.sink, flow.data.states, self.shared, flow.data.origin, merged=True)
             return Flow(merged, flow.schema, flow.operators, flow.key)
         collected = self._collected(step, flow, limit)
         lists = collected.data.chunks
@@ -392,6 +464,8 @@ class Executor:
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
         lists: list[list[Chunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
+        flow = self._coalesced(flow)
+        per_shard = None if flow.data.rows is None else flow.data.rows // (shards * flow.data.shards)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
             for target in range(shards):
@@ -401,11 +475,16 @@ class Executor:
                 with lock:
                     lists[target] += chunks
 
-        for _, context in self._run(step, "", flow, lambda: Partition(columns, key, shards, self.run.settings.equal_hashes), take):
-            context.close()
+        for _, context in self._run(step, "", flow, lambda: Partition(columns, key, shards, self.run.settings.equal_hashes, self._keeps_order(step), per_shard), take):
+            self._close(context)
         for one in lists:
             one.sort(key=lambda c: c.order)
         return self._chunk_flow(columns, lists, flow)
+
+    def _keeps_order(self, step: Step) -> bool:
+        """Whether a consumer of a redistribution depends on the order of rows; most aggregates do not."""
+        users = self.users.get(id(step), [])
+        return not users or not all(isinstance(u, Aggregate) and not any(plain_body(c).wants_position for _, c in u.calls) for u in users)
 
     def _reshard(self, step: Step, flow: Flow, shards: int) -> Flow:
         collected = self._collected(step, flow)
@@ -466,21 +545,29 @@ class Executor:
         chunks = [c for one in self._collect(step, flow, (*columns, *extra), "rows") for c in one]
         if not chunks:
             return self._chunk_flow(columns, [[]], Flow(flow.data, step.schema))
+        # One copy in one piece, one in order, and the indices while they are made.
+        rows, bytes = sum(c.rows for c in chunks), sum(a.nbytes for c in chunks for a in c.arrays)
+        working = 8 * rows * (len(keys) + 1)
+        self._reserve(2 * bytes)
+        self.shared.reserve(working)
         arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(columns) + len(extra))]
+        del chunks
         names = [c.name for c in (*columns, *extra)]
         by_name = dict(zip(names, arrays, strict=True))
         key_arrays = [by_name[k.expr.name if isinstance(k.expr, Column) else f"#key{i}"] for i, k in enumerate(keys)]
         order = pa.array(sort_indices(list(zip(key_arrays, keys, strict=True))))
         if limit is not None:
             order = order.slice(0, limit)
+        self.run.check()
         ordered = [a.take(order) for a in arrays[: len(columns)]]
+        self.shared.release(working)
         return self._chunk_flow(columns, [[Chunk((0,), len(order), ordered)]], Flow(flow.data, step.schema))
 
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps; they come out in no order."""
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
-        states = self._run(step, "top", flow, lambda: Top(columns, keys, limit))
-        return Flow(TopData(states[0][0], [c for _, c in states]), flow.schema)
+        states = self._run(step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
+        return Flow(TopData(states[0][0], [c for _, c in states], self.shared), flow.schema)
 
     # host functions
 
@@ -500,8 +587,10 @@ class Executor:
         added = tuple(OutputColumn(n, Column(n, call.type)) for call, n in names.items())
         for chunks in lists:
             for chunk in chunks:
+                self.run.check()
                 values = chunk.arrays[len(columns) :]
                 results = [hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters) for i, call in enumerate(names)]
+                self._reserve(sum(r.nbytes for r in results))
                 chunk.arrays = chunk.arrays[: len(columns)] + results
         fields = Schema((*flow.schema.fields, *(Field(c.name, c.type) for c in added)))
         result = self._chunk_flow((*columns, *added), lists, flow)
@@ -528,10 +617,13 @@ class Executor:
 
 
 def combine(arrays: list[pa.Array]) -> pa.Array:
-    """One array of many; a string array past 2 GiB gets 64-bit offsets."""
+    """One array of many."""
     if len(arrays) == 1:
         return arrays[0]
-    return pa.concat_arrays(arrays)
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
 
 
 def is_plain(expr: Expr) -> bool:

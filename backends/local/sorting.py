@@ -25,13 +25,14 @@ def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
 
 def _ranks(array: pa.Array, key: SortKey) -> list[np.ndarray]:
     """Integer arrays, most significant first, that order the rows as the key does."""
-    result = []
-    if array.null_count:
-        is_null = np.asarray(array.is_null())
-        result.append(np.where(is_null, 0, 1) if key.nulls_first else np.where(is_null, 1, 0))
-        result[-1] = result[-1].astype(np.int8)
+    result: list[np.ndarray] = []
+    is_null = np.asarray(array.is_null()) if array.null_count else None
+    if is_null is not None:
+        result.append((~is_null if key.nulls_first else is_null).astype(np.int8))
     for part in _values(array):
-        result.append(~part if key.descending else part)
+        ordered = ~part if key.descending else part
+        # What lies under a NULL is arbitrary: all NULLs must tie.
+        result.append(ordered if is_null is None else np.where(is_null, ordered.dtype.type(0), ordered))
     return result
 
 

@@ -1,1 +1,11 @@
-""""""
+"""The Spark backend: Spark schedules, moves and recovers; the kernels of tsql read and compute inside its tasks.
+
+`cut.py` divides a plan at global movement, `stages.py` makes a `mapInArrow` of each part, `task.py` is what runs in it.
+"""
+
+from __future__ import annotations
+
+from tsql.backends.spark.backend import SparkBackend
+from tsql.backends.spark.frame import FrameSource
+
+__all__ = ["FrameSource", "SparkBackend"]

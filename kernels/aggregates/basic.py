@@ -177,10 +177,11 @@ class AvgInexact(InexactSum):
 
 
 class Extreme(Body):
-    """min or max of a fixed-width type: the value and whether there was one."""
+    """min or max of a fixed-width type: the value and whether there was one. Of equal values that differ in form (0.0 and
+    -0.0, a month and 30 days) the last is kept, as DuckDB does."""
 
     branchless = True
-    better = "<"
+    better = "<="
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
@@ -271,7 +272,7 @@ class Min(Extreme):
 class Max(Extreme):
     """max(x)."""
 
-    better = ">"
+    better = ">="
 
 
 @aggregate("min", args=(Type("VARCHAR"),), returns=same)

@@ -56,7 +56,7 @@ class Pick(Body):
 
     wants_position = True
     last = False
-    """Among rows of equal ranks the last one is the best, and the order of an ORDER BY is turned round."""
+    """The last position is the best; an ORDER BY is turned round instead, and of its ties the first is taken, as DuckDB does."""
 
     @property
     def wants_order(self) -> bool:
@@ -100,7 +100,7 @@ class Pick(Body):
                     with k.when(tied.value):
                         self._compare(k, rank, d, kept.get(state), better, tied)
                 with k.when(tied.value):
-                    better.set(position > held if self.last else position < held)
+                    better.set(position < held)
         with k.when(better.value):
             state.set(0, k.true)
             state.set(1, position)

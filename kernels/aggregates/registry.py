@@ -19,7 +19,8 @@ class AggregateFunction:
     """One overload of an aggregate; `body` is the class with the emission (see kernels/aggregates/base.py).
 
     ordered: the result depends on the order of rows (first, last, string_agg, ..).
-    constant: argument positions that must be constants.
+    constant: argument positions that must be constants; the binder turns them into literals.
+    check: f(arguments) -> what is wrong with the constants, or None.
     """
 
     name: str
@@ -30,6 +31,7 @@ class AggregateFunction:
     constant: tuple[int, ...] = ()
     ordered: bool = False
     doc: str = ""
+    check: Callable[[tuple[Any, ...]], str | None] | None = None
 
     def return_type(self, types: tuple[Type, ...]) -> Type:
         return self.returns(*types) if callable(self.returns) else self.returns
@@ -38,12 +40,20 @@ class AggregateFunction:
 AGGREGATES = Registry()
 
 
-def aggregate(*names: str, args: tuple[Pattern, ...], returns: Type | Callable[..., Type], variadic: bool = False, constant: tuple[int, ...] = (), ordered: bool = False) -> Callable[[type], type]:
+def aggregate(
+    *names: str,
+    args: tuple[Pattern, ...],
+    returns: Type | Callable[..., Type],
+    variadic: bool = False,
+    constant: tuple[int, ...] = (),
+    ordered: bool = False,
+    check: Callable[[tuple[Any, ...]], str | None] | None = None,
+) -> Callable[[type], type]:
     """Register an aggregate class under one or more names."""
 
     def register(body: type) -> type:
         for name in names:
-            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip()))
+            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip(), check))
         return body
 
     return register

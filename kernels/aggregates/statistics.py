@@ -105,8 +105,8 @@ class StandardError(Variance):
     """Standard error of the mean."""
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
-        deviation = k.unary("sqrt", self.population(k, state))
-        return Datum(DOUBLE, (deviation / k.unary("sqrt", state.get(0).to("f64")),), state.get(0) > 0)
+        n = state.get(0).to("f64")
+        return Datum(DOUBLE, (k.unary("sqrt", state.get(2) / n) / k.unary("sqrt", n),), state.get(0) > 0)
 
 
 class Powers(Moments):
@@ -157,7 +157,9 @@ class Kurtosis(Powers):
         total, squares, cubes, fourths = (state.get(i) for i in (1, 2, 3, 4))
         part = 1.0 / n
         spread = squares - total * total * part
-        m4 = part * (fourths - 4.0 * cubes * total * part + 6.0 * squares * total * total * part * part - 3.0 * total * total * total * total * part * part * part)
+        m4 = part * (
+            fourths - 4.0 * cubes * total * part + 6.0 * squares * total * total * part * part - 3.0 * total * total * total * total * part * part * part
+        )
         m2 = part * spread
         valid = (state.get(0) > (3 if self.corrected else 1)) & (spread != 0.0) & ~(m2 <= 0.0)
         if self.corrected:
@@ -242,15 +244,14 @@ class CompensatedAverage(Compensated):
 
 @aggregate("geomean", "geometric_mean", args=(DOUBLE,), returns=DOUBLE)
 class GeometricMean(AvgInexact):
-    """exp(avg(ln(x))); fails where the logarithm does."""
+    """exp(avg(ln(x))): 0 if a value is 0, NaN if one is negative."""
 
     branchless = False
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         x = args[0].value
-        k.fail(x < 0.0, "cannot take logarithm of a negative number")
-        k.fail(x == 0.0, "cannot take logarithm of zero")
-        logarithm = k.call("log", k.select(x > 0.0, x, k.select(x == x, k.f64(1.0), x)))
+        outside = k.select(x == 0.0, k.f64(float("-inf")), k.f64(float("nan")))
+        logarithm = k.select(x > 0.0, k.call("log", k.select(x > 0.0, x, k.f64(1.0))), outside)
         super().update(k, state, (Datum(DOUBLE, (logarithm,)),), None)
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:

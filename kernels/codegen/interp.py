@@ -142,7 +142,15 @@ def _float_to_int(value: float, bits: int) -> int:
 
 
 def _int_to_float(value: int, type: str) -> float:
-    return round_f32(float(value)) if type == "f32" else float(value)
+    if type == "f64":
+        return float(value)
+    # One rounding only: 26 bits, the last of them set if anything below was, are exact in a double and round as all bits would.
+    size = abs(value)
+    shift = max(0, size.bit_length() - 26)
+    top = size >> shift
+    if top << shift != size:
+        top |= 1
+    return math.copysign(round_f32(math.ldexp(top, shift)), value)
 
 
 def _convert(name: str, source: str, target: str) -> Callable[[Any], Any]:
@@ -204,11 +212,17 @@ def _extern(name: str) -> Callable[..., Any]:
     return f
 
 
+class TooLong(Exception):
+    """The loops of a function have gone round more often than allowed."""
+
+
 class Interpreter:
     """Runs the functions of one module: `Interpreter(module)("main", ctx, morsels, count)`."""
 
-    def __init__(self, module: Module):
+    def __init__(self, module: Module, turns: int | None = None):
+        """With `turns`, loops together may go round so many times before TooLong is raised."""
         self.module = module
+        self.turns = turns
         self._compiled: dict[str, tuple[int, list[Step]]] = {}
         self._externs: dict[str, Callable[..., Any]] = {}
 
@@ -248,7 +262,7 @@ class Interpreter:
                 return self._atomic(op)
             case "loop":
                 body = self._block(f, op.blocks[0])
-                return lambda r: _loop(body, r)
+                return (lambda r: _loop(body, r)) if self.turns is None else (lambda r: self._counted_loop(body, r))
             case "break_if":
                 return lambda r: BREAK if r[args[0]] else None
             case "when":
@@ -266,6 +280,15 @@ class Interpreter:
         f1 = _unary(op.name, op.type) if types[0] == op.type else _convert(op.name, types[0], op.type)
         a = args[0]
         return lambda r: r.__setitem__(dst, f1(r[a]))
+
+    def _counted_loop(self, body: list[Step], frame: Frame) -> Any:
+        while True:
+            self.turns -= 1
+            if self.turns < 0:
+                raise TooLong
+            signal = _run(body, frame)
+            if signal is not None:
+                return None if signal is BREAK else signal
 
     def _atomic(self, op: Op) -> Step:
         dst, args = op.dst, op.args

@@ -158,31 +158,49 @@ def parse(text: str) -> Module:
             module.functions[name] = function
             blocks = [function.body]
             continue
+        bad = ValueError(f"KIR line {number} does not parse: {line}")
+        if function is None or not blocks:
+            raise bad
         if line == "}":
             blocks.pop()
             continue
         if line == "} else {":
+            if len(blocks) < 2 or blocks[-2][-1].name != "when" or blocks[-1] is not blocks[-2][-1].blocks[0]:
+                raise bad
             blocks.pop()
             blocks.append(blocks[-1][-1].blocks[1])
             continue
-        match = _LINE.match(line)
-        if match is None or function is None or not blocks:
-            raise ValueError(f"KIR line {number} does not parse: {line}")
-        dst, type, name, rest, opens = match.groups()
-        words = rest.split()
-        attr: Any = None
-        if name == "const":
-            attr, words = parse_const(type, words[0]), []
-        elif name == "call":
-            attr, words = words[0][1:], words[1:]
-        if name not in OPS:
-            raise ValueError(f"KIR line {number}: unknown op {name}")
-        nested = ([], []) if name == "when" else ([],) if name == "loop" else ()
-        op = Op(name, type, None if dst is None else int(dst), tuple(int(w[1:]) for w in words), attr, nested)
+        op = _parse_op(line)
+        if op is None:
+            raise bad
         if op.dst is not None:
             function.types.extend([""] * (op.dst + 1 - len(function.types)))
-            function.types[op.dst] = type
+            function.types[op.dst] = op.type
         blocks[-1].append(op)
-        if opens:
+        if op.blocks:
             blocks.append(op.blocks[0])
+    if function is None or blocks:
+        raise ValueError("KIR text ends in the middle of a function" if function else "KIR text has no function")
     return module
+
+
+def _parse_op(line: str) -> Op | None:
+    """One line as an op, or None if it is not one."""
+    match = _LINE.match(line)
+    if match is None:
+        return None
+    dst, type, name, rest, opens = match.groups()
+    words = rest.split()
+    nested: tuple[list[Op], ...] = ([], []) if name == "when" else ([],) if name == "loop" else ()
+    if name not in OPS or bool(opens) != bool(nested):
+        return None
+    attr: Any = None
+    try:
+        if name == "const":
+            (text,) = words
+            attr, words = parse_const(type, text), []
+        elif name == "call":
+            attr, words = words[0].removeprefix("@"), words[1:]
+        return Op(name, type, None if dst is None else int(dst), tuple(int(w.removeprefix("%")) for w in words), attr, nested)
+    except (ValueError, IndexError):
+        return None

@@ -6,6 +6,7 @@ JIT of the process: object code is looked up by fingerprint in memory, then on d
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -342,14 +343,16 @@ def _write_cache(key: str, code: bytes) -> None:
     directory = cache_directory()
     if directory is None:
         return
-    try:
+    # A read-only or full disk costs the next process a compilation and nothing else.
+    with contextlib.suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=directory, delete=False) as file:
-            file.write(hashlib.sha256(code).digest() + code)
-        os.replace(file.name, directory / key)
-    except OSError:
-        # A read-only or full disk costs the next process a compilation and nothing else.
-        return
+        descriptor, path = tempfile.mkstemp(dir=directory)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(hashlib.sha256(code).digest() + code)
+            os.replace(path, directory / key)
+        except OSError:
+            os.unlink(path)
 
 
 _compiler: Compiler | None = None

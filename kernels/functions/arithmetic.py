@@ -101,9 +101,9 @@ def _register_division() -> None:
             k.fail(b.value == 0.0, "Division by zero")
             return a.value / b.value
 
-        @function("%", args=(t, t), returns=t, can_fail=True, lazy=True)
+        @function("%", args=(t, t), returns=t, lazy=True)
         def remainder(k: PipelineKernel, a: Datum, b: Datum) -> Val:
-            k.fail(b.value == 0.0, "Division by zero")
+            """The remainder with the sign of the dividend; not a number for a divisor of zero."""
             machine = a.value.type
             return k.call("fmod", a.value.to("f64"), b.value.to("f64")).to(machine)
 

@@ -2,8 +2,8 @@
 
 Three shapes of one operator, chosen by what is known of the keys: `ScalarAggregate` (no keys: state in registers),
 `DenseAggregate` (few possible keys: an array indexed by key), `HashAggregate` (anything). Phases: "complete" sees rows and
-gives results; "partial" sees rows and gives exported states; "final" sees exported states and gives results. A second
-pipeline starts at `GroupScan` and reads the groups of one or more such states.
+gives results; "partial" sees rows and gives exported states; "final" sees exported states and gives results; "merge" sees exported states and gives
+exported states. A second pipeline starts at `GroupScan` and reads the groups of one or more such states.
 """
 
 from __future__ import annotations
@@ -53,8 +53,18 @@ class Grouping:
     items: list[Item] = field(default_factory=list)
     fields: list[KeyField] = field(default_factory=list)
 
+    @property
+    def absorbs(self) -> bool:
+        """Whether rows are exported states rather than arguments."""
+        return self.phase in ("merge", "final")
+
+    @property
+    def exports(self) -> bool:
+        """Whether groups are read as exported states rather than results."""
+        return self.phase in ("partial", "merge")
+
     def arguments(self, k: PipelineKernel, item: Item, row: CachedRow) -> tuple[Datum, ...]:
-        if self.phase == "final":
+        if self.absorbs:
             types = plain_body(item.call).exported()
             return tuple(row.column(k, n) for n in state_names(item.name, len(types)))
         return tuple(emit(k, a, row) for a in item.call.args)
@@ -65,13 +75,13 @@ class Grouping:
         self.items = []
         for name, call in self.calls:
             item = Item(name, call)
-            if self.phase == "final":
+            if self.absorbs:
                 item.inputs = tuple(Input(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args)
             else:
                 data = self.arguments(k, item, row)
                 item.inputs = tuple(Input(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None) for a, d in zip(call.args, data, strict=True))
-            item.body = make_body(call, item.inputs, self.rows if self.phase != "final" else None)
-            if call.distinct and self.phase != "final":
+            item.body = make_body(call, item.inputs, None if self.absorbs else self.rows)
+            if call.distinct and not self.absorbs:
                 fields = [KeyField.of(f"a{i}", d) for i, d in enumerate(data)]
                 item.distinct = KeyLayout([KeyField("group", BIGINT, False), *fields], 8, self.equal_hashes)
             self.items.append(item)
@@ -94,7 +104,7 @@ class Grouping:
         """Names and types of what the scan of the groups gives."""
         columns = [(name, e.type) for name, e in self.keys]
         for name, call in self.calls:
-            if self.phase == "partial":
+            if self.exports:
                 types = plain_body(call).exported()
                 columns += list(zip(state_names(name, len(types)), types, strict=True))
             else:
@@ -105,7 +115,7 @@ class Grouping:
 def update(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row: CachedRow, mask: Val | None, table: Val | None, group: Val | None) -> None:
     """Take one row into one aggregate: FILTER, NULLs and DISTINCT are handled here, once for all aggregates."""
     body, call = item.body, item.call
-    if grouping.phase == "final":
+    if grouping.absorbs:
         body.absorb(k, state, grouping.arguments(k, item, row))
         return
     if call.filter is not None:
@@ -297,18 +307,30 @@ class HashAggregate(AggregateSink):
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
+        self.last = k.var(k.null)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         g, layout = self.grouping, self.key_layout
         nulls, words = layout.words(k, [emit(k, e, row) for _, e in g.keys])
+        # Input is often clustered by key: the group of the row before is tried first, without hashing.
+        last = self.last.value
+        again = k.var(k.false)
+        with k.when(last != k.null):
+            again.set(layout.equal(k, last, nulls, words))
+        with k.when(~again.value):
+            self.last.set(self._find(k, nulls, words))
+        entry = self.last.value
+        for item in g.items:
+            update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
+
+    def _find(self, k: PipelineKernel, nulls: Val, words: list[tuple[Val, ...]]) -> Val:
+        g, layout = self.grouping, self.key_layout
 
         def fill(entry: Val) -> None:
             layout.store(k, self.table, entry, nulls, words)
             g.init(k, entry)
 
-        entry = find_or_insert(k, k.ctx, self.table, layout.hash(k, nulls, words), self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill)
-        for item in g.items:
-            update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
+        return find_or_insert(k, k.ctx, self.table, layout.hash(k, nulls, words), self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill)
 
 
 class GroupRow(CachedRow):
@@ -327,7 +349,7 @@ class GroupRow(CachedRow):
                 return self._key(k, index)
         for item in g.items:
             state = g.state(k, item, self.entry)
-            if g.phase != "partial":
+            if not g.exports:
                 if item.name == name:
                     with k.guarded(None, item.call.position):
                         return item.body.finish(k, state)
@@ -364,7 +386,7 @@ class GroupScan:
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         entries = k.load("ptr", record, 2)
         position = k.load("i64", record, 1)
-        with k.range(rows) as i:
+        with k.rows(rows) as i:
             entry = k.offset(entries, i * self.sink.entry_bytes)
             row = GroupRow(self.sink, entry, i, position + i)
             if isinstance(self.sink, DenseAggregate):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import LIMIT, MEMORY, SINK, PipelineKernel
+from tsql.kernels.context import LIMIT, MEMORY, MEMORY_LIMIT, SINK, STATUS_OUT_OF_MEMORY, PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
 from tsql.kernels.expr import Expr
@@ -128,15 +128,25 @@ def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
         k.store(writer, k.i64(0), 4)
 
 
-@routine("text_room", ("ptr", "ptr", "ptr", "i64"), None)
+LARGE_TEXT = 1 << 30
+"""A chunk with so many bytes of strings in a column takes no further row: its offsets are 32 bits wide."""
+
+
+@routine("text_room", ("ptr", "ptr", "ptr", "i64"), "i64")
 def text_room(k: Kernel, ctx: Val, writer: Val, builder: Val, needed: Val) -> None:
-    """Make room for strings of `needed` bytes in all."""
+    """Make room for strings of `needed` bytes in all. Gives 0 and does nothing where the query may not have so much memory."""
     capacity = k.load("i64", builder, 4)
-    grown = k.max(capacity * 2, needed * 2)
+    grown = k.select(needed > LARGE_TEXT, needed, k.max(capacity * 2, needed * 2))
+    used, limit = k.load("i64", k.load("ptr", k.offset(ctx, MEMORY))), k.load("i64", k.load("ptr", k.offset(ctx, MEMORY_LIMIT)))
+    with k.when(used + (grown - capacity) > limit):
+        k.ret(k.i64(0))
+    with k.when(needed > LARGE_TEXT):
+        k.store(writer, k.load("i64", writer, 3) + 1, 4)
     k.store(builder, k.call("realloc", k.load("ptr", builder, 2), grown), 2)
     k.store(builder, grown, 4)
     k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), grown - capacity)
     k.store(writer, k.load("i64", writer, 5) + grown - capacity, 5)
+    k.ret(k.i64(1))
 
 
 def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: int, at: Val, datum: Datum) -> None:
@@ -166,13 +176,15 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
 def _append_string(k: PipelineKernel, writer: Val, builder: Val, values: Val, at: Val, datum: Datum) -> None:
     length = datum.len if datum.valid is None else k.select(datum.valid, datum.len, k.i64(0))
     used = k.load("i64", builder, 3)
+    k.fail(used + length > 0x7FFFFFFF, "a string is too long for a batch, whose strings may have 2 GiB together")
+    room = k.load("i64", builder, 4)
+    with k.when((used + length > room) & (used + length <= 0x7FFFFFFF)):
+        with k.when((text_room(k, k.ctx, writer, builder, used + length) == 0) & (k.status.value == 0)):
+            k.status.set(k.i64(STATUS_OUT_OF_MEMORY))
+    length = k.select(used + length <= k.load("i64", builder, 4), length, k.i64(0))
     end = used + length
-    with k.when(end > k.load("i64", builder, 4)):
-        text_room(k, k.ctx, writer, builder, end)
     copy_bytes(k, k.load("ptr", builder, 2) + used, datum.ptr, length)
     k.store(builder, end, 3)
-    # Offsets are 32 bits: a chunk whose strings pass 2 GiB cannot be represented.
-    k.fail(end > 0x7FFFFFFF, "a batch of strings is larger than 2 GiB")
     k.store(values, end.to("i32"), at + 1)
 
 

@@ -44,31 +44,53 @@ def _high_word(k: PipelineKernel, wide: Val) -> Val:
 
 
 class Partition(Sink):
-    """Rows to shards by the hash of their key."""
+    """Rows to shards by the hash of their key.
 
-    def __init__(self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False):
-        self.columns, self.key, self.shards, self.equal_hashes = columns, key, shards, equal_hashes
+    With `keep_order` chunks end with their morsel, so that the rows of a shard can be put into input order; without it
+    they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and worker.
+    """
+
+    def __init__(self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None):
+        self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = columns, key, shards, equal_hashes, keep_order
+        # A power of two, so that tables that grow do not change the kernel with every row.
+        self.chunk_rows = 4096 if expected is None else 1 << max(8, min(16, (expected + expected // 8).bit_length()))
         self.writer = ChunkWriter(columns)
         self.shard_bytes = self.writer.writer_bytes
         self.state_bytes = self.shard_bytes * shards
 
     def begin(self, k: PipelineKernel) -> None:
         self.state = k.load("ptr", k.offset(k.ctx, SINK))
-        self.number, self.expected = k.var(k.i64(0)), k.var(k.i64(0))
+        self.number, self.expected = k.var(k.i64(0)), k.var(k.i64(self.chunk_rows))
 
     def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
         self.number.set(number)
-        self.expected.set(rows.udiv(self.shards) + rows.udiv(self.shards * 4) + 16)
+        if self.keep_order:
+            self.expected.set(rows.udiv(self.shards) + rows.udiv(self.shards * 4) + 16)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         shard = k.i64(0)
         if self.shards > 1 and not self.equal_hashes:
-            shard = placement_hash(k, [emit(k, e, row) for e in self.key]).ushr(33).urem(self.shards)
+            shard = shard_number(k, placement_hash(k, [emit(k, e, row) for e in self.key]), self.shards)
         self.writer.append(k, k.offset(self.state, shard * self.shard_bytes), row, self.number.value, self.expected.value)
 
-    def end_morsel(self, k: PipelineKernel, number: Val) -> None:
+    def _flush_all(self, k: PipelineKernel, number: Val) -> None:
         with k.range(k.i64(self.shards)) as shard:
             self.writer.flush(k, k.offset(self.state, shard * self.shard_bytes), number)
 
+    def end_morsel(self, k: PipelineKernel, number: Val) -> None:
+        if self.keep_order:
+            self._flush_all(k, number)
+
+    def end(self, k: PipelineKernel) -> None:
+        if not self.keep_order:
+            self._flush_all(k, self.number.value)
+
     def describe(self) -> str:
         return f"partition by ({', '.join(map(str, self.key))}) into {self.shards} shards"
+
+
+def shard_number(k: PipelineKernel, hash: Val, shards: int) -> Val:
+    """The shard of a hash; bits that the hash tables of the shards do not use for their slots."""
+    if shards & (shards - 1) == 0:
+        return hash.ushr(40) & (shards - 1)
+    return hash.ushr(40).urem(shards)

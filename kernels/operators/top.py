@@ -254,7 +254,7 @@ class TopScan:
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         entries = k.load("ptr", record, 2)
-        with k.range(rows) as i:
+        with k.rows(rows) as i:
             each(TopRow(self.sink, k.offset(entries, i * self.sink.entry_bytes)))
 
     def describe(self) -> str:

@@ -1,12 +1,13 @@
 """aggregate: groups and aggregates, complete or in two phases.
 
 phase=partial turns the rows of a shard into exported states (columns `n`, or `n__0 n__1 ..` if the state has several
-values); phase=final merges such states. Without a phase the rows of a group must be in one shard.
+values); phase=merge turns such states of a shard into fewer of them, phase=final into results. Without a phase, and for
+phase=final, the rows of a group must be in one shard.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,8 +15,10 @@ from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.schema import Field, Schema
-from tsql.planner.properties import ANY, SINGLE, Properties, Requirement
+from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.step import Step
+
+PHASES = ("partial", "merge", "final", "complete")
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,29 @@ class Aggregate(Step):
     by: tuple[tuple[str, Expr], ...] = ()
     calls: tuple[tuple[str, AggregateCall], ...] = ()
     phase: str = "complete"
+    groups: int | None = field(default=None, compare=False)
+    """The estimated number of groups, over all shards; only costs depend on it."""
 
     op = "aggregate"
 
+    @property
+    def absorbs(self) -> bool:
+        """Whether the input holds exported states rather than rows."""
+        return self.phase in ("merge", "final")
+
+    @property
+    def exports(self) -> bool:
+        """Whether the output holds exported states rather than results."""
+        return self.phase in ("partial", "merge")
+
     def suggested_name(self) -> str:
-        return {"partial": "partial", "final": "total"}.get(self.phase, "groups")
+        return {"partial": "partial", "merge": "merged", "final": "total"}.get(self.phase, "groups")
 
     @cached_property
     def schema(self) -> Schema:
         fields = [Field(n, e.type) for n, e in self.by]
         for name, call in self.calls:
-            if self.phase == "partial":
+            if self.exports:
                 types = plain_body(call).exported()
                 fields += [Field(n, t) for n, t in zip(state_names(name, len(types)), types, strict=True)]
             else:
@@ -43,8 +58,8 @@ class Aggregate(Step):
         return Schema(tuple(fields))
 
     def requires(self) -> tuple[Requirement, ...]:
-        if self.phase == "partial":
-            return (ANY,)
+        if self.exports:
+            return (ONCE,)
         if not self.by:
             return (SINGLE,)
         if not all(isinstance(e, Column) for _, e in self.by):
@@ -56,13 +71,14 @@ class Aggregate(Step):
         placed = given[0].placed
         if placed is not None:
             placed = tuple(renamed[c] for c in placed) if all(c in renamed for c in placed) else None
-        return replace(given[0], placed=placed, key=None, order=())
+        single = self.requires() == (SINGLE,)
+        return replace(given[0], shards=1 if single else given[0].shards, placed=placed, key=None, order=())
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, assignments, identifier
 
         phase = [] if self.phase == "complete" else [("phase", self.phase)]
-        if self.phase == "final":
+        if self.absorbs:
             # The arguments were consumed by the partial phase; the types say which state is merged.
             calls = [assignment(n, c) for n, c in self.calls]
             return [*phase, ("by", f"({', '.join(identifier(n) for n, _ in self.by)})"), *calls]
@@ -71,16 +87,19 @@ class Aggregate(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         phase = attributes.optional("phase") or "complete"
-        if phase not in ("partial", "final", "complete"):
-            raise context.error(f"phase={phase}: it is partial, final or complete")
+        if phase not in PHASES:
+            raise context.error(f"phase={phase}: it is one of {', '.join(PHASES)}")
         schema = inputs[0].schema
         by = tuple((n, context.expression(t, schema)) for n, t in context.assignments(attributes.items("by")))
-        origin = partial_of(inputs[0]) if phase == "final" else None
-        if phase == "final" and origin is None:
-            raise context.error("phase=final needs an input that comes from an aggregate with phase=partial")
+        origin = partial_of(inputs[0]) if phase in ("merge", "final") else None
+        if phase in ("merge", "final") and origin is None:
+            raise context.error(f"phase={phase} needs an input that comes from an aggregate with phase=partial")
         argument_schema = origin.inputs[0].schema if origin is not None else schema
         calls = tuple((n, context.aggregate(t, argument_schema)) for n, t in attributes.assignments())
         step = cls(inputs, by=by, calls=calls, phase=phase)
+        for name, call in calls:
+            if phase != "complete" and not can_split(call):
+                raise context.error(f"{name}={call} has no state that a second phase could merge", "aggregate it in one step, behind redistribute or gather")
         if origin is not None:
             step.check_states(origin, context)
         return step
@@ -95,10 +114,15 @@ class Aggregate(Step):
                     raise context.error(f"the state column {column} of {name} does not reach this step")
 
 
+def can_split(call: AggregateCall) -> bool:
+    """Whether a partial state of the call can be handed on and merged."""
+    return plain_body(call).decomposable and not call.distinct and not call.order
+
+
 def partial_of(step: Step) -> Aggregate | None:
-    """The partial aggregate from which a step's rows come, through movement and filters."""
+    """The partial aggregate from which a step's rows come, through movement, filters and merges."""
     while not (isinstance(step, Aggregate) and step.phase == "partial"):
-        if not step.inputs or isinstance(step, Aggregate):
+        if not step.inputs or (isinstance(step, Aggregate) and step.phase != "merge"):
             return None
         step = step.inputs[0]
     return step

@@ -41,6 +41,8 @@ class Input(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        if context.catalog is not None:
+            raise context.error("input stands for rows that another part of a running plan sends; a plan file reads them with scan")
         fields = []
         for item in attributes.items("columns"):
             name, type_text = context.split_name(item)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.kernels.expr import Expr
-from tsql.planner.properties import SINGLE, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement
 from tsql.planner.step import Step
 
 
@@ -22,6 +22,9 @@ class Limit(Step):
 
     def requires(self) -> tuple[Requirement, ...]:
         return (SINGLE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], shards=1)
 
     def attributes(self) -> list[tuple[str, str]]:
         pairs = (("count", self.count), ("offset", self.offset))

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.kernels.expr import Expr, SortKey
-from tsql.planner.properties import ANY, SINGLE, Properties, Requirement
+from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.step import Step
 
 
@@ -24,10 +24,10 @@ class Sort(Step):
         return "top" if self.limit is not None else "sorted"
 
     def requires(self) -> tuple[Requirement, ...]:
-        return (ANY if self.phase == "partial" else SINGLE,)
+        return (ONCE if self.phase == "partial" else SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], order=self.keys)
+        return replace(given[0], shards=given[0].shards if self.phase == "partial" else 1, order=self.keys)
 
     def attributes(self) -> list[tuple[str, str]]:
         text = [] if self.phase == "complete" else [("phase", self.phase)]
@@ -40,6 +40,8 @@ class Sort(Step):
         keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
         limit = attributes.optional("limit")
         phase = attributes.optional("phase") or "complete"
+        if phase not in ("partial", "complete"):
+            raise context.error(f"phase={phase}: it is partial or complete")
         if phase == "partial" and limit is None:
             raise context.error("phase=partial of a sort needs a limit")
         return cls(inputs, keys=keys, limit=None if limit is None else context.constant(limit), phase=phase)

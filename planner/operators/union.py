@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from tsql.kernels.schema import Field, Schema
-from tsql.planner.properties import Properties
+from tsql.planner.properties import ONCE, Properties, Requirement
 from tsql.planner.step import Step
 
 
@@ -21,6 +21,9 @@ class Union(Step):
     @cached_property
     def schema(self) -> Schema:
         return Schema(tuple(Field(f.name, f.type) for f in self.inputs[0].schema))
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return tuple(ONCE for _ in self.inputs)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(max(p.shards for p in given))

@@ -21,8 +21,8 @@ from tsql.planner.rules.unwrap_casts import unwrap_casts
 RULES: tuple[Callable[[Node], Node], ...] = (
     fold_constants,
     split_conjunctions,
-    unwrap_casts,
     push_filter_down,
+    unwrap_casts,
     push_filter_into_scan,
     prune_columns,
     remove_trivial_project,

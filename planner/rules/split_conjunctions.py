@@ -3,20 +3,31 @@
     filter (a AND b)        filter b
       x                 ->    filter a
                                 x
+
+Beyond `MAX_FILTERS` parts the rest stays one filter: plans of thousands of nodes cost more to walk than they save.
 """
 
 from __future__ import annotations
 
 from tsql.kernels.expr import Call, Expr
+from tsql.kernels.types import BOOLEAN
 from tsql.planner.logical import Filter, Node
 from tsql.planner.tree import transform_up
+
+MAX_FILTERS = 32
 
 
 def conjuncts(expr: Expr) -> list[Expr]:
     """The parts of a conjunction, in order."""
-    if isinstance(expr, Call) and expr.name == "and":
-        return [part for arg in expr.args for part in conjuncts(arg)]
-    return [expr]
+    parts: list[Expr] = []
+    stack = [expr]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Call) and part.name == "and":
+            stack.extend(reversed(part.args))
+        else:
+            parts.append(part)
+    return parts
 
 
 def split_conjunctions(plan: Node) -> Node:
@@ -29,6 +40,9 @@ def _split(node: Node) -> Node:
     parts = conjuncts(node.predicate)
     if len(parts) == 1:
         return node
+    if len(parts) > MAX_FILTERS:
+        rest = parts[MAX_FILTERS - 1 :]
+        parts = [*parts[: MAX_FILTERS - 1], rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, node.predicate.position)]
     result = node.input
     for part in parts:
         result = Filter(result, part)

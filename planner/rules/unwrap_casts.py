@@ -55,6 +55,11 @@ def _unit(source: Type, target: Type) -> int | None:
     return None
 
 
+def is_widening(source: Type, target: Type) -> bool:
+    """Whether every value of the source has a value of the target: such a cast cannot fail."""
+    return source == target or source.name == "NULL" or _unit(source, target) is not None
+
+
 def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
     column, unit = cast.arg, _unit(cast.arg.type, cast.type)
     if unit is None or cast.safe or not isinstance(column, Column) or literal.value is None or abs(literal.value) >= 2**62:

@@ -1,0 +1,123 @@
+"""Runs a query in a thread of its own, so that its caller can be let go while a library call is still at work.
+
+Kernels look at the cancel flag every few thousand rows, but a sort, a read of a file or LLVM cannot be interrupted. After
+a cancellation the caller waits for a moment; then the thread is left to itself. It ends at the next check, frees what the
+query holds, and nobody sees its result.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator
+from typing import Any
+
+from tsql.backends import Run
+from tsql.kernels.errors import CancelledError
+
+GRACE_SECONDS = 0.03
+"""How long a cancelled run may take to end properly before its caller is let go."""
+
+IDLE_THREADS = 8
+"""So many threads are kept for the next queries; further ones end with their query."""
+
+Answer = tuple[str, Any]
+
+
+class QueryThread:
+    """A thread that computes the items of one query after the other, each item when it is asked for."""
+
+    def __init__(self) -> None:
+        self.requests: queue.SimpleQueue[tuple[Generator[Any, None, None], queue.SimpleQueue[Answer], bool]] = queue.SimpleQueue()
+        threading.Thread(target=self._serve, name="tsql-query", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            items, answers, wanted = self.requests.get()
+            answer = _next(items) if wanted else _closed(items)
+            if answer[0] == "item":
+                answers.put(answer)
+                del items, answers, answer
+                continue
+            kept = len(_idle) < IDLE_THREADS
+            if kept:
+                _idle.append(self)
+            answers.put(answer)
+            del items, answers, answer
+            if not kept:
+                return
+
+
+_idle: list[QueryThread] = []
+
+
+def _next(items: Generator[Any, None, None]) -> Answer:
+    try:
+        return "item", next(items)
+    except StopIteration:
+        return "end", None
+    except BaseException as error:
+        return "error", error
+
+
+def _closed(items: Generator[Any, None, None]) -> Answer:
+    try:
+        items.close()
+    except BaseException as error:
+        return "error", error
+    return "end", None
+
+
+def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterator[Any]:
+    """The items of `make()`, each computed in another thread when it is asked for."""
+    try:
+        thread = _idle.pop()
+    except IndexError:
+        thread = QueryThread()
+    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+    run.on_cancel(lambda: answers.put(("wake", None)))
+    items = make()
+    ended = abandoned = False
+    try:
+        while not ended:
+            thread.requests.put((items, answers, True))
+            abandoned = True
+            kind, value = _answer(answers, run)
+            abandoned = False
+            ended = kind != "item"
+            if kind == "error":
+                raise value
+            if kind == "item":
+                yield value
+            del value
+    finally:
+        if not ended:
+            # The thread closes the generator when it is back from what it does, and is free again then.
+            thread.requests.put((items, answers, False))
+            if not abandoned:
+                _wait_for_end(answers)
+
+
+def _answer(answers: queue.SimpleQueue[Answer], run: Run) -> Answer:
+    """The next answer; once the run is cancelled it must come soon."""
+    deadline: float | None = None
+    while True:
+        if run.cancelled and deadline is None:
+            deadline = time.monotonic() + GRACE_SECONDS
+        try:
+            answer = answers.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+        except queue.Empty:
+            raise CancelledError("the query was cancelled") from None
+        if answer[0] != "wake":
+            return answer
+
+
+def _wait_for_end(answers: queue.SimpleQueue[Answer]) -> None:
+    """Most queries that are left early end at once: what they hold is free again when the caller goes on."""
+    deadline = time.monotonic() + GRACE_SECONDS
+    try:
+        while answers.get(timeout=max(0.0, deadline - time.monotonic()))[0] in ("wake", "item"):
+            pass
+    except queue.Empty:
+        return

@@ -1,0 +1,84 @@
+"""`SparkBackend`: runs physical plans on a Spark cluster; what is left after `gather` runs here, on the driver."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+
+from tsql.backends import Run
+from tsql.backends.local import kernels_of
+from tsql.backends.local.dataset import ChunkData, Dataset
+from tsql.backends.local.executor import Executor, Flow
+from tsql.backends.spark.cut import Cut
+from tsql.backends.spark.entry import chunk_columns
+from tsql.backends.spark.jobs import Jobs
+from tsql.backends.spark.stages import Stages, collect_rows, union
+from tsql.backends.spark.start import start
+from tsql.backends.spark.wire import decode_chunks
+from tsql.planner.step import PhysicalPlan
+
+
+class SparkBackend:
+    """Runs plans on the cluster of a Spark session: one that is given, or one that it starts on a master and stops."""
+
+    name = "spark"
+
+    def __init__(self, session: SparkSession | str):
+        self.spark, self._ours = start(session) if isinstance(session, str) else (session, False)
+
+    @property
+    def shards(self) -> int:
+        """How many shards plans have unless a setting says otherwise: what the cluster runs at a time."""
+        return max(1, self.spark.sparkContext.defaultParallelism)
+
+    def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
+        """The result of a plan."""
+        cut = Cut(plan)
+        jobs = Jobs(self.spark, run)
+        begun = time.perf_counter()
+        inputs: dict[int, Dataset | Flow] = {}
+        entries = cut.entries(plan.root, on_driver=True)
+        if entries:
+            stages = Stages(self.spark, cut, run, jobs)
+            try:
+                rows = collect_rows(union([stages.gathered(step) for step in entries]), jobs)
+            finally:
+                stages.close()
+            for step in entries:
+                mine = sorted((row for row in rows if row[1] == step.name), key=lambda row: row[2])
+                columns = chunk_columns(step.schema)
+                chunks = [chunk for _, _, place, blob in mine for chunk in decode_chunks(blob, len(columns), place)]
+                inputs[id(step)] = Flow(ChunkData(columns, [chunks], run.settings.batch_rows), step.schema, key=cut.key(step))
+            run.done_rows = run.total_rows or run.done_rows
+        run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
+        kernels = kernels_of(plan, False)
+        executor = Executor(run, kernels, inputs=inputs)
+        before = kernels.compile_ms
+        try:
+            for batch in executor.batches(plan):
+                run.check()
+                yield batch
+        finally:
+            run.timings_ms["compile"] = kernels.compile_ms - before
+            run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
+
+    def frame(self, plan: PhysicalPlan, run: Run) -> DataFrame:
+        """The result of a plan as a lazy DataFrame: Spark computes it whenever an action asks for it."""
+        return Stages(self.spark, Cut(plan), run, Jobs(self.spark, run)).result()
+
+    def close(self) -> None:
+        """Stop the session, if it was started here."""
+        if self._ours:
+            self._ours = False
+            self.spark.stop()
+
+
+def source_of(frame: Any, name: str) -> Any:
+    """A DataFrame as a source; None for anything else."""
+    from tsql.backends.spark.frame import FrameSource, is_frame
+
+    return FrameSource(frame, name) if is_frame(frame) else None

@@ -1,0 +1,95 @@
+"""Cuts a plan at global movement: which steps run in tasks, which on the driver, and where rows enter each part.
+
+A *part* is what one task computes of the plan for one shard: from its `top` down to its *entries*, the steps whose rows
+come from elsewhere (a scan, a movement between tasks, a step that has one shard). What comes after `gather` has one shard
+and runs on the driver, or in a single task where its rows are needed by tasks again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsql.kernels.errors import PlanError
+from tsql.planner.movement import Gather, Movement
+from tsql.planner.operators.input import Input
+from tsql.planner.operators.scan import Scan
+from tsql.planner.properties import Properties
+from tsql.planner.step import PhysicalPlan, Step
+
+
+class Cut:
+    """A plan with the place of each of its steps."""
+
+    def __init__(self, plan: PhysicalPlan):
+        self.plan = plan
+        self.in_tasks: dict[int, bool] = {}
+        for step in plan.root.walk():
+            self.in_tasks[id(step)] = isinstance(step, Scan) or crosses(step) or (not isinstance(step, Gather) and any(self.in_tasks[id(i)] for i in step.inputs))
+        self.properties = task_properties(plan, self.in_tasks)
+        check_scopes(plan, self.properties)
+
+    def entries(self, top: Step, on_driver: bool = False) -> list[Step]:
+        """The steps whose rows enter the part that ends with `top`; `top` is one of them if it computes nothing itself."""
+        found: dict[int, Step] = {}
+        stack = [top]
+        seen: set[int] = set()
+        while stack:
+            step = stack.pop()
+            if id(step) in seen:
+                continue
+            seen.add(id(step))
+            if self._enters(step, on_driver):
+                found[id(step)] = step
+            else:
+                stack.extend(reversed(step.inputs))
+        return list(found.values())
+
+    def _enters(self, step: Step, on_driver: bool) -> bool:
+        if on_driver:
+            return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
+        return isinstance(step, Scan) or crosses(step) or not self.in_tasks[id(step)]
+
+    def key(self, step: Step) -> tuple[str, ...] | None:
+        """The key that a step's rows carry."""
+        return self.properties[id(step)].key
+
+    def shards(self, step: Step) -> int:
+        """Over how many shards the rows of an entry are spread."""
+        return self.properties[id(step)].shards if self.in_tasks[id(step)] else 1
+
+    def travelling(self) -> PhysicalPlan:
+        """The plan as its text goes to the tasks: scans are inputs, so that no catalog is needed to read it."""
+        done: dict[int, Step] = {}
+        for step in self.plan.root.walk():
+            if isinstance(step, Scan):
+                done[id(step)] = Input((), fields=step.schema, name=step.name)
+            else:
+                done[id(step)] = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
+        return replace(self.plan, root=done[id(self.plan.root)], query="")
+
+
+def crosses(step: Step) -> bool:
+    """Whether a step moves rows between tasks (`gather` moves them out of them)."""
+    return isinstance(step, Movement) and step.scope == "global"
+
+
+def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, Properties]:
+    """Properties over all tasks: movement with scope=local stays inside each of them, so it places nothing."""
+    found: dict[int, Properties] = {}
+    for step in plan.root.walk():
+        given = tuple(found[id(i)] for i in step.inputs)
+        if isinstance(step, Movement) and step.scope == "local" and in_tasks[id(step)]:
+            found[id(step)] = replace(given[0], order=())
+        else:
+            found[id(step)] = step.provides(given, plan.shards)
+    return found
+
+
+def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
+    """Refuse a plan that counts on scope=local to bring rows of several tasks together."""
+    for step in plan.root.walk():
+        for requirement, child in zip(step.requires(), step.inputs, strict=True):
+            given = properties[id(child)]
+            if not requirement.met_by(given):
+                message = f"step {step.name}: {step.op} requires {requirement} of {child.name}, which has {given} on Spark: scope=local moves rows inside one task only"
+                raise PlanError(message, hint=f"use scope=global, or put {requirement.fix(given)} between {child.name} and {step.name}")

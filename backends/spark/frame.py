@@ -1,0 +1,87 @@
+"""DataFrames of Spark on both sides: as a source of queries, and as the form in which a result goes on in Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.functions import lit
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tsql.backends.sources import Split, Statistics
+from tsql.backends.sources.normalize import batch_of, engine_schema, normalize, unique_names
+from tsql.kernels.errors import PlanError, SourceError
+from tsql.kernels.expr import Expr
+from tsql.kernels.types import Type
+from tsql.planner.step import PhysicalPlan
+
+
+class FrameSource:
+    """A DataFrame as a table. The Spark backend reads it in tasks; other backends collect what they need of it."""
+
+    def __init__(self, frame: DataFrame, name: str = "the DataFrame"):
+        self.frame, self.name = frame, name
+        try:
+            arrow = to_arrow_schema(frame.schema, timezone="UTC")
+        except Exception as error:
+            raise SourceError(f"{name}: {str(error).splitlines()[0]}", hint="leave the column out, or cast it before registering the DataFrame") from error
+        self.schema = engine_schema(arrow, name)
+
+    def select(self, columns: tuple[str, ...]) -> DataFrame:
+        """The DataFrame with these columns only. Of no columns one is made up, since Arrow batches without any have no rows."""
+        named = self.frame.toDF(*self.schema.names)
+        return named.select(*(named[f"`{name.replace('`', '``')}`"] for name in columns)) if columns else named.select(lit(True).alias("rows"))
+
+    def statistics(self) -> Statistics:
+        return Statistics(None, None, {})
+
+    def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        return [Split(0, None, None, None)]
+
+    def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        if not columns:
+            yield batch_of([], (), self.frame.count())
+            return
+        table = self.select(columns).toArrow()
+        for batch in table.to_batches():
+            if batch.num_rows:
+                yield batch_of([normalize(a, self.schema[n].type)[0] for a, n in zip(batch.columns, columns, strict=True)], columns, batch.num_rows)
+
+    def describe(self) -> None:
+        return None
+
+
+_SPARK = {
+    "BOOLEAN": T.BooleanType(), "TINYINT": T.ByteType(), "SMALLINT": T.ShortType(), "INTEGER": T.IntegerType(), "BIGINT": T.LongType(),
+    "HUGEINT": T.DecimalType(38, 0), "UTINYINT": T.ShortType(), "USMALLINT": T.IntegerType(), "UINTEGER": T.LongType(), "UBIGINT": T.DecimalType(20, 0),
+    "FLOAT": T.FloatType(), "DOUBLE": T.DoubleType(), "VARCHAR": T.StringType(), "BLOB": T.BinaryType(), "DATE": T.DateType(), "TIME": T.TimeType(6),
+    "TIMESTAMP": T.TimestampNTZType(), "TIMESTAMPTZ": T.TimestampType(), "NULL": T.IntegerType(),
+}  # fmt: skip
+
+
+def spark_type(t: Type) -> Any:
+    """The Spark type of a result column: unsigned integers become the next larger type, HUGEINT a DECIMAL(38, 0)."""
+    if t.is_decimal:
+        return T.DecimalType(t.width, t.scale)
+    return _SPARK.get(t.name)
+
+
+def spark_schema(plan: PhysicalPlan) -> T.StructType:
+    """The schema of the DataFrame that a plan gives."""
+    fields = []
+    for column, name in zip(plan.columns, unique_names(list(plan.names)), strict=True):
+        kind = spark_type(plan.root.schema[column].type)
+        if kind is None:
+            raise PlanError(f"column {name} is {plan.root.schema[column].type}, which a Spark DataFrame cannot hold", hint=f"cast it: {name}::VARCHAR")
+        fields.append(T.StructField(name, kind, True))
+    return T.StructType(fields)
+
+
+def is_frame(data: Any) -> bool:
+    return isinstance(data, DataFrame)
+
+
+__all__ = ["FrameSource", "is_frame", "spark_schema", "spark_type"]

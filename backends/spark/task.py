@@ -1,0 +1,263 @@
+"""What runs in a Spark task: rows of the wire in, a part of the plan by the local executor, rows of the wire out.
+
+Executors import this module and get everything else as plain data (`Part`, in JSON): the plan's text, the names of the
+steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error of the
+query is a result: it leaves as a row and is raised on the driver, since to try the task again would end the same way.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends import Run, Settings
+from tsql.backends.local.dataset import ChunkData, Dataset
+from tsql.backends.local.executor import Executor, Flow, Kernels
+from tsql.backends.local.host import Chunk
+from tsql.backends.sources import Source, Split
+from tsql.backends.sources.normalize import normalize
+from tsql.backends.sources.open import from_description
+from tsql.backends.spark.entry import BatchData, chunk_columns
+from tsql.backends.spark.wire import (
+    Row,
+    decode_batches,
+    decode_chunks,
+    decode_error,
+    decode_value,
+    encode_chunks,
+    encode_error,
+    expression_nodes,
+    for_spark,
+    wire_batch,
+    wire_rows,
+)
+from tsql.kernels.errors import SourceError, TsqlError
+from tsql.kernels.types import parse_type
+from tsql.planner.movement import Redistribute, Reshard
+from tsql.planner.planfile import parse_plan
+from tsql.planner.step import PhysicalPlan, Step
+
+KEPT_PLANS = 64
+KEPT_SOURCES = 16
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where rows enter a part. kind: "chunks": blobs of collected rows; "table": blobs of a table in memory; "splits": lists
+    of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column; `key` the key that
+    the rows carry."""
+
+    name: str
+    kind: str
+    key: list[str] | None = None
+    description: dict[str, Any] | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of a plan, as it goes to the tasks."""
+
+    text: str
+    top: str
+    movement: str | None
+    """The step that says where the rows of `top` go; with None they stay in their shard (of `targets`)."""
+
+    targets: int
+    entries: list[Entry]
+    run: str
+    """Tells one run from another: files are opened anew for each."""
+
+    positions: list[int | None]
+    parameters: dict[str, Any]
+    parameter_types: dict[str, str]
+    settings: dict[str, Any]
+    wall_clock: float
+    one_copy: bool = False
+    """The rows are the same on every shard: only those of shard 0 leave."""
+
+    output: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    """(columns, names) of the result if the rows leave as what they are, not as blobs."""
+
+    def encode(self) -> str:
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def decode(text: str) -> Part:
+        data = json.loads(text)
+        entries = [Entry(**entry) for entry in data.pop("entries")]
+        output = data.pop("output")
+        return Part(entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data)
+
+
+@dataclass
+class Program:
+    """A parsed plan with its steps by name and its compiled kernels."""
+
+    plan: PhysicalPlan
+    steps: dict[str, Step]
+    kernels: Kernels = field(default_factory=Kernels)
+
+
+_programs: OrderedDict[Any, Program] = OrderedDict()
+_sources: OrderedDict[Any, Source] = OrderedDict()
+_lock = threading.Lock()
+
+
+def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], Any]) -> Any:
+    with _lock:
+        if key not in cache:
+            cache[key] = make()
+            while len(cache) > most:
+                cache.popitem(last=False)
+        cache.move_to_end(key)
+        return cache[key]
+
+
+def program_of(part: Part) -> Program:
+    """The program of a part's plan; made once per worker."""
+    key = (part.text, tuple(part.positions), tuple(part.parameter_types.items()))
+    return _kept(_programs, key, KEPT_PLANS, lambda: _parse(part))
+
+
+def _parse(part: Part) -> Program:
+    plan = parse_plan(part.text, None, {name: parse_type(text) for name, text in part.parameter_types.items()})
+    nodes = list(expression_nodes(plan.root))
+    if len(nodes) == len(part.positions):
+        # Positions are of the query's text, not of the plan's; nobody else has seen these nodes yet.
+        for node, position in zip(nodes, part.positions, strict=True):
+            object.__setattr__(node, "position", position)
+    return Program(plan, {step.name: step for step in plan.root.walk()})
+
+
+def run_part(text: str, broadcasts: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function of a stage: every shard of which the task has rows is run by itself."""
+    part = Part.decode(text)
+    shards: dict[int, list[Row]] = {}
+    failure: TsqlError | None = None
+    for batch in batches:
+        for row in wire_rows(batch):
+            if row[1] is None:
+                failure = failure or decode_error(row[3])
+            shards.setdefault(row[0], []).append(row)
+    for shard in sorted(shards):
+        if failure is None:
+            try:
+                yield from _shard(part, shard, shards[shard], broadcasts)
+                continue
+            except TsqlError as error:
+                failure = error
+        if part.output is not None:
+            raise failure
+        yield from (wire_batch((target, None, 0, encode_error(failure))) for target in range(part.targets))
+
+
+def run_frame(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The function of a stage over a DataFrame that enters as it is: each of Spark's partitions is a shard."""
+    from pyspark import TaskContext
+
+    part = Part.decode(text)
+    shard = TaskContext.get().partitionId()
+    entry = part.entries[0]
+    program = program_of(part)
+    step = program.steps[entry.name]
+    run = _run_of(part)
+
+    def rows() -> Iterator[tuple[int, pa.RecordBatch]]:
+        for batch in batches:
+            yield shard, _normal(batch, step)
+
+    data = BatchData(step.schema, entry.facts, rows, run)
+    try:
+        yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema, key=_key(entry))})
+    except TsqlError as error:
+        if part.output is not None:
+            raise
+        yield from (wire_batch((target, None, 0, encode_error(error))) for target in range(part.targets))
+
+
+def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
+    """A batch of Spark's in the engine's types."""
+    if not len(step.schema):
+        return batch
+    try:
+        columns = [normalize(column, f.type)[0] if len(column) else pa.nulls(0, f.type.to_arrow()) for column, f in zip(batch.columns, step.schema, strict=True)]
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"{step.name}: {error}") from error
+    return pa.RecordBatch.from_arrays(columns, list(step.schema.names))
+
+
+def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+    program, run = program_of(part), _run_of(part)
+    inputs: dict[int, Dataset | Flow] = {}
+    for entry in part.entries:
+        step = program.steps[entry.name]
+        if entry.name in broadcasts:
+            mine = list(enumerate(broadcasts[entry.name].value))
+        else:
+            mine = sorted(((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0])
+        inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema, key=_key(entry))
+    yield from _leave(part, shard, program, run, inputs)
+
+
+def _key(entry: Entry) -> tuple[str, ...] | None:
+    return None if entry.key is None else tuple(entry.key)
+
+
+def _run_of(part: Part) -> Run:
+    parameters = {name: decode_value(value) for name, value in part.parameters.items()}
+    return Run(settings=Settings(**part.settings), parameters=parameters, wall_clock=part.wall_clock)
+
+
+def _dataset(part: Part, entry: Entry, step: Step, blobs: list[tuple[int, Any]], run: Run) -> Dataset:
+    if entry.kind == "chunks":
+        columns = chunk_columns(step.schema)
+        chunks = [chunk for place, blob in blobs for chunk in decode_chunks(blob, len(columns), place)]
+        return ChunkData(columns, [chunks], run.settings.batch_rows)
+    if entry.kind == "table":
+        return BatchData(step.schema, entry.facts, lambda: ((place, batch) for place, blob in blobs for batch in decode_batches(blob)), run)
+    source = _kept(_sources, (part.run, json.dumps(entry.description, sort_keys=True)), KEPT_SOURCES, lambda: from_description(entry.description))
+    names = step.schema.names
+    for name in names:
+        if name not in source.schema or source.schema[name].type != step.schema[name].type:
+            raise SourceError(f"{', '.join(entry.description['paths'])}: column {name} is not what it was when the query was planned: the files have changed, or this machine has others")
+    splits = [Split(*one) for _, blob in blobs for one in json.loads(bytes(blob))]
+    return BatchData(step.schema, entry.facts, lambda: ((split.order, batch) for split in splits for batch in source.read(split, names)), run)
+
+
+def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int, Dataset | Flow]) -> Iterator[pa.RecordBatch]:
+    """Run the part and send its rows on."""
+    executor = Executor(run, program.kernels, inputs=inputs)
+    top = program.steps[part.top]
+    if part.one_copy and shard != 0:
+        return
+    if part.output is not None:
+        yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        return
+    movement = None if part.movement is None else program.steps[part.movement]
+    lists = executor.chunks(movement if isinstance(movement, Redistribute) else top, program.plan.shards)
+    place = shard << 32
+    for target, chunks in _targets(movement, lists, part.targets, shard):
+        for blob in encode_chunks(chunks):
+            yield wire_batch((target, part.movement or part.top, place, blob))
+            place += 1
+
+
+def _targets(movement: Step | None, lists: list[list[Chunk]], targets: int, shard: int) -> Iterator[tuple[int, list[Chunk]]]:
+    """(shard, chunks) pairs."""
+    if isinstance(movement, Redistribute):
+        yield from enumerate(lists)
+        return
+    everything = [chunk for one in lists for chunk in one]
+    if not isinstance(movement, Reshard):
+        yield shard % targets, everything
+        return
+    # Whole batches in turn; each task starts at another shard, so that single batches do not all go to the first.
+    for target in range(targets):
+        yield target, everything[(target - shard) % targets :: targets]

@@ -1,0 +1,153 @@
+"""What travels between the driver and the tasks: rows of `WIRE`, blobs of Arrow IPC, and plain data as JSON. No code.
+
+A row of `WIRE` says to which shard it goes, of which step its rows are (`input`), its place in their order, and holds them
+as an Arrow IPC stream (or, for a scan, as the JSON list of splits to read). A row without `input` is about the run: an
+error of a task (`{"error": ..}`), or nothing but the wish that the task of a shard starts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends.local.host import Chunk
+from tsql.backends.sources.normalize import unique_names
+from tsql.kernels import errors
+from tsql.kernels.errors import ExecutionError, TsqlError
+from tsql.kernels.expr import Aggregate, Expr, SortKey
+from tsql.planner.step import Step
+
+WIRE = "shard int, input string, place bigint, blob binary"
+SCHEMA = pa.schema([("shard", pa.int32()), ("input", pa.string()), ("place", pa.int64()), ("blob", pa.binary())])
+BLOB_BYTES = 16 << 20
+"""Rows of one shard leave in blobs of about this size."""
+
+Row = tuple[int, str | None, int, bytes]
+
+
+def wire_table(rows: list[Row]) -> pa.Table:
+    """Rows of the wire as Arrow."""
+    columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
+    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def wire_batch(row: Row) -> pa.RecordBatch:
+    """One row of the wire as Arrow."""
+    return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)], schema=SCHEMA)
+
+
+def wire_rows(batch: pa.RecordBatch) -> Iterator[Row]:
+    """The rows of an Arrow batch; the blobs are not copied."""
+    shards, inputs, places = (batch.column(i).to_pylist() for i in range(3))
+    blobs = batch.column(3)
+    for number, (shard, name, place) in enumerate(zip(shards, inputs, places, strict=True)):
+        yield shard, name, place, blobs[number].as_buffer()
+
+
+def encode_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
+    """Arrow batches as IPC streams of about BLOB_BYTES; batches of another schema start another stream."""
+    sink, writer, schema = pa.BufferOutputStream(), None, None
+    for batch in batches:
+        if writer is not None and (sink.tell() >= BLOB_BYTES or batch.schema != schema):
+            writer.close()
+            yield sink.getvalue().to_pybytes()
+            sink, writer = pa.BufferOutputStream(), None
+        if writer is None:
+            schema = batch.schema
+            writer = pa.ipc.new_stream(sink, schema)
+        writer.write_batch(batch)
+    if writer is not None:
+        writer.close()
+        yield sink.getvalue().to_pybytes()
+
+
+def encode_chunks(chunks: Iterable[Chunk]) -> Iterator[bytes]:
+    """Collected rows as blobs."""
+    return encode_batches(map(_batch, chunks))
+
+
+def _batch(chunk: Chunk) -> pa.RecordBatch:
+    if chunk.arrays:
+        return pa.RecordBatch.from_arrays(chunk.arrays, [str(i) for i in range(len(chunk.arrays))])
+    return pa.RecordBatch.from_arrays([pa.nulls(chunk.rows)], ["rows"])
+
+
+def decode_batches(blob: Any) -> Iterator[pa.RecordBatch]:
+    """The Arrow batches of a blob."""
+    with pa.ipc.open_stream(pa.BufferReader(blob)) as reader:
+        yield from reader
+
+
+def decode_chunks(blob: Any, columns: int, place: int) -> Iterator[Chunk]:
+    """The rows of a blob as chunks of `columns` columns."""
+    for number, batch in enumerate(decode_batches(blob)):
+        yield Chunk((place, number), batch.num_rows, list(batch.columns[:columns]))
+
+
+_WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0), pa.time64("us"): pa.time64("ns")}
+
+
+def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """A batch of results in the types and names that a DataFrame has for them (see `frame.spark_schema`)."""
+    arrays = [a.cast(_WIDENED[a.type]) if a.type in _WIDENED else a for a in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=unique_names(batch.schema.names))
+
+
+def encode_error(error: TsqlError) -> bytes:
+    """An error of a query as data; it is raised again on the driver by `decode_error`."""
+    about = {"kind": type(error).__name__, "message": error.message, "position": error.position, "hint": error.hint}
+    return json.dumps({"error": about}).encode()
+
+
+def decode_error(blob: Any) -> TsqlError | None:
+    """The error that a row without input carries, if it carries one."""
+    found = json.loads(bytes(blob) or b"{}").get("error")
+    if found is None:
+        return None
+    kind = getattr(errors, found["kind"], None)
+    known = isinstance(kind, type) and issubclass(kind, TsqlError)
+    return (kind if known else ExecutionError)(found["message"], position=found["position"], hint=found["hint"])
+
+
+def encode_value(value: Any) -> Any:
+    """A stored parameter value as JSON data: bytes and intervals have no JSON of their own."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {"bytes": bytes(value).hex()}
+    if isinstance(value, tuple | list):
+        return {"parts": list(value)}
+    return value
+
+
+def decode_value(value: Any) -> Any:
+    match value:
+        case {"bytes": text}:
+            return bytes.fromhex(text)
+        case {"parts": parts}:
+            return tuple(parts)
+    return value
+
+
+def expression_nodes(root: Step) -> Iterator[Any]:
+    """Every expression node of a plan, in an order that depends on nothing but the plan: equal plans give equal lists."""
+    for step in root.walk():
+        for field in fields(step):
+            if field.name not in ("inputs", "name", "line", "source"):
+                yield from _nodes(getattr(step, field.name))
+
+
+def _nodes(value: Any) -> Iterator[Any]:
+    if isinstance(value, Expr):
+        yield from value.walk()
+    elif isinstance(value, Aggregate):
+        yield value
+        for expression in value.expressions():
+            yield from expression.walk()
+    elif isinstance(value, SortKey):
+        yield from value.expr.walk()
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)

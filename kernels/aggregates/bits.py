@@ -1,0 +1,71 @@
+"""bit_and, bit_or, bit_xor of integers."""
+
+from __future__ import annotations
+
+from tsql.kernels.aggregates.base import Body, Input, State
+from tsql.kernels.aggregates.basic import masked, same
+from tsql.kernels.aggregates.registry import aggregate
+from tsql.kernels.codegen.lang import Val
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.types import Type
+
+
+class BitFold(Body):
+    """State: the bits so far, whether there was a value."""
+
+    branchless = True
+    start = 0
+
+    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+        super().__init__(inputs, result, rows)
+        self.fields = (*result.parts, "i1")
+
+    def fold(self, a: Val, b: Val) -> Val:
+        raise NotImplementedError
+
+    def init(self, k: PipelineKernel, state: State) -> None:
+        state.set(0, k.const(self.fields[0], self.start))
+        state.set(1, k.false)
+
+    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        state.set(0, self.fold(state.get(0), masked(k, mask, args[0].wide().value, k.const(self.fields[0], self.start))))
+        state.set(1, state.get(1) | (k.true if mask is None else mask))
+
+    def finish(self, k: PipelineKernel, state: State) -> Datum:
+        return Datum(self.result, (state.get(0),), state.get(1))
+
+    def exported(self) -> tuple[Type, ...]:
+        return (self.result,)
+
+    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+        return (self.finish(k, state),)
+
+    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        self.update(k, state, exported, exported[0].valid)
+
+
+@aggregate("bit_and", args=("integer",), returns=same)
+class BitAnd(BitFold):
+    """The bits that are set in all values."""
+
+    start = -1
+
+    def fold(self, a: Val, b: Val) -> Val:
+        return a & b
+
+
+@aggregate("bit_or", args=("integer",), returns=same)
+class BitOr(BitFold):
+    """The bits that are set in any value."""
+
+    def fold(self, a: Val, b: Val) -> Val:
+        return a | b
+
+
+@aggregate("bit_xor", args=("integer",), returns=same)
+class BitXor(BitFold):
+    """The bits that are set in an odd number of values."""
+
+    def fold(self, a: Val, b: Val) -> Val:
+        return a ^ b

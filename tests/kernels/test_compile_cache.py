@@ -1,0 +1,146 @@
+"""The compile cache: object code by fingerprint in memory and on disk. A cache that is damaged, read-only or off costs time, never an answer."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.kernels.programs import compiled, interpreted
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.lang import Kernel
+from tsql.kernels.codegen.llvm import FULL, QUICK, cache_directory, compiler
+
+
+def square_plus(number: int) -> Module:
+    """A module of its own for each number."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    k.store(k.params[0], k.params[2] * k.params[2] + number)
+    k.ret()
+    k.finish()
+    return module
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A compiler that remembers nothing, and an empty directory on disk."""
+    directory = tmp_path / "kernels"
+    monkeypatch.setenv("TSQL_CACHE", str(directory))
+    forget(monkeypatch)
+    return directory
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler(), "_memory", {})
+
+
+def works(number: int) -> str:
+    """The module gives the right answer; returns where its code came from."""
+    module = square_plus(number)
+    assert compiled(module, FULL) == interpreted(module)
+    return compiler().compile(module).origin
+
+
+def test_memory_then_disk_then_llvm(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert works(1) == "llvm"
+    (entry,) = fresh.iterdir()
+    found = compiler().compile(square_plus(1))
+    assert compiler().compile(square_plus(1)) is found
+    forget(monkeypatch)
+    assert works(1) == "disk"
+    assert [entry] == list(fresh.iterdir())
+
+
+def test_levels_and_programs_have_entries_of_their_own(fresh: Path) -> None:
+    for number in (1, 2):
+        for level in (QUICK, FULL):
+            compiler().compile(square_plus(number), level)
+    assert len(list(fresh.iterdir())) == 4
+
+
+@pytest.mark.parametrize("damage", ["empty", "cut", "changed", "garbage", "longer"])
+def test_a_damaged_entry_is_written_again(fresh: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+    works(3)
+    (entry,) = fresh.iterdir()
+    good = entry.read_bytes()
+    middle = len(good) // 2
+    entry.write_bytes(
+        {"empty": b"", "cut": good[:middle], "changed": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :], "garbage": b"x" * 500, "longer": good + b"\0"}[damage]
+    )
+    forget(monkeypatch)
+    assert works(3) == "llvm"
+    assert entry.read_bytes() == good
+    forget(monkeypatch)
+    assert works(3) == "disk"
+
+
+def test_an_entry_that_cannot_be_read(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory in its place: neither read nor replaced, and no harm done."""
+    works(4)
+    (entry,) = fresh.iterdir()
+    entry.unlink()
+    entry.mkdir()
+    forget(monkeypatch)
+    assert works(4) == "llvm"
+    assert [entry] == list(fresh.iterdir()), "a file that could not be moved into place is left behind"
+
+
+def test_a_directory_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path / "file" / "kernels"))
+    forget(monkeypatch)
+    assert works(5) == "llvm"
+
+
+def test_a_read_only_directory(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    works(6)
+    fresh.chmod(0o555)
+    try:
+        forget(monkeypatch)
+        assert works(6) == "disk"
+        assert works(7) == "llvm"
+    finally:
+        fresh.chmod(0o755)
+
+
+def test_a_full_disk(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(source: str, target: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert works(8) == "llvm"
+    assert list(fresh.iterdir()) == []
+
+
+def test_an_empty_setting_turns_the_disk_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TSQL_CACHE", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    forget(monkeypatch)
+    assert cache_directory() is None
+    assert works(9) == "llvm"
+    forget(monkeypatch)
+    assert works(9) == "llvm"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_usual_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("TSQL_CACHE", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / "tsql" / "kernels"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert cache_directory() == tmp_path / ".cache" / "tsql" / "kernels"
+
+
+def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
+    script = textwrap.dedent("""
+        from tests.kernels.test_compile_cache import works
+        print(works(10))
+    """)
+    origins = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}).stdout.strip() for _ in range(2)]  # fmt: skip
+    assert origins == ["llvm", "disk"]

@@ -1,0 +1,118 @@
+"""The rewrite rules, one fixture file each: `<rule>.test` holds queries with the logical plan before and after the rule.
+
+A record is comment lines, the SQL, then `---- before` and `---- after` with plans. A comment `# with <rules>` names rules
+that run first, because this one builds on them. Where the rule has nothing to say the plan after is `(unchanged)`, and the
+comment says why. `pytest --regen` rewrites the plans. Each query must also give the same rows with the rule, without it and
+in DuckDB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.planner.support import assert_same_rows, blocks_of, is_ordered, logical_plan, oracle, run_plan, session
+from tsql.backends import Settings
+from tsql.planner import make_plan
+from tsql.planner.logical import show
+from tsql.planner.rules import RULES, optimize
+
+FOLDER = Path(__file__).parent
+NAMED = {rule.__name__: rule for rule in RULES}
+
+
+@dataclass
+class Record:
+    """One query of a fixture file."""
+
+    rule: str
+    comments: list[str]
+    sql: str
+    before: str
+    after: str
+
+    @property
+    def first(self) -> list[str]:
+        return [name for line in self.comments if line.startswith("# with ") for name in line[7:].replace(",", " ").split()]
+
+    def text(self) -> str:
+        return "\n".join([*self.comments, self.sql, "---- before", self.before, "---- after", self.after])
+
+
+def read(rule: str) -> list[Record]:
+    records = []
+    for block in blocks_of((FOLDER / f"{rule}.test").read_text(encoding="utf-8")):
+        head, _, plans = block.partition("\n---- before\n")
+        before, _, after = plans.partition("\n---- after\n")
+        lines = head.split("\n")
+        comments = [line for line in lines if line.startswith("#")]
+        records.append(Record(rule, comments, "\n".join(line for line in lines if not line.startswith("#")), before, after))
+    return records
+
+
+RECORDS = [pytest.param(record, id=f"{rule}-{number}") for rule in NAMED for number, record in enumerate(read(rule), 1)]
+
+
+@pytest.fixture(scope="module")
+def db() -> Any:
+    return session()
+
+
+@pytest.fixture(scope="module")
+def duck() -> Any:
+    return oracle()
+
+
+def plans(db: Any, record: Record) -> tuple[str, str]:
+    """The plan before the rule and after it."""
+    plan: Any = logical_plan(db, record.sql)
+    for name in record.first:
+        plan = NAMED[name](plan)
+    changed = NAMED[record.rule](plan)
+    before, after = show(plan), show(changed)
+    assert (changed is plan) or before != after, "a rule that has nothing to say returns the same object"
+    assert show(NAMED[record.rule](changed)) == after, "a rule applied twice does what it does once"
+    return before, "(unchanged)" if before == after else after
+
+
+@pytest.mark.parametrize("rule", NAMED)
+def test_plans(rule: str, db: Any, regen: bool) -> None:
+    records = read(rule)
+    for record in records:
+        before, after = plans(db, record)
+        if regen:
+            record.before, record.after = before, after
+        else:
+            assert before == record.before, record.sql
+            assert after == record.after, record.sql
+    fires = {record.after != "(unchanged)" for record in records}
+    assert fires == {True, False}, "cases in which the rule fires, and cases in which it must not"
+    for record in records:
+        assert record.comments[0].startswith("# Must not fire: ") == (record.after == "(unchanged)"), record.sql
+    if regen:
+        (FOLDER / f"{rule}.test").write_text("\n====\n".join(record.text() for record in records) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("record", RECORDS)
+def test_rows(record: Record, db: Any, duck: Any) -> None:
+    query = logical_plan(db, record.sql)
+    expected = duck.sql(record.sql).to_arrow_table()
+    for disabled in (frozenset(), frozenset({record.rule})):
+        plan = make_plan(optimize(query, disabled), Settings(optimizer=False), shards=3)
+        assert_same_rows(run_plan(db, plan), expected, ordered=is_ordered(record.sql))
+
+
+def test_each_rule_has_a_fixture() -> None:
+    assert {path.stem for path in FOLDER.glob("*.test")} == set(NAMED)
+
+
+def test_trace() -> None:
+    """Every rule runs through one door: timed, by name, and told apart by whether it changed anything."""
+    trace: list[tuple[str, float, bool]] = []
+    optimize(logical_plan(session(), "SELECT ad_id FROM clicks WHERE price > 1 + 1"), frozenset({"prune_columns"}), trace)
+    assert [name for name, _, _ in trace] == [name for name in NAMED if name != "prune_columns"]
+    assert {name: changed for name, _, changed in trace}["fold_constants"]
+    assert not {name: changed for name, _, changed in trace}["split_conjunctions"]
+    assert all(ms >= 0 for _, ms, _ in trace)

@@ -1,0 +1,222 @@
+"""The Spark backend on a real cluster: files, tables, DataFrames, errors, cancellation, and a part of the corpus."""
+
+from __future__ import annotations
+
+import datetime as dt
+import threading
+import time
+from contextlib import closing
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tsql
+from tests.slt.datasets import DATASETS
+from tests.slt_runner import CORPUS, run_file
+from tests.spark.engine import SparkTsql
+from tsql.kernels.errors import CancelledError, ExecutionError, PlanError, SourceError
+
+FILES = ("queries/group_by", "queries/having", "queries/distinct", "queries/order_by", "queries/set_operations", "queries/grouping_sets", "aggregates/basic", "aggregates/ordered")
+EVERY = 5
+"""What of the corpus runs on the cluster: every fifth query of these files. `test_parts.py` runs all of it in this process."""
+
+
+@pytest.fixture(scope="module")
+def db(spark: Any) -> Any:
+    with tsql.connect(spark=spark) as session:
+        session.register("nums", DATASETS["nums"])
+        session.register("all_types", DATASETS["all_types"])
+        yield session
+
+
+@pytest.fixture(scope="module")
+def clicks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Parquet files with several row groups: 12 splits in all."""
+    folder = tmp_path_factory.mktemp("clicks")
+    for number in range(3):
+        ids = range(number * 4000, (number + 1) * 4000)
+        table = pa.table({
+            "id": pa.array(ids, pa.int64()),
+            "ad": pa.array([None if i % 11 == 0 else f"ad {i % 7}" for i in ids]),
+            "price": pa.array([Decimal(i % 1000) / 100 for i in ids], pa.decimal128(12, 2)),
+            "day": pa.array([dt.date(2024, 1, 1) + dt.timedelta(days=i % 30) for i in ids]),
+        })  # fmt: skip
+        pq.write_table(table, folder / f"part{number}.parquet", row_group_size=1000)
+    return folder
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_corpus(spark: Any, file: str) -> None:
+    with closing(SparkTsql(spark)) as engine:
+        failures = run_file(CORPUS / f"{file}.slt", engine, "spark", every=EVERY)
+    assert not failures, "\n".join(map(str, failures))
+
+
+def test_parquet_splits(db: Any, clicks: Path) -> None:
+    """Tasks read their row groups; partial groups are merged."""
+    sql = f"SELECT ad, count(*) AS n, sum(price) AS total, min(day) AS first FROM '{clicks}/*.parquet' WHERE id % 3 <> 0 GROUP BY ad ORDER BY ad"
+    relation = db.sql(sql)
+    assert "scope=global" in relation.plan() or "gather" in relation.plan()
+    assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
+
+
+def test_redistributed_groups(db: Any, clicks: Path) -> None:
+    """A median needs all rows of a group in one shard: they are moved by the hash of the key."""
+    sql = f"SELECT ad, median(id) AS middle, count(DISTINCT day) AS days FROM '{clicks}/*.parquet' GROUP BY ad ORDER BY ad"
+    relation = db.sql(sql)
+    assert "redistribute" in relation.plan() and "scope=global" in relation.plan()
+    assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
+
+
+def test_input_order(db: Any, clicks: Path) -> None:
+    """Without ORDER BY, rows leave in the order of the files."""
+    ids = db.sql(f"SELECT id FROM '{clicks}/*.parquet' WHERE id % 1000 < 2").arrow().column("id").to_pylist()
+    assert ids == [i + k for i in range(0, 12000, 1000) for k in (0, 1)]
+
+
+def test_plan_file(db: Any, clicks: Path) -> None:
+    """A plan is printed, parsed and run; what a person writes into it is what runs."""
+    text = f"""plan version 1
+target spark shards=4
+
+clicks = scan '{clicks}/*.parquet' columns=(ad, id)
+even   = reshard clicks scope=global shards=3
+keyed  = rekey even key=(ad)
+placed = redistribute keyed scope=global shards=2
+groups = aggregate placed by=(ad) n=count(*) middle=median(id)
+copies = broadcast groups scope=global shards=2
+one    = gather copies
+sorted = sort one by=(ad asc nulls last)
+output sorted (ad, n, middle)
+"""
+    plan = tsql.load_plan_text(text)
+    assert plan.bind(db).text() == text
+    expected = tsql.connect().sql(f"SELECT ad, count(*) AS n, median(id) AS middle FROM '{clicks}/*.parquet' GROUP BY ad ORDER BY ad")
+    assert plan.run(db).arrow().equals(expected.arrow())
+
+
+def test_error_with_position(db: Any) -> None:
+    """An error in a task is ours: its class, its message, and the place in the SQL."""
+    with pytest.raises(ExecutionError) as caught:
+        db.sql("SELECT g,\n  i64 + 1 AS next FROM (SELECT id AS g, i64 FROM all_types)").arrow()
+    assert caught.value.line_column == (2, 7)
+    assert "Traceback" not in str(caught.value) and "java" not in str(caught.value)
+
+
+def test_error_behind_movement(db: Any) -> None:
+    """An error before a shuffle ends the query just the same."""
+    with pytest.raises(ExecutionError, match="Could not convert string 'red' to INT32"):
+        db.sql("SELECT k::INTEGER AS n, median(x) FROM nums WHERE k = 'red' GROUP BY ALL").arrow()
+
+
+def test_source_error(db: Any, clicks: Path, tmp_path: Path) -> None:
+    """A file that cannot be read is named."""
+    damaged = tmp_path / "damaged.parquet"
+    data = bytearray((clicks / "part0.parquet").read_bytes())
+    data[100:1100] = bytes(1000)
+    damaged.write_bytes(data)
+    with pytest.raises(SourceError, match="damaged.parquet"):
+        db.sql(f"SELECT sum(id), max(ad) FROM '{damaged}'").arrow()
+
+
+def test_cancel(db: Any, spark: Any) -> None:
+    """A cancelled query ends at once for its caller, and its job soon on the cluster."""
+
+    def sleep(batches: Any) -> Any:
+        import time
+
+        time.sleep(300)
+        yield from batches
+
+    db.register("sleepers", spark.range(0, 2, 1, 2).mapInArrow(sleep, "id long"))
+    relation = db.sql("SELECT sum(id) FROM sleepers")
+    cancelled: list[float] = []
+    threading.Timer(1, lambda: (cancelled.append(time.perf_counter()), relation.cancel())).start()
+    with pytest.raises(CancelledError):
+        relation.arrow()
+    assert time.perf_counter() - cancelled[0] < 5
+    tracker, limit = spark.sparkContext.statusTracker(), time.perf_counter() + 60
+    while tracker.getActiveJobsIds() and time.perf_counter() < limit:
+        time.sleep(0.05)
+    assert not tracker.getActiveJobsIds()
+    db.unregister("sleepers")
+
+
+def test_to_spark(db: Any) -> None:
+    """A result goes on as a DataFrame with Spark's types, and comes back as a table."""
+    columns = "id, b, i8, i16, i32, i64, i128, u8, u16, u32, u64, f32, f64, d4, d18, d38, s, bl, d, t, ts, tz"
+    frame = db.sql(f"SELECT {columns} FROM all_types WHERE id <> 2").to_spark()
+    types = {f.name: f.dataType.simpleString() for f in frame.schema}
+    assert (types["i128"], types["u8"], types["u64"], types["ts"], types["tz"]) == ("decimal(38,0)", "smallint", "decimal(20,0)", "timestamp_ntz", "timestamp")
+    db.register("back", frame)
+    given = db.sql(f"SELECT {columns} FROM back ORDER BY id").fetchall()
+    expected = db.sql(f"SELECT {columns} FROM all_types WHERE id <> 2 ORDER BY id").fetchall()
+    assert [[str(v) for v in row] for row in given] == [[str(v) for v in row] for row in expected]
+
+
+def test_to_spark_after_gather(db: Any) -> None:
+    """What comes after gather runs in a task too, so the DataFrame stays lazy."""
+    frame = db.sql("SELECT g AS key, count(*) AS key FROM nums GROUP BY g ORDER BY g LIMIT 3").to_spark()
+    assert frame.columns == ["key", "key_1"]
+    assert [tuple(row) for row in frame.filter("key_1 > 0").collect()] == tsql_rows("SELECT g, count(*) FROM nums GROUP BY g ORDER BY g LIMIT 3")
+
+
+def tsql_rows(sql: str) -> list[tuple[Any, ...]]:
+    """The rows of the local backend."""
+    local = tsql.connect()
+    local.register("nums", DATASETS["nums"])
+    return local.sql(sql).fetchall()
+
+
+def test_to_spark_needs_types(db: Any) -> None:
+    with pytest.raises(PlanError, match="column iv is INTERVAL, which a Spark DataFrame cannot hold"):
+        db.sql("SELECT iv FROM all_types").to_spark()
+
+
+def test_frame_source(db: Any, spark: Any) -> None:
+    """A DataFrame of Spark is a table; alone it is read where it is, with others its rows are moved."""
+    db.register("numbers", spark.range(0, 1000, 1, 3).selectExpr("id", "id % 7 AS g", "CAST(id AS STRING) AS text"))
+    assert db.sql("SELECT g, count(*), max(text) FROM numbers GROUP BY g ORDER BY g LIMIT 2").fetchall() == [(0, 143, "994"), (1, 143, "995")]
+    assert db.sql("SELECT count(*) FROM numbers").fetchall() == [(1000,)]
+    assert db.sql("SELECT count(*) FROM (SELECT g FROM numbers UNION ALL SELECT g FROM nums)").fetchall() == [(1000 + len(DATASETS["nums"]),)]
+    local = tsql.connect()
+    local.register("numbers", spark.range(0, 10, 1, 3))
+    assert local.sql("SELECT sum(id) FROM numbers").fetchall() == [(45,)]
+
+
+def test_parameters(db: Any) -> None:
+    sql = "SELECT count(*) FROM all_types WHERE i32 > $low AND s <> $text AND bl <> $blob AND d <> $day"
+    values = {"low": -5, "text": "it's", "blob": b"\x00\xff", "day": dt.date(2000, 2, 29)}
+    local = tsql.connect()
+    local.register("all_types", DATASETS["all_types"])
+    assert db.sql(sql, values).fetchall() == local.sql(sql, values).fetchall()
+
+
+def test_empty(db: Any) -> None:
+    db.register("nothing", DATASETS["nums"].slice(0, 0))
+    assert db.sql("SELECT count(*), sum(x) FROM nothing").fetchall() == [(0, None)]
+    assert db.sql("SELECT g, median(x) FROM nothing GROUP BY g").fetchall() == []
+
+
+def test_tables_in_memory(db: Any) -> None:
+    """CREATE TABLE AS stores the result on the driver; its blocks go to the tasks."""
+    db.execute("CREATE OR REPLACE TABLE stored AS SELECT * FROM all_types")
+    assert db.sql("SELECT * FROM stored ORDER BY id").arrow().equals(db.sql("SELECT * FROM all_types ORDER BY id").arrow())
+
+
+def test_local_scope_is_refused(db: Any) -> None:
+    text = """plan version 1
+target spark shards=2
+nums = scan nums columns=(g)
+keyed = rekey nums key=(g)
+placed = redistribute keyed scope=local shards=2
+groups = aggregate placed by=(g) n=count(*)
+one = gather groups
+output one (g, n)
+"""
+    with pytest.raises(PlanError, match="scope=local moves rows inside one task only"):
+        tsql.load_plan_text(text).run(db).arrow()
