@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
@@ -57,9 +58,16 @@ class Dictionary:
     """The sorted distinct strings of a column of a table, shared by all of its blocks; a string's code is its rank."""
 
     values: pa.Array
+    tables: dict[Any, pa.Buffer] = field(default_factory=dict, repr=False)
+    """Results of predicates over the strings, one byte each, by predicate."""
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @cached_property
+    def sort_keys(self) -> list[bytes]:
+        """The strings as bytes, whose order is that of the codes."""
+        return [v.encode() if isinstance(v, str) else v for v in self.values.to_pylist()]
 
     @cached_property
     def record(self) -> pa.Buffer:

@@ -37,10 +37,13 @@ def emit(k: PipelineKernel, expr: Expr, row: Row) -> Datum:
             return _emit_cast(k, expr, row)
         case Case():
             return _emit_case(k, expr, row)
-        case InList():
-            return _emit_in_list(k, expr, row)
-        case Call():
-            return _emit_call(k, expr, row)
+        case InList() | Call():
+            from tsql.kernels.dictionary import emit_on_codes
+
+            on_codes = emit_on_codes(k, expr, row)
+            if on_codes is not None:
+                return on_codes
+            return _emit_in_list(k, expr, row) if isinstance(expr, InList) else _emit_call(k, expr, row)
     raise TypeError(f"cannot emit {expr!r}")
 
 

@@ -107,6 +107,16 @@ class ExpressionParser(DuckDBParser):
             return None
         return self.expression(exp.Interval(this=value, unit=unit))
 
+    def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
+        """In `TIMESTAMP '..'::DATE` it is the timestamp that is cast; sqlglot would cast the text first."""
+        start = self._index
+        if self._curr is not None and self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL:
+            kind = self._parse_types(check_func=True, allow_identifiers=False)
+            if isinstance(kind, exp.DataType) and self._curr is not None and self._curr.token_type == TokenType.STRING:
+                return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_primary(), to=kind)))
+            self._retreat(start)
+        return super()._parse_type(parse_interval, fallback_to_identifier)
+
     def _parse_types(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         start = self._curr
         node = super()._parse_types(*args, **kwargs)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -113,17 +114,36 @@ def split(text: str, separator: str = ",") -> list[str]:
     return [p for p in stripped if p] if separator == " " or stripped == [""] else stripped
 
 
-def strip_comment(line: str) -> str:
-    """The line up to a # that is outside quotes."""
-    quote = ""
-    for i, c in enumerate(line):
+_QUERY = re.compile(r'\s*query\s+"(?:[^"\\]|\\.)*"')
+
+
+def _without_comment(line: str, quote: str) -> tuple[str, str]:
+    """The line up to a # that is outside quotes, and the quote that is open at its end; `quote` is open at its start."""
+    query = None if quote else _QUERY.match(line)
+    start = query.end() if query else 0
+    for i in range(start, len(line)):
+        c = line[i]
         if quote:
             quote = "" if c == quote else quote
         elif c in "'\"":
             quote = c
         elif c == "#":
-            return line[:i]
-    return line
+            return line[:i], ""
+    return line, quote
+
+
+def lines_of(text: str) -> Iterator[tuple[int, str]]:
+    """(number, text without comment) of each line; a line end inside a quoted name does not end a line."""
+    quote, first, parts = "", 1, []
+    for number, raw in enumerate(text.split("\n"), 1):
+        if not quote:
+            first, parts = number, []
+        kept, quote = _without_comment(raw, quote)
+        parts.append(kept)
+        if not quote:
+            yield first, "\n".join(parts).strip()
+    if quote:
+        yield first, "\n".join(parts).strip()
 
 
 def print_plan(plan: PhysicalPlan, comments: dict[str, str] | None = None) -> str:
@@ -242,7 +262,7 @@ class Context:
 
     def split_name(self, item: str) -> tuple[str, str]:
         """`name rest`, the name possibly quoted."""
-        match = re.match(r'\s*([A-Za-z_]\w*|"(?:[^"]|"")*")\s+(.+)$', item)
+        match = re.match(r'\s*([A-Za-z_]\w*|"(?:[^"]|"")*")\s+(.+)$', item, re.S)
         if match is None:
             raise self.error(f"{item!r} is not a name and a type")
         return self.name(match.group(1)), match.group(2)
@@ -324,9 +344,8 @@ def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None
     steps: dict[str, Step] = {}
     query, target, shards, seen_version = "", "local", 1, False
     output: tuple[Step, tuple[str, ...], tuple[str, ...]] | None = None
-    for number, raw in enumerate(text.split("\n"), 1):
+    for number, line in lines_of(text):
         context.number = number
-        line = strip_comment(raw).strip()
         if not line:
             continue
         word = line.split(None, 1)[0]

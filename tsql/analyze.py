@@ -17,14 +17,13 @@ from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Relation
 from tsql.analyze_select import project
+from tsql.hints import HintReader
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, NULL, Type
-from tsql.hints import HintReader
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
-from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import deep_recursion, position_of
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint

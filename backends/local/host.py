@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
-from tsql.kernels.batch import Morsels
+from tsql.kernels.batch import Dictionary, Morsels, source_columns
 from tsql.kernels.codegen.interp import Interpreter
-from tsql.kernels.codegen.llvm import FULL, compiler
+from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
 from tsql.kernels.context import (
     CANCEL,
     COUNTER,
@@ -39,8 +39,11 @@ from tsql.kernels.context import (
     Program,
     Slot,
 )  # fmt: skip
+from tsql.kernels.dictionary import code_bound
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
-from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, OutputColumn
+from tsql.kernels.expr import Column, Expr
+from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, Collect, OutputColumn
+from tsql.kernels.pipeline import ColumnarScan, Pipeline
 from tsql.kernels.types import Type
 
 _libc = ctypes.CDLL(None)
@@ -160,6 +163,31 @@ def slot_bytes(type: Type | None, value: Any, keep: list[Any]) -> bytes:
     return int(value).to_bytes(16, "little", signed=True)
 
 
+def dictionary_table(dictionary: Dictionary, name: str, predicate: Expr) -> pa.Buffer:
+    """One byte per string of a dictionary: whether the predicate is true for it. Kept with the dictionary."""
+    known = dictionary.tables
+    if predicate not in known:
+        columns = source_columns((name,), (predicate_column(predicate).type,), [dictionary.values])
+        sink = Collect((OutputColumn("hit", predicate),))
+        program = Pipeline(ColumnarScan(columns), [], sink).emit()
+        shared = Shared(Run())
+        context = Context(program, shared, sink.state_bytes)
+        morsels = Morsels(1)
+        morsels.add_arrays([dictionary.values], 0)
+        try:
+            Code(program, opt=QUICK).run(context, morsels)
+            hits = [c.arrays[0] for c in take_chunks(context.state_address, sink.columns, shared)]
+        finally:
+            context.close()
+        flat = pa.chunked_array(hits, pa.bool_()).fill_null(False).cast(pa.uint8())
+        known[predicate] = pa.py_buffer(flat.to_numpy().tobytes())
+    return known[predicate]
+
+
+def predicate_column(predicate: Expr) -> Column:
+    return next(e for e in predicate.walk() if isinstance(e, Column))
+
+
 class Context:
     """The context record of one worker."""
 
@@ -208,6 +236,13 @@ class Context:
             case "dictionary":
                 self.keep.append(slot.payload)
                 return struct.pack("<Qq", slot.payload.record.address, len(slot.payload))
+            case "code_bound":
+                dictionary, op, literal = slot.payload
+                return struct.pack("<qq", code_bound(dictionary, op, literal.value), 0)
+            case "dictionary_table":
+                table = dictionary_table(*slot.payload)
+                self.keep.append(table)
+                return struct.pack("<Qq", table.address, table.size)
             case "now":
                 return struct.pack("<qq", int(self.shared.run.wall_clock * 1_000_000), 0)
         if fill is None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-
 import numpy as np
 
+from tsql.kernels.batch import Dictionary
 from tsql.kernels.blocks.encode import BlockColumn
+from tsql.kernels.dictionary import code_bound
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
@@ -46,7 +46,7 @@ def _compare(possible: np.ndarray, column: BlockColumn | None, op: str, value: o
         return
     dictionary = column.source.dictionary
     if dictionary is not None:
-        op, value = _as_code(dictionary.values.to_pylist(), op, value)
+        op, value = _as_code(dictionary, op, value)
     match op:
         case "<":
             possible &= column.lows < value
@@ -60,18 +60,7 @@ def _compare(possible: np.ndarray, column: BlockColumn | None, op: str, value: o
             possible &= (column.lows <= value) & (column.highs >= value)
 
 
-def _as_code(values: list[object], op: str, value: object) -> tuple[str, int]:
-    """The same comparison on codes: the rank at which the value stands, or would stand."""
-    if isinstance(values[0], str):
-        values, value = [v.encode() for v in values], value.encode() if isinstance(value, str) else value
-    left, right = bisect_left(values, value), bisect_right(values, value)
-    match op:
-        case "<":
-            return "<", left
-        case "<=":
-            return "<", right
-        case ">":
-            return ">=", right
-        case ">=":
-            return ">=", left
-    return ("=", left) if left < right else ("<", -1)
+def _as_code(dictionary: Dictionary, op: str, value: str | bytes) -> tuple[str, int]:
+    """The same comparison on codes."""
+    bound = code_bound(dictionary, op, value)
+    return {"<=": "<", ">": ">="}.get(op, op), bound

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.planner.support import physical_plan, session
 
+from tests.planner.support import physical_plan, session
 from tsql.kernels.errors import PlanError
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.planner.support import assert_same_rows, oracle, session
 
+from tests.planner.support import assert_same_rows, oracle, session
 from tsql.kernels.errors import PlanError, TsqlError
 
 GROUPED = "ad_id, count(*) AS n FROM clicks AS c WHERE price > 3 GROUP BY ad_id"

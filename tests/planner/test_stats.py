@@ -6,10 +6,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.planner.support import logical_plan, physical_plan, session
-from tests.plans.queries import QUERIES
 
 import tsql
+from tests.planner.support import logical_plan, physical_plan, session
+from tests.plans.queries import QUERIES
 from tsql.planner import cost, stats
 from tsql.planner.logical import Filter, Limit
 from tsql.planner.rules import optimize

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.planner.support import assert_same_rows, golden, oracle, session
 
 import tsql
+from tests.planner.support import assert_same_rows, golden, oracle, session
 from tsql.kernels.errors import PlanError, TsqlError
 
 HERE = Path(__file__).parent

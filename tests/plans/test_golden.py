@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.planner.support import assert_same_rows, golden, is_ordered, oracle, physical_plan, run_plan, session
 from tests.plans.queries import QUERIES
 from tsql.backends import Run

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from tests.planner.support import assert_same_rows, blocks_of, is_ordered, logical_plan, oracle, run_plan, session
 from tsql.backends import Settings
 from tsql.planner import make_plan
@@ -116,3 +117,20 @@ def test_trace() -> None:
     assert {name: changed for name, _, changed in trace}["fold_constants"]
     assert not {name: changed for name, _, changed in trace}["split_conjunctions"]
     assert all(ms >= 0 for _, ms, _ in trace)
+
+
+def test_many_conjuncts() -> None:
+    """Hundreds of conditions, as programs write them, stay a plan of a few nodes and keep their meaning."""
+    db = session()
+    sql = "SELECT count(*) AS n FROM clicks WHERE " + " AND ".join(f"user_id <> {number}" for number in range(30, 530))
+    plan = optimize(logical_plan(db, sql))
+    assert sum(1 for _ in plan.walk()) < 40
+    assert db.sql(sql).fetchall() == [(180,)]
+
+
+def test_filters_do_not_overtake_failing_ones() -> None:
+    """A cast that may fail stays above the filter that keeps bad texts from it, however the two are nested."""
+    db = session()
+    inner = "SELECT code, count(*) AS n FROM clicks WHERE code <> 'none' GROUP BY code"
+    assert db.sql(f"SELECT count(*) FROM ({inner}) WHERE n > 1 AND CAST(code AS INTEGER) > 5").fetchall() == [(3,)]
+    assert db.sql("SELECT code FROM (SELECT code, count(*) AS n FROM clicks GROUP BY code) WHERE n = 30 + 300 AND CAST(code AS INTEGER) > 5").fetchall() == []

@@ -1,0 +1,174 @@
+"""The memory limit, and memory that comes back: after a query, a failure, a cancellation or an early end."""
+
+import gc
+import threading
+import time
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import tsql
+from tsql.backends.local import host
+from tsql.kernels.errors import ExecutionError, OutOfMemoryError, TsqlError
+
+ROWS = 200_000
+BAD = "CAST(s || CASE WHEN a = 190000 THEN 'x' ELSE '' END AS INT)"
+
+QUERIES = {
+    "groups": "SELECT s, count(*), max(s) FROM t GROUP BY s",
+    "few groups": "SELECT g, max(s), count(DISTINCT s), string_agg(s, ',') FROM t GROUP BY g",
+    "one group": "SELECT max(s), count(DISTINCT s), median(a) FROM t",
+    "top": "SELECT s, g FROM t ORDER BY s DESC LIMIT 5000",
+    "sort": "SELECT s, a FROM t ORDER BY s",
+    "distinct": "SELECT DISTINCT s FROM t",
+    "union": "SELECT s FROM t UNION SELECT s || 'x' FROM t",
+    "except": "SELECT s FROM t EXCEPT ALL SELECT s FROM t WHERE a % 2 = 0",
+    "rollup": "SELECT g, s, count(*) FROM t GROUP BY ROLLUP (g, s)",
+    "host function": "SELECT regexp_replace(s, '1', 'xyz') FROM t",
+    "file": "SELECT a, s FROM f",
+}
+FAILING = {
+    "projection": f"SELECT s, {BAD} FROM t",
+    "groups": f"SELECT s, max(s), sum({BAD}) FROM t GROUP BY s",
+    "few groups": f"SELECT g, string_agg(s, ','), max(s), count(DISTINCT s), sum({BAD}) FROM t GROUP BY g",
+    "top": f"SELECT s, {BAD} AS n FROM t ORDER BY s, n LIMIT 2000",
+    "scratch": f"SELECT max(length(repeat(s, 50))), sum({BAD}) FROM t",
+}
+
+
+@pytest.fixture
+def shared(monkeypatch):
+    """The counters of every query that runs."""
+    made = []
+    begin = host.Shared.__init__
+    monkeypatch.setattr(host.Shared, "__init__", lambda self, run: (begin(self, run), made.append(self))[0])
+    return made
+
+
+@pytest.fixture(scope="module")
+def db(tmp_path_factory):
+    numbers = np.arange(ROWS)
+    table = pa.table({"a": numbers, "s": pa.array(numbers * 7919 % ROWS).cast(pa.string()), "g": numbers % 10})
+    path = tmp_path_factory.mktemp("memory") / "f.parquet"
+    pq.write_table(table, path)
+    with tsql.connect(threads=2) as session:
+        session.register("t", table)
+        session.register("f", session.read_parquet(path))
+        yield session
+
+
+@pytest.fixture
+def limit(db):
+    yield lambda size: db.sql(f"SET memory_limit = '{size}'")
+    db.settings.memory_limit = None
+
+
+def resident_mib():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 2**20
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_the_limit_is_enforced(db, limit, shared, name):
+    limit("500KB")
+    with pytest.raises(OutOfMemoryError, match="memory_limit allows"):
+        db.sql(QUERIES[name]).arrow()
+    gc.collect()
+    limit("1GB")
+    assert db.sql(QUERIES[name]).arrow().num_rows > 0
+
+
+def test_the_limit_holds_for_create_table(db, limit):
+    limit("500KB")
+    with pytest.raises(OutOfMemoryError):
+        db.sql("CREATE TABLE u AS SELECT * FROM t")
+    assert "u" not in db.tables()
+
+
+def test_the_limit_holds_for_long_strings(db, limit):
+    limit("50MB")
+    with pytest.raises(OutOfMemoryError):
+        db.sql("SELECT repeat(s, 100000) FROM t").arrow()
+    with pytest.raises(OutOfMemoryError):
+        db.sql("SELECT max(length(repeat(s, 40000000))) FROM t").arrow()
+
+
+def test_streamed_results_need_no_more_than_a_batch(db, limit):
+    limit("40MB")
+    rows = 0
+    for batch in db.sql("SELECT repeat(s, 100) FROM t").batches():
+        rows += batch.num_rows
+        if rows > ROWS:
+            break
+    assert rows > 0
+
+
+@pytest.mark.parametrize("name", ["groups", "top", "sort", "distinct", "union", "rollup", "host function", "file"])
+def test_memory_in_use_is_zero_when_the_result_is_gone(db, shared, name):
+    db.sql(QUERIES[name]).arrow()
+    gc.collect()
+    assert [s.memory for s in shared] == [0] * len(shared)
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_memory_in_use_is_zero_after_a_failure(db, shared, name):
+    with pytest.raises(ExecutionError, match="Could not convert"):
+        db.sql(FAILING[name]).arrow()
+    gc.collect()
+    if "string_agg" not in FAILING[name]:
+        assert [s.memory for s in shared] == [0] * len(shared)
+
+
+@pytest.mark.parametrize("name", [*FAILING])
+def test_failures_do_not_leak(db, name):
+    def fail():
+        with pytest.raises(TsqlError):
+            db.sql(FAILING[name]).arrow()
+
+    assert grown_mib(fail) < 25
+
+
+@pytest.mark.parametrize("name", ["groups", "few groups", "top", "sort", "host function"])
+def test_queries_do_not_leak(db, name):
+    assert grown_mib(lambda: db.sql(QUERIES[name]).arrow()) < 25
+
+
+@pytest.mark.parametrize("name", ["groups", "sort"])
+def test_queries_that_are_left_early_do_not_leak(db, name):
+    def leave():
+        batches = db.sql(QUERIES[name]).batches()
+        next(batches)
+        batches.close()
+
+    assert grown_mib(leave) < 40
+
+
+def test_cancelled_queries_do_not_leak(db):
+    def cancel():
+        relation = db.sql(QUERIES["groups"])
+        timer = threading.Timer(0.02, relation.cancel)
+        timer.start()
+        try:
+            relation.arrow()
+        except TsqlError:
+            pass
+        timer.join()
+
+    assert grown_mib(cancel) < 40
+
+
+def grown_mib(work, times=15):
+    """By how much the process grows over some runs, after a few that warm the allocators up. Every leak that this looks
+    for would be some MiB per run."""
+    for _ in range(4):
+        work()
+    gc.collect()
+    time.sleep(0.1)
+    before = resident_mib()
+    for _ in range(times):
+        work()
+    gc.collect()
+    time.sleep(0.1)
+    return resident_mib() - before
