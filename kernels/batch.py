@@ -140,6 +140,12 @@ class Morsels:
     def record_bytes(self) -> int:
         return HEADER_BYTES + COLUMN_BYTES * self.columns
 
+    def part(self, start: int, count: int) -> Morsels:
+        """The records from `start` on, at most `count` of them."""
+        size = self.record_bytes
+        data = self.data[start * size : (start + count) * size]
+        return Morsels(self.columns, data, len(data) // size, self.rows, [self])
+
     def add(self, rows: int, position: int, columns: list[tuple[int, int, int, int]]) -> None:
         """Append a record; each column is (data, auxiliary, validity, bit offset)."""
         self.data += struct.pack("<qq", rows, position)

@@ -17,7 +17,9 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
                 raise _located(PlanError(message, hint=f"put {requirement.fix(given)} between {child.name} and {step.name}"), step.line, text, origin)
     root = properties[id(plan.root)]
     if root.shards != 1:
-        raise _located(PlanError(f"the output {plan.root.name} has {root.shards} shards", hint="put gather before the output"), _output_line(text), text, origin)
+        raise _located(
+            PlanError(f"the output {plan.root.name} has {root.shards} shards", hint="put gather before the output"), _output_line(text), text, origin
+        )
     for column in plan.columns:
         if column not in plan.root.schema:
             raise _located(PlanError(f"the output column {column} is not a column of {plan.root.name} {plan.root.schema}"), _output_line(text), text, origin)

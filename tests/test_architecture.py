@@ -27,7 +27,9 @@ FROM clicks
 WHERE price > 1 + 1
 GROUP BY ad_id
 """
-CLICKS = pa.table({"ad_id": pa.array([1, 2, 1, 3, 1, 2], pa.int64()), "price": pa.array([5, 7, 1, 2, 4, 8], pa.int64()), "country": ["DE", "DE", "FR", "DE", "DE", "NZ"]})
+CLICKS = pa.table(
+    {"ad_id": pa.array([1, 2, 1, 3, 1, 2], pa.int64()), "price": pa.array([5, 7, 1, 2, 4, 8], pa.int64()), "country": ["DE", "DE", "FR", "DE", "DE", "NZ"]}
+)
 
 
 def stages() -> dict[str, str]:

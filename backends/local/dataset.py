@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64, read_u64, take_chunks
 from tsql.kernels.aggregates.base import field_offsets
 from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, round_range
+from tsql.kernels.codegen.llvm import QUICK, compiler
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.aggregate import AggregateSink, DenseAggregate, GroupScan, HashAggregate
 from tsql.kernels.operators.collect import Collect
@@ -24,7 +26,13 @@ from tsql.kernels.operators.partition import Partition
 from tsql.kernels.operators.top import Top, TopScan
 from tsql.kernels.pipeline import ColumnarScan, Sink
 from tsql.kernels.runtime.group_table import BYTES_TAKEN, CHUNKS, STRING_CHAIN, TABLE_BYTES
+from tsql.kernels.runtime.release import release_module
 from tsql.kernels.types import Type
+
+
+WAVE_BLOCKS = 64
+WAVE_SPLITS = 2
+"""How much of a scan is collected at a time when its rows go straight to the result."""
 
 
 @dataclass
@@ -131,6 +139,13 @@ class BlockData(Dataset):
     def feed(self, shard: int) -> Iterator[Part]:
         yield Part(self.source, self.morsels, (0,), self.counter)
 
+    def waves(self, threads: int) -> Iterator[BlockData]:
+        """The same rows in several datasets, one after the other."""
+        for start in range(0, max(1, self.morsels.count), WAVE_BLOCKS):
+            wave = copy(self)
+            wave.morsels, wave.counter = self.morsels.part(start, WAVE_BLOCKS), ctypes.c_int64(0)
+            yield wave
+
 
 class SourceData(Dataset):
     """A file or another source that is read split by split; workers take splits in order from a shared list."""
@@ -156,6 +171,14 @@ class SourceData(Dataset):
 
     def empty_source(self) -> ColumnarScan:
         return ColumnarScan(tuple(self._column(c, self.source.schema[c].type.to_arrow()) for c in self.columns))
+
+    def waves(self, threads: int) -> Iterator[SourceData]:
+        """The same rows in several datasets, one after the other: a few splits for each thread."""
+        size = threads * WAVE_SPLITS
+        for start in range(0, max(1, len(self.splits)), size):
+            wave = copy(self)
+            wave.splits, wave._next, wave._lock = self.splits[start : start + size], 0, threading.Lock()
+            yield wave
 
     def _take(self) -> Any:
         with self._lock:
@@ -250,11 +273,10 @@ def _free_groups(sink: AggregateSink, state: int, shared: Shared) -> None:
     items = sink.grouping.items
     owned = [field_offsets(i.body.fields, i.offset)[f] for i in items for f in i.body.release()]
     if owned:
+        plan = (ctypes.c_int64 * (3 + len(owned)))(sink.entry_bytes, not isinstance(sink, HashAggregate), len(owned), *owned)
+        release = compiler().compile(release_module(), QUICK).function
         for address, rows in group_runs(sink, state):
-            for entry in range(address, address + rows * sink.entry_bytes, sink.entry_bytes):
-                if isinstance(sink, HashAggregate) or read_i64(entry):
-                    for offset in owned:
-                        free(read_u64(entry + offset))
+            release(ctypes.addressof(plan), address, rows)
     tables = [i.distinct_table for i in items if i.distinct is not None] + [0] * isinstance(sink, HashAggregate)
     for at in tables:
         free_table(state + at, shared)

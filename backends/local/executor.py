@@ -115,7 +115,10 @@ class Executor:
             for child in step.inputs:
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
                 self.users.setdefault(id(child), []).append(step)
-        flow = self.flow(plan.root, plan.shards)
+        root = plan.root
+        flow = self.flow(root.inputs[0] if isinstance(root, movement.Gather) else root, plan.shards)
+        if isinstance(root, movement.Gather) and (self.dry or not isinstance(flow.data, SourceData | BlockData)):
+            flow = self._gather(root, flow)
         schema = plan.schema
         fields = plan.root.schema
         columns = tuple(OutputColumn(f"c{i}", Column(c, fields[c].type, fields[c].nullable), True, True) for i, c in enumerate(plan.columns))
@@ -144,9 +147,11 @@ class Executor:
                 stack.extend(step.inputs)
 
     def _stream(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
-        """The rows of the last flow in order; a single shard, so one feed, whose parts are done one by one."""
-        if isinstance(flow.data, SourceData) and self.threads > 1 and flow.data.shards > 1:
-            yield from self._collect(step, flow, columns, "output")[0]
+        """The rows of the last flow in order. A scan is read in waves, all workers on each, so that a result of any size
+        passes through bounded memory; other datasets are one shard, whose parts are done one by one."""
+        if isinstance(flow.data, SourceData | BlockData):
+            for wave in flow.data.waves(self.threads):
+                yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
             return
         if self.dry:
             self._kernel(step, "output", flow, flow.data.empty_source(), lambda: Collect(columns))

@@ -22,7 +22,7 @@ class Jobs:
 
     def __init__(self, spark: SparkSession, run: Run):
         self.spark, self.run = spark, run
-        self.tag = f"tsql-{uuid.uuid4().hex}"
+        self.group = f"tsql-{uuid.uuid4().hex}"
 
     def collect(self, frame: DataFrame) -> pa.Table:
         """All rows of a DataFrame."""
@@ -31,7 +31,8 @@ class Jobs:
 
         def work() -> None:
             try:
-                self.spark.addTag(self.tag)
+                # Without the interrupt a task would run on in its Python worker and hold its core.
+                self.spark.sparkContext.setJobGroup(self.group, "tsql", interruptOnCancel=True)
                 outcome["table"] = frame.toArrow()
             except BaseException as error:  # noqa: B036 - handed to the caller's thread, which raises it
                 outcome["error"] = error
@@ -53,7 +54,7 @@ class Jobs:
 
     def cancel(self) -> None:
         """End the jobs of this run; the tasks are stopped by Spark."""
-        threading.Thread(target=self.spark.interruptTag, args=(self.tag,), name="tsql-spark-cancel", daemon=True).start()
+        threading.Thread(target=self.spark.sparkContext.cancelJobGroup, args=(self.group,), name="tsql-spark-cancel", daemon=True).start()
 
 
 def translated(error: BaseException) -> BaseException:

@@ -87,5 +87,9 @@ def _fold_call(call: AggregateCall) -> AggregateCall:
     args = tuple(fold(a) for a in call.args)
     condition = None if call.filter is None else fold(call.filter)
     order = tuple(SortKey(fold(k.expr), k.descending, k.nulls_first) for k in call.order)
-    same = all(a is b for a, b in zip(args, call.args, strict=True)) and condition is call.filter and all(a.expr is b.expr for a, b in zip(order, call.order, strict=True))
+    same = (
+        all(a is b for a, b in zip(args, call.args, strict=True))
+        and condition is call.filter
+        and all(a.expr is b.expr for a, b in zip(order, call.order, strict=True))
+    )
     return call if same else replace(call, args=args, filter=condition, order=order)

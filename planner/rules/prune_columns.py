@@ -1,8 +1,8 @@
 """prune_columns: scans read and projections compute only what something above them uses.
 
-    project a               project a
-      project a, b=f(c) ->    project a
-        scan t (a, c, d)        scan t (a)
+project a               project a
+  project a, b=f(c) ->    project a
+    scan t (a, c, d)        scan t (a)
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """remove_trivial_project: a projection that passes all columns of its input on, in order and by their names, goes away.
 
-    project a, b
-      scan t (a, b)   ->   scan t (a, b)
+project a, b
+  scan t (a, b)   ->   scan t (a, b)
 """
 
 from __future__ import annotations
@@ -16,6 +16,10 @@ def remove_trivial_project(plan: Node) -> Node:
 
 
 def _remove(node: Node) -> Node:
-    if isinstance(node, Project) and all(isinstance(e, Column) and e.name == n for n, e in node.columns) and tuple(n for n, _ in node.columns) == node.input.schema.names:
+    if (
+        isinstance(node, Project)
+        and all(isinstance(e, Column) and e.name == n for n, e in node.columns)
+        and tuple(n for n, _ in node.columns) == node.input.schema.names
+    ):
         return node.input
     return node

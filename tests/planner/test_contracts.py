@@ -168,7 +168,12 @@ def test_enforce(clicks: Step) -> None:
 def test_enforce_takes_one_copy(clicks: Step) -> None:
     """Copies are never counted twice: where each row must be there once, one copy is gathered."""
     copies = Broadcast((clicks,))
-    for step in (Aggregate((copies,), by=by(AD), calls=COUNT), Aggregate((copies,), by=by(AD), calls=COUNT, phase="partial"), Union((copies, clicks)), Reshard((copies,))):
+    for step in (
+        Aggregate((copies,), by=by(AD), calls=COUNT),
+        Aggregate((copies,), by=by(AD), calls=COUNT, phase="partial"),
+        Union((copies, clicks)),
+        Reshard((copies,)),
+    ):
         assert ops(enforce(step, 4, "local"))[:3] == ["scan", "broadcast", "gather"], step.op
 
 

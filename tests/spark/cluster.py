@@ -69,13 +69,7 @@ class InProcess:
     """What the Spark backend uses of a session."""
 
     def __init__(self, parallelism: int = 3):
-        self.sparkContext = SimpleNamespace(defaultParallelism=parallelism, broadcast=Shared)
+        self.sparkContext = SimpleNamespace(defaultParallelism=parallelism, broadcast=Shared, setJobGroup=lambda *_, **__: None, cancelJobGroup=lambda _: None)
 
     def createDataFrame(self, table: pa.Table, schema: Any) -> Frame:
         return Frame(lambda: [table.slice(i, 1) for i in range(table.num_rows)])
-
-    def addTag(self, tag: str) -> None:
-        pass
-
-    def interruptTag(self, tag: str) -> None:
-        pass
