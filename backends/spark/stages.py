@@ -95,7 +95,7 @@ class Stages:
         if not isinstance(step, Scan):
             return Entry(step.name, "chunks", names)
         if isinstance(step.source, FrameSource):
-            return Entry(step.name, "table")
+            return Entry(step.name, "chunks")
         if isinstance(step.source, BlockTable):
             return Entry(step.name, "table", facts=_block_facts(step))
         data = SourceData(step.source, step.columns, step.where, 1, 0, self.run)

@@ -30,6 +30,8 @@ ITEM_BYTES = 24
 
 def parse_format(text: str, position: int | None = None) -> list[str]:
     """A format as literal texts and specifiers (which begin with %); a percent sign as such is a literal."""
+    if not text:
+        raise BindError("Failed to parse format specifier : Empty format string", position=position)
     items: list[str] = []
     literal = ""
     at = 0

@@ -11,7 +11,6 @@ from typing import Any
 from tsql.kernels.codegen.lang import Kernel, Val, Var, routine
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum, null
-from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Call
 from tsql.kernels.functions.datetime_format import SHORT_DAYS, SHORT_MONTHS, SPECIFIERS, constant_format, parse_format
 from tsql.kernels.functions.datetime_make import DAY_NAMES, MONTH_NAMES, NAME_BYTES
@@ -276,7 +275,7 @@ def _read(k: PipelineKernel, items: list[str], text: Datum) -> tuple[Val, Val]:
 
 def _result_type(types: tuple[Type, ...], values: tuple[Any, ...]) -> Type:
     """TIMESTAMPTZ if the format has an offset or a time zone."""
-    if isinstance(values[1], str) and {"%z", "%Z"} & set(parse_format(values[1])):
+    if values[1] and isinstance(values[1], str) and {"%z", "%Z"} & set(parse_format(values[1])):
         return TIMESTAMPTZ
     return TIMESTAMP
 
@@ -293,8 +292,6 @@ def _register(name: str, safe: bool) -> None:
         text = constant_format(name, call.args[1], call)
         if text is None:
             return null(k, call.type)
-        if not text:
-            raise BindError("Failed to parse format specifier : Empty format string", position=call.position)
         items = parse_format(text, call.position)
         d = emit(k, call.args[0], row)
 

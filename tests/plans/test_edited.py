@@ -16,8 +16,6 @@ from tsql.kernels.errors import PlanError, TsqlError
 HERE = Path(__file__).parent
 EDITED = sorted((HERE / "edited").glob("*.plan"))
 REFUSED = sorted((HERE / "refused").glob("*.plan"))
-# What goes wrong in the file as a whole has no line to point at.
-WITHOUT_LINE: set[str] = set()
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from tsql.kernels.errors import CancelledError, ExecutionError, PlanError, Sourc
 
 FILES = ("queries/group_by", "queries/having", "queries/distinct", "queries/order_by", "queries/set_operations", "queries/grouping_sets", "aggregates/basic", "aggregates/ordered")
 EVERY = 5
-"""What of the corpus runs on the cluster: every fifth query of these files. `test_parts.py` runs all of it in this process."""
+"""What of the corpus runs on the cluster: every fifth query of these files. `test_parts.py` runs more of it in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,8 @@ def test_empty(db: Any) -> None:
 def test_tables_in_memory(db: Any) -> None:
     """CREATE TABLE AS stores the result on the driver; its blocks go to the tasks."""
     db.execute("CREATE OR REPLACE TABLE stored AS SELECT * FROM all_types")
-    assert db.sql("SELECT * FROM stored ORDER BY id").arrow().equals(db.sql("SELECT * FROM all_types ORDER BY id").arrow())
+    # As text, because NaN equals nothing.
+    assert str(db.sql("SELECT * FROM stored ORDER BY id").fetchall()) == str(db.sql("SELECT * FROM all_types ORDER BY id").fetchall())
 
 
 def test_local_scope_is_refused(db: Any) -> None:
