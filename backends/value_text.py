@@ -105,7 +105,7 @@ def _stamps(column: pa.Array) -> pa.Array:
         plain = micros.cast(pa.timestamp("us")).cast(pa.string())
         short = pc.replace_substring_regex(plain, r"\.?0*$", "", max_replacements=1)
         return pc.binary_join_element_wise(short, zone, "") if zone else short
-    return pa.array([None if value is None else stamp_text(value) + zone for value in micros.to_pylist()], pa.string())
+    return pa.array([None if value is None else _zoned(stamp_text(value), zone) for value in micros.to_pylist()], pa.string())
 
 
 def _within(column: pa.Array, low: int, high: int) -> bool:
@@ -120,6 +120,11 @@ def date_text(day: int) -> str:
         return "infinity" if day > 0 else "-infinity"
     year, month, of_month = _civil(day)
     return f"{year:04d}-{month:02d}-{of_month:02d}" if year > 0 else f"{1 - year:04d}-{month:02d}-{of_month:02d} (BC)"
+
+
+def _zoned(text: str, zone: str) -> str:
+    """Infinity has no zone."""
+    return text if text.endswith("infinity") else text + zone
 
 
 def stamp_text(micros: int) -> str:

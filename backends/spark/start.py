@@ -59,22 +59,37 @@ def start(master: str) -> tuple[SparkSession, bool]:
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         settings |= LOCAL
-    try:
-        with _logging() as configuration:
-            options = f"-Dlog4j2.configurationFile={configuration}"
-            settings["spark.driver.extraJavaOptions"] = f"{options} {SMALL_JVM}" if master.startswith("local") else options
-            builder = SparkSession.builder.master(master)
-            for name, value in settings.items():
-                builder = builder.config(name, value)
-            return builder.getOrCreate(), True
-    except (PySparkException, Py4JError, OSError, RuntimeError) as error:
-        raise CatalogError(f"Spark did not start on {master}: {str(error).strip().splitlines()[0]}") from error
+    with tempfile.TemporaryDirectory(prefix="tsql-spark-") as folder:
+        # The JVM reads its logging settings once, when it starts.
+        configuration, log = Path(folder) / "log4j2.properties", Path(folder) / "log"
+        configuration.write_text(LOGGING, encoding="utf-8")
+        options = f"-Dlog4j2.configurationFile={configuration}"
+        settings["spark.driver.extraJavaOptions"] = f"{options} {SMALL_JVM}" if master.startswith("local") else options
+        builder = SparkSession.builder.master(master)
+        for name, value in settings.items():
+            builder = builder.config(name, value)
+        try:
+            with _stderr_to(log):
+                return builder.getOrCreate(), True
+        except (PySparkException, Py4JError, OSError, RuntimeError) as error:
+            raise CatalogError(f"Spark did not start on {master}: {_reason(str(error), log)}") from error
 
 
 @contextmanager
-def _logging() -> Iterator[Path]:
-    """A file that tells the driver's JVM to log errors only; it is read once, when the JVM starts."""
-    with tempfile.TemporaryDirectory(prefix="tsql-spark-") as folder:
-        path = Path(folder) / "log4j2.properties"
-        path.write_text(LOGGING, encoding="utf-8")
-        yield path
+def _stderr_to(log: Path) -> Iterator[None]:
+    """What processes that start meanwhile write to stderr goes to a file: the JVM greets its user with several lines."""
+    saved = os.dup(2)
+    try:
+        with log.open("ab") as file:
+            os.dup2(file.fileno(), 2)
+        yield
+    finally:
+        os.dup2(saved, 2)
+        os.close(saved)
+
+
+def _reason(report: str, log: Path) -> str:
+    """The line that says why the JVM did not start: the last of its log with an error, else the first of PySpark's report."""
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+    named = [line.strip() for line in lines if "Exception" in line or "Error" in line or "error" in line]
+    return named[-1] if named else report.strip().split("\n")[0]

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from tsql.planner.logical import Node
+from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.fold_constants import fold_constants
 from tsql.planner.rules.prune_columns import prune_columns
 from tsql.planner.rules.push_filter_down import push_filter_down
@@ -23,6 +24,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     split_conjunctions,
     push_filter_down,
     unwrap_casts,
+    collect_equalities,
     push_filter_into_scan,
     prune_columns,
     remove_trivial_project,

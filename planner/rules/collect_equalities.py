@@ -1,0 +1,58 @@
+"""collect_equalities: a disjunction of equalities of one expression with constants becomes a list.
+
+    filter x = 1 OR x = 2 OR y > 3   ->   filter x IN (1, 2) OR y > 3
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsql.kernels.expr import Call, Column, Expr, InList, Literal, rewrite
+from tsql.kernels.types import BOOLEAN
+from tsql.planner.logical import Filter, Node
+from tsql.planner.tree import transform_up
+
+
+def collect_equalities(plan: Node) -> Node:
+    return transform_up(plan, _node)
+
+
+def _node(node: Node) -> Node:
+    if not isinstance(node, Filter):
+        return node
+    predicate = rewrite(node.predicate, _collect)
+    return node if predicate is node.predicate else Filter(node.input, predicate)
+
+
+def _collect(expr: Expr) -> Expr:
+    if not (isinstance(expr, Call) and expr.name == "or"):
+        return expr
+    lists: dict[Column, list[Literal]] = {}
+    merged = False
+    for arg in expr.args:
+        for column, options in _options(arg):
+            merged |= column in lists
+            lists.setdefault(column, []).extend(options)
+    if not merged:
+        return expr
+    args: list[Expr] = []
+    placed: set[Column] = set()
+    for arg in expr.args:
+        found = _options(arg)
+        if not found:
+            args.append(arg)
+        elif found[0][0] not in placed:
+            column = found[0][0]
+            placed.add(column)
+            args.append(InList(column, tuple(dict.fromkeys(lists[column])), getattr(arg, "position", None)))
+    return args[0] if len(args) == 1 else replace(expr, args=tuple(args), dtype=BOOLEAN)
+
+
+def _options(expr: Expr) -> list[tuple[Column, list[Literal]]]:
+    """(column, constants) of `column = constant` or `column IN (constants)`."""
+    match expr:
+        case Call("=", (Column() as column, Literal() as literal)) | Call("=", (Literal() as literal, Column() as column)):
+            return [(column, [literal])]
+        case InList(Column() as column, options) if all(isinstance(o, Literal) for o in options):
+            return [(column, list(options))]
+    return []
