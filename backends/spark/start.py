@@ -89,7 +89,7 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 
 def _reason(report: str, log: Path) -> str:
-    """The line that says why the JVM did not start: the last of its log with an error, else the first of PySpark's report."""
+    """The line that says why the JVM did not start: the first of its log with an error, else the first of PySpark's report."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    named = [line.strip() for line in lines if "Exception" in line or "Error" in line or "error" in line]
-    return named[-1] if named else report.strip().split("\n")[0]
+    named = [line.strip() for line in lines if ("Exception" in line or "Error" in line) and not line.strip().startswith("at ")]
+    return named[0] if named else report.strip().split("\n")[0]

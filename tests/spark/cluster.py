@@ -1,6 +1,6 @@
 """A stand-in for a Spark session that runs the tasks of the Spark backend in this process, one after the other.
 
-It moves rows exactly as Spark is asked to (`mapInArrow`, `repartitionById`, `unionAll`), so the whole corpus can run through
+It moves rows exactly as Spark is asked to (`mapInArrow`, `repartitionById`, `unionAll`), so much of the corpus can run through
 the cutting, the wire and the tasks in seconds. `test_cluster.py` runs a part of the corpus on a real cluster.
 """
 
