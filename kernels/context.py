@@ -157,14 +157,22 @@ class PipelineKernel(Kernel):
 
     @contextmanager
     def rows(self, count: Val) -> Iterator[Val]:
-        """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be vectorised."""
+        """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be vectorised.
+        Rows that build strings may be long ones: after each of them there is a check, which costs little beside."""
         start = self.var(self.i64(0))
         with self.forever() as loop:
             begin = start.value
             loop.stop_if(begin >= count)
             end = self.min(begin + CHECK_ROWS, count)
-            with self.range(end, begin) as i:
+            index = self.var(begin)
+            with self.forever() as inner:
+                i = index.value
+                inner.stop_if(i >= end)
                 yield i
+                index.set(i + 1)
+                if self.uses_scratch:
+                    self.check()
+                    inner.stop_if(self.status.value != 0)
             start.set(end)
             self.check()
             loop.stop_if(self.status.value != 0)

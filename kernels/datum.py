@@ -19,7 +19,8 @@ class Datum:
         string is safe to read (its length is that of some readable bytes).
     range: known bounds of an integer, decimal or temporal value. If set, `value` may be in a narrower integer type than
         the SQL type's own; `wide(k)` gives the SQL type's.
-    stable: a string whose bytes outlive the query's states (those of a table, or of collected rows): no need to copy it.
+    stable: read from memory that we made (a table's blocks, collected rows). The bytes of such a string outlive the query's
+        states, so there is no need to copy it; the range of such a number is a fact, where that of a file is a claim.
     """
 
     type: Type

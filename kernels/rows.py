@@ -79,7 +79,7 @@ class MorselRow(CachedRow):
         if column.layout.nullable:
             valid = k.load_bit(pointers.validity, self.index + pointers.bit)
         d = load_column(k, column, pointers, self.index, valid)
-        return replace(d, stable=True) if self.stable and column.layout.kind == "offsets" else d
+        return replace(d, stable=True) if self.stable and column.layout.kind in ("offsets", "fixed") else d
 
 
 def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointers, index: Val, valid: Val | None) -> Datum:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import pytest
 
@@ -37,6 +38,21 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     # By file, then by configuration: a worker gets neighbours and asks the oracle once for all of them.
     pairs = [(path, name) for path in corpus_files() for name in chosen]
     metafunc.parametrize(("slt_path", "slt_config"), pairs, ids=[f"{path.relative_to(CORPUS).with_suffix('')}-{name}" for path, name in pairs])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadgroup` with one group: the tests of the Spark cluster go to one worker, which starts it once. (The
+    xdist_group mark has no effect under pytest 9.2: xdist 3.8 writes groups into node ids, which can no longer be changed.)"""
+    if config.getoption("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneCluster(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return "spark" if nodeid.startswith("tests/spark/test_cluster.py") else nodeid
+
+    return OneCluster(config, log)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -29,7 +29,6 @@ from tsql.kernels.runtime.group_table import BYTES_TAKEN, CHUNKS, STRING_CHAIN, 
 from tsql.kernels.runtime.release import release_module
 from tsql.kernels.types import Type
 
-
 WAVE_BLOCKS = 64
 WAVE_SPLITS = 2
 """How much of a scan is collected at a time when its rows go straight to the result."""

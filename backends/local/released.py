@@ -35,18 +35,13 @@ class QueryThread:
     def _serve(self) -> None:
         while True:
             items, answers, wanted = self.requests.get()
-            answer = _next(items) if wanted else _closed(items)
-            if answer[0] == "item":
-                answers.put(answer)
-                del items, answers, answer
-                continue
-            kept = len(_idle) < IDLE_THREADS
-            if kept:
+            answers.put(_next(items) if wanted else _closed(items))
+            del items, answers
+            if not wanted:
+                # The last request of its query, of which there is one: this thread is nobody's now.
+                if len(_idle) >= IDLE_THREADS:
+                    return
                 _idle.append(self)
-            answers.put(answer)
-            del items, answers, answer
-            if not kept:
-                return
 
 
 _idle: list[QueryThread] = []
@@ -66,7 +61,7 @@ def _closed(items: Generator[Any, None, None]) -> Answer:
         items.close()
     except BaseException as error:
         return "error", error
-    return "end", None
+    return "closed", None
 
 
 def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterator[Any]:
@@ -92,11 +87,10 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
                 yield value
             del value
     finally:
-        if not ended:
-            # The thread closes the generator when it is back from what it does, and is free again then.
-            thread.requests.put((items, answers, False))
-            if not abandoned:
-                _wait_for_end(answers)
+        # The thread closes the generator when it is back from what it does, and is free again then.
+        thread.requests.put((items, answers, False))
+        if not ended and not abandoned:
+            _wait_for_end(answers)
 
 
 def _answer(answers: queue.SimpleQueue[Answer], run: Run) -> Answer:
@@ -117,7 +111,7 @@ def _wait_for_end(answers: queue.SimpleQueue[Answer]) -> None:
     """Most queries that are left early end at once: what they hold is free again when the caller goes on."""
     deadline = time.monotonic() + GRACE_SECONDS
     try:
-        while answers.get(timeout=max(0.0, deadline - time.monotonic()))[0] in ("wake", "item"):
+        while answers.get(timeout=max(0.0, deadline - time.monotonic()))[0] == "wake":
             pass
     except queue.Empty:
         return

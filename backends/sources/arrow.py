@@ -69,6 +69,8 @@ class ArrowSource:
     def _column_statistics(self, name: str) -> ColumnStatistics:
         column = self._column(name)
         if name not in self._statistics:
+            if self.schema[name].type.name == "VARCHAR":
+                _check_text(column, self.name, name)
             self._statistics[name] = exact_statistics(column, self.schema[name].type)
         return self._statistics[name]
 
@@ -100,6 +102,14 @@ def _chunked(arrays: list[pa.Array], kind: Type) -> pa.ChunkedArray:
     if len(types) > 1:
         arrays = [array.dictionary_decode() if pa.types.is_dictionary(array.type) else array for array in arrays]
     return pa.chunked_array(arrays, arrays[0].type if arrays else kind.to_arrow())
+
+
+def _check_text(column: pa.ChunkedArray, table: str, name: str) -> None:
+    """Refuse text that is not UTF-8, and offsets that point outside of it: kernels rely on both."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise SourceError(f"{table}, column {name}: {error}", hint="the column must hold UTF-8; bytes of another kind go into a binary column") from error
 
 
 def exact_statistics(column: pa.ChunkedArray, kind: Type) -> ColumnStatistics:

@@ -20,7 +20,7 @@ def db():
 
 
 LONG = {
-    "or": ("SELECT count(*) FROM t WHERE " + " OR ".join(f"a = {i}" for i in range(0, MANY)), [(100,)]),
+    "or": ("SELECT count(*) FROM t WHERE " + " OR ".join(f"a = {i}" for i in range(MANY)), [(100,)]),
     "and": ("SELECT count(*) FROM t WHERE " + " AND ".join(f"a <> {i}" for i in range(50, MANY)), [(50,)]),
     "in numbers": (f"SELECT count(*) FROM t WHERE a IN ({','.join(map(str, range(50, 10_000)))})", [(50,)]),
     "in texts": ("SELECT count(*) FROM t WHERE s IN (" + ",".join(f"'{i}'" for i in range(50, 10_000)) + ")", [(50,)]),

@@ -12,15 +12,6 @@ import pytest
 MASTER = "local-cluster[2,1,2048]"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of the cluster go to one worker of xdist, which starts it once."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
-            item.add_marker(pytest.mark.spark)
-            item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
-            item.add_marker(pytest.mark.xdist_group("spark"))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     import pyspark

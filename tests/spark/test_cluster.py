@@ -20,6 +20,9 @@ from tests.slt_runner import CORPUS, run_file
 from tests.spark.engine import SparkTsql
 from tsql.kernels.errors import CancelledError, ExecutionError, PlanError, SourceError
 
+# One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
+pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
+
 FILES = ("queries/group_by", "queries/having", "queries/distinct", "queries/order_by", "queries/set_operations", "queries/grouping_sets", "aggregates/basic", "aggregates/ordered")
 EVERY = 5
 """What of the corpus runs on the cluster: every fifth query of these files. `test_parts.py` runs more of it in this process."""
