@@ -95,16 +95,6 @@ def test_the_limit_holds_for_long_strings(db, limit):
         db.sql("SELECT max(length(repeat(s, 40000000))) FROM t").arrow()
 
 
-def test_streamed_results_need_no_more_than_a_batch(db, limit):
-    limit("40MB")
-    rows = 0
-    for batch in db.sql("SELECT repeat(s, 100) FROM t").batches():
-        rows += batch.num_rows
-        if rows > ROWS:
-            break
-    assert rows > 0
-
-
 @pytest.mark.parametrize("name", ["groups", "top", "sort", "distinct", "union", "rollup", "host function", "file"])
 def test_memory_in_use_is_zero_when_the_result_is_gone(db, shared, name):
     db.sql(QUERIES[name]).arrow()
