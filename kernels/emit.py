@@ -171,18 +171,14 @@ def _emit_case(k: PipelineKernel, expr: Case, row: Row) -> Datum:
 
 def _emit_in_list(k: PipelineKernel, expr: InList, row: Row) -> Datum:
     """x IN (constants): NULL if x is NULL, or if nothing matches and an option is NULL."""
-    from tsql.kernels.membership import emit_membership, has_table
+    from tsql.kernels.in_list import emit_long_list
 
     arg = emit(k, expr.arg, row)
     equal = SCALARS.find("=", (expr.arg.type, expr.arg.type))
     options = [o for o in expr.options if not (isinstance(o, Literal) and o.value is None)]
     found = k.false
     unknown = k.false if len(options) == len(expr.options) else k.true
-    if has_table(expr.arg.type, options):
-        found, options = emit_membership(k, arg, options), []
     if len(options) > SHORT_LIST and all(isinstance(o, Literal) for o in options):
-        from tsql.kernels.in_list import emit_long_list
-
         known = emit_long_list(k, arg.with_valid(None), options)
         if known is not None:
             return Datum(BOOLEAN, (known,), both(arg.valid, known | ~unknown))

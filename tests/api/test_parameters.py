@@ -41,7 +41,7 @@ def test_stored_form(value, stored):
     assert convert(value)[1] == stored
 
 
-@pytest.mark.parametrize("value", [2**127, -(2**127) - 1, object(), [1], {"a": 1}, dt.time(1, tzinfo=UTC)], ids=repr)
+@pytest.mark.parametrize("value", [2**127, -(2**127) - 1, object(), [1], {"a": 1}, dt.time(1, tzinfo=UTC)], ids=["too large", "too small", "object", "list", "dict", "time with a zone"])
 def test_values_without_a_type_are_refused(value):
     with pytest.raises(BindError):
         convert(value)
