@@ -15,7 +15,7 @@ from typing import Any
 
 from tsql.kernels.errors import PlanError, TsqlError
 from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Column, Expr, SortKey
+from tsql.kernels.expr import Column, Expr, SortKey, rewrite
 from tsql.kernels.schema import Schema
 from tsql.planner.bind import parse_aggregate, parse_expression
 from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshard
@@ -230,6 +230,11 @@ def _split_assignment(word: str) -> tuple[str, str] | None:
     return (match.group(1), word[match.end() :]) if match else None
 
 
+def unplaced(expr: Expr) -> Expr:
+    """The expression without positions: those of a plan file's line are no positions in the query."""
+    return rewrite(expr, lambda e: replace(e, position=None) if getattr(e, "position", None) is not None else e)
+
+
 class Context:
     """What a line is read with: the catalog, the number and the text of the line."""
 
@@ -277,15 +282,18 @@ class Context:
 
     def expression(self, text: str, schema: Schema) -> Expr:
         try:
-            return parse_expression(text, schema, self.parameters)
+            return unplaced(parse_expression(text, schema, self.parameters))
         except TsqlError as error:
             raise self.error(error.message, error.hint) from None
 
     def aggregate(self, text: str, schema: Schema) -> AggregateCall:
         try:
-            return parse_aggregate(_unwrap(text), schema, self.parameters)
+            call = parse_aggregate(_unwrap(text), schema, self.parameters)
         except TsqlError as error:
             raise self.error(error.message, error.hint) from None
+        order = tuple(SortKey(unplaced(k.expr), k.descending, k.nulls_first) for k in call.order)
+        condition = None if call.filter is None else unplaced(call.filter)
+        return replace(call, args=tuple(map(unplaced, call.args)), filter=condition, order=order, position=None)
 
     def constant(self, text: str) -> Expr:
         value = self.expression(text, Schema(()))

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsql.kernels.batch import Dictionary, Layout, SourceColumn, arrow_layout, round_range
+from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.statistics import ColumnStatistics
 from tsql.kernels.types import Type
 
@@ -49,7 +50,7 @@ class BlockColumn:
         kind = self.source.layout.kind
         if kind == "bits":
             return buffers[1].address, 0, validity, start
-        width = {"offsets": 8 if self.source.layout.machine == "i64" else 4, "interval": 16}.get(kind, 16)
+        width = 16 if kind == "interval" else BYTES[self.source.layout.machine]
         text = buffers[2].address if len(buffers) > 2 and buffers[2] is not None else 0
         return buffers[1].address + start * width, text, validity, start
 
