@@ -71,16 +71,16 @@ class Dictionary:
 
     @cached_property
     def record(self) -> pa.Buffer:
-        """The (offsets, bytes) record that kernels read."""
+        """The (offsets, bytes, number of strings) record that kernels read."""
         return dictionary_record(self.values)
 
 
 def dictionary_record(values: pa.Array) -> pa.Buffer:
-    """The addresses of the offsets and of the bytes of an array of strings."""
+    """The addresses of the offsets and of the bytes of an array of strings, and their number."""
     buffers = values.buffers()
     width = 8 if pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type) else 4
     offsets = buffers[1].address + values.offset * width if buffers[1] is not None else 0
-    return pa.py_buffer(struct.pack("<QQ", offsets, buffers[2].address if buffers[2] is not None else 0))
+    return pa.py_buffer(struct.pack("<QQQ", offsets, buffers[2].address if buffers[2] is not None else 0, len(values)))
 
 
 def round_range(low: int, high: int) -> tuple[int, int]:

@@ -40,10 +40,12 @@ POSITION = "#position"
 
 @dataclass(frozen=True, eq=False)
 class CodeDatum(Datum):
-    """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary."""
+    """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary, `record`
+    is the address of its record in memory."""
 
     code: Val | None = None
     column: SourceColumn | None = None
+    record: Val | None = None
 
 
 @dataclass
@@ -120,7 +122,7 @@ def dictionary_string(k: PipelineKernel, column: SourceColumn, dictionary: Val, 
     text = k.load("ptr", dictionary, 1)
     start = k.load(offset_type, offsets, safe).to("i64")
     end = k.load(offset_type, offsets, safe + 1).to("i64")
-    return CodeDatum(column.type, (text + start, end - start), valid, None, safe, column)
+    return CodeDatum(column.type, (text + start, end - start), valid, None, safe, column, dictionary)
 
 
 def dictionary_pointer(k: PipelineKernel, column: SourceColumn) -> Val:

@@ -17,5 +17,5 @@ CACHED_GROUPS = 100_000
 """Tables of more groups do not fit a core's cache: each row would wait for memory. Rows are then placed into shards whose
 tables do fit, and aggregated in one phase."""
 
-GROUPS_PER_SHARD = 8_192
+GROUPS_PER_SHARD = 32_768
 MOST_SHARDS = 256

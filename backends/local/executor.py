@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.local.constants import constant_array
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, Part, SourceData, TopData
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
 from tsql.backends.local.host import Chunk, take_chunks
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow, Kernels
@@ -58,7 +58,7 @@ class Executor(MovementRunner):
                 self.users.setdefault(id(child), []).append(step)
         root = plan.root
         flow = self.flow(root.inputs[0] if isinstance(root, movement.Gather) else root, plan.shards)
-        if isinstance(root, movement.Gather) and (self.dry or not isinstance(flow.data, SourceData | BlockData)):
+        if isinstance(root, movement.Gather) and (self.dry or flow.replicated):
             flow = self._gather(root, flow)
         schema = plan.schema
         fields = plan.root.schema
@@ -89,16 +89,20 @@ class Executor(MovementRunner):
 
     def _stream(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
         """The rows of the last flow in order. A scan is read in waves, all workers on each, so that a result of any size
-        passes through bounded memory; other datasets are one shard, whose parts are done one by one."""
+        passes through bounded memory; many shards are written by all workers; the parts of one shard one by one."""
         if isinstance(flow.data, SourceData | BlockData):
             for wave in flow.data.waves(self.threads):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
+            return
+        if flow.data.shards > 1 and not self.dry:
+            for chunks in self._collect(step, flow, columns, "output"):
+                yield from chunks
             return
         if self.dry:
             self._kernel(step, "output", flow, flow.data.empty_source(), lambda: Collect(columns))
             return
         start, before = time.perf_counter(), self.shared.rows_done
-        for part in flow.data.feed(0) if flow.data.shards == 1 else self._all_parts(flow.data):
+        for part in flow.data.feed(0):
             pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns))
             context = self._context(pipeline, code)
             code.run(context, part.morsels)
@@ -107,10 +111,6 @@ class Executor(MovementRunner):
             self.run.done_rows = self.shared.rows_done
         self._record(step, "output", before, start)
         flow.data.release()
-
-    def _all_parts(self, data: Dataset) -> Iterator[Part]:
-        for shard in range(data.shards):
-            yield from data.feed(shard)
 
     def flow(self, step: Step, shards: int) -> Flow:
         """The rows of a step; a step with several users is collected once."""

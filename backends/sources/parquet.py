@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from tsql.backends.sources.convert import castable, convert
 from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
-from tsql.backends.sources.parquet_statistics import chunk_bounds, fold, small_dictionary
+from tsql.backends.sources.parquet_statistics import chunk_bounds, dictionary_values, fold, small_dictionary
 from tsql.backends.sources.prune import Bounds, columns_of, may_match
 from tsql.backends.sources.text import from_stored
 from tsql.kernels.errors import SourceError
@@ -217,7 +218,11 @@ class ParquetSource:
 
     def _column_statistics(self, name: str) -> ColumnStatistics:
         if name not in self.partitions.types:
-            return fold((part for path in self.paths for part in self._chunk_bounds(path, name)), self.schema[name].type)
+            kind = self.schema[name].type
+            known = fold((part for path in self.paths for part in self._chunk_bounds(path, name)), kind)
+            file = self._file(self.paths[0])
+            index = file.index.get(name.lower())
+            return known if index is None else replace(known, distinct=dictionary_values(file.footer, index, kind))
         parts = []
         for path in self.paths:
             value, rows = self.partitions.values[path][name], self._file(path).footer.metadata.num_rows

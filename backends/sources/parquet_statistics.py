@@ -107,3 +107,14 @@ def small_dictionary(footer: Footer, index: int) -> bool:
     if chunk.dictionary_bytes is None or not _DICTIONARY_ENCODINGS & set(chunk.encodings):
         return False
     return 0 < chunk.dictionary_bytes <= min(65_536, 4_096 + 2 * chunk.values)
+
+
+def dictionary_values(footer: Footer, index: int, kind: Type) -> int | None:
+    """About how many distinct values a dictionary-encoded column has, from the size of its first dictionary page; None if
+    it has none. A full dictionary (1 MB) may have been given up on, so it says nothing."""
+    if not footer.first_chunks:
+        return None
+    chunk = footer.first_chunks[index]
+    if chunk.dictionary_bytes is None or not _DICTIONARY_ENCODINGS & set(chunk.encodings) or chunk.dictionary_bytes > 500_000:
+        return None
+    return max(1, chunk.dictionary_bytes // (6 if kind.is_string else 4))

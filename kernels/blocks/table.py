@@ -20,13 +20,17 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.statistics import Statistics
 
 
+KEPT_MORSELS = 64
+"""Records of so many scans are kept with the table: making them costs more than a short query does."""
+
+
 class BlockTable:
     """A relation in memory; a source for plans."""
 
     def __init__(self, schema: Schema, rows: int, columns: dict[str, BlockColumn]):
         self.rows, self.columns = rows, columns
         self.schema = Schema(tuple(Field(f.name, f.type, columns[f.name].source.layout.nullable) for f in schema))
-        self._morsels: dict[tuple[str, ...], Morsels] = {}
+        self._morsels: dict[Any, Morsels] = {}
 
     @staticmethod
     def from_batches(schema: Schema, batches: Iterable[pa.RecordBatch]) -> BlockTable:
@@ -57,20 +61,21 @@ class BlockTable:
 
     def morsels(self, names: tuple[str, ...], where: Expr | None = None, batch_rows: int = 0) -> Morsels:
         """Records of the blocks that may match, in order; with `batch_rows` the morsels are smaller than blocks."""
-        key = tuple(names)
-        if where is None and not batch_rows and key in self._morsels:
-            return self._morsels[key]
+        key = (tuple(names), where, batch_rows)
+        known = self._morsels.get(key)
+        if known is not None:
+            return known
         blocks = -(-self.rows // BLOCK_ROWS)
         possible = np.flatnonzero(possible_blocks(where, self.columns, blocks))
         morsels = Morsels(len(names))
-        morsels.keep.append(self)
         chosen = [self.columns[n] for n in names]
         for block in possible:
             first, last = int(block) * BLOCK_ROWS, min(self.rows, (int(block) + 1) * BLOCK_ROWS)
             for start, rows in _runs(first, last, batch_rows):
                 morsels.add(rows, start, [c.addresses(start) for c in chosen])
-        if where is None and not batch_rows:
-            self._morsels[key] = morsels
+        if len(self._morsels) >= KEPT_MORSELS:
+            self._morsels.clear()
+        self._morsels[key] = morsels
         return morsels
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

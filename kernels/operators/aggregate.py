@@ -21,11 +21,12 @@ from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.expr import Aggregate, Expr, Literal
 from tsql.kernels.keys import KeyField, KeyLayout
 from tsql.kernels.pipeline import Sink
-from tsql.kernels.rows import POSITION, CachedRow
+from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
 
 DENSE_GROUPS = 1 << 12
+MEMO_ENTRIES = 1 << 12
 
 
 @dataclass
@@ -303,7 +304,12 @@ def is_dense(fields: list[KeyField]) -> bool:
 
 
 class HashAggregate(AggregateSink):
-    """Any keys: entries of (hash, keys, states) in a `group_table`."""
+    """Any keys: entries of (hash, keys, states) in a `group_table`.
+
+    If all keys are strings, batches may bring them as codes of dictionaries of their own (Parquet does). Then a memo maps
+    combinations of codes to entries, so that a string is hashed once per batch and not once per row. The memo lies behind
+    the tables: whether it is in use, the dictionaries that it is for, and the entries.
+    """
 
     how = "hash"
 
@@ -311,7 +317,9 @@ class HashAggregate(AggregateSink):
         g = self.grouping
         self.key_layout = KeyLayout(g.fields, 8, g.equal_hashes)
         self.entry_bytes = g.place(self.key_layout.end)
-        self.state_bytes = self._distinct_tables(TABLE_BYTES)
+        self.memo_at = self._distinct_tables(TABLE_BYTES)
+        has_memo = all(f.type.is_string and f.column is None for f in g.fields)
+        self.state_bytes = self.memo_at + (8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if has_memo else 0)
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
@@ -319,17 +327,52 @@ class HashAggregate(AggregateSink):
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         g, layout = self.grouping, self.key_layout
-        nulls, words = layout.words(k, [emit(k, e, row) for _, e in g.keys])
-        # Input is often clustered by key: the group of the row before is tried first, without hashing.
-        last = self.last.value
-        again = k.var(k.false)
-        with k.when(last != k.null):
-            again.set(layout.equal(k, last, nulls, words))
-        with k.when(~again.value):
-            self.last.set(self._find(k, nulls, words))
-        entry = self.last.value
+        data = [emit(k, e, row) for _, e in g.keys]
+        if all(isinstance(d, CodeDatum) and d.column.dictionary is None for d in data):
+            entry = self._by_codes(k, data)
+        else:
+            nulls, words = layout.words(k, data)
+            # Input is often clustered by key: the group of the row before is tried first, without hashing.
+            last = self.last.value
+            again = k.var(k.false)
+            with k.when(last != k.null):
+                again.set(layout.equal(k, last, nulls, words))
+            with k.when(~again.value):
+                self.last.set(self._find(k, nulls, words))
+            entry = self.last.value
         for item in g.items:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
+
+    def _by_codes(self, k: PipelineKernel, data: list[Datum]) -> Val:
+        """The entry of a combination of codes, from the memo if the dictionaries are small enough for one."""
+        memo = k.offset(self.table, self.memo_at)
+        entries = k.offset(memo, 8 + 8 * len(data))
+        changed = k.false
+        for index, d in enumerate(data):
+            changed = changed | (k.load("ptr", memo, index + 1) != d.record)
+        with k.when(changed):
+            combinations = k.i64(1)
+            for index, d in enumerate(data):
+                k.store(memo, d.record, index + 1)
+                # Each factor is cut off, so that the product cannot overflow.
+                combinations = combinations * k.min(k.load("i64", d.record, 2) + 1, k.i64(MEMO_ENTRIES + 1))
+                combinations = k.min(combinations, k.i64(MEMO_ENTRIES + 1))
+            k.store(memo, (combinations <= MEMO_ENTRIES).uto("i64"))
+            k.call("memset", entries, 0, 8 * MEMO_ENTRIES)
+        usable = k.load("i64", memo) != 0
+        number = k.i64(0)
+        for d in data:
+            strings = k.load("i64", d.record, 2)
+            number = number * (strings + 1) + (d.code if d.valid is None else k.select(d.valid, d.code, strings))
+        number = k.select(usable, number, k.i64(0))
+        entry = k.var(k.null)
+        with k.when(usable):
+            entry.set(k.load("ptr", entries, number))
+        with k.when(entry.value == k.null):
+            entry.set(self._find(k, *self.key_layout.words(k, data)))
+            with k.when(usable):
+                k.store(entries, entry.value, number)
+        return entry.value
 
     def _find(self, k: PipelineKernel, nulls: Val, words: list[tuple[Val, ...]]) -> Val:
         g, layout = self.grouping, self.key_layout
