@@ -19,7 +19,6 @@ from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.statistics import Statistics
 
-
 KEPT_MORSELS = 64
 """Records of so many scans are kept with the table: making them costs more than a short query does."""
 
