@@ -99,11 +99,11 @@ class Executor(MovementRunner):
                 yield from chunks
             return
         if self.dry:
-            self._kernel(step, "output", flow, flow.data.empty_source(), lambda: Collect(columns))
+            self._kernel(step, "output", flow, flow.data.empty_source(), lambda: Collect(columns, by_morsel=False))
             return
         start, before = time.perf_counter(), self.shared.rows_done
         for part in flow.data.feed(0):
-            pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns))
+            pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False))
             context = self._context(pipeline, code)
             code.run(context, part.morsels)
             yield from take_chunks(context.state_address, columns, self.shared)

@@ -174,7 +174,9 @@ class PipelineRunner:
             return pipeline.sink, context
 
         start, before = time.perf_counter(), self.shared.rows_done
-        results = parallel(work, flow.data.shards, self.threads, self.run)
+        # Handing a task to another thread costs more than a few thousand rows do.
+        few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
+        results = parallel(work, flow.data.shards, 1 if few else self.threads, self.run)
         self._record(step, role, before, start)
         self._release(flow)
         return results
@@ -208,7 +210,7 @@ class PipelineRunner:
                 chunk.order = (*part.order, *chunk.order)
                 lists[shard].append(chunk)
 
-        for _, context in self._run(step, role, flow, lambda: Collect(columns, limit), take):
+        for _, context in self._run(step, role, flow, lambda: Collect(columns, limit, isinstance(flow.data, BlockData)), take):
             self._close(context)
         if isinstance(flow.data, BlockData | SourceData | CoalescedData):
             return [sorted((c for one in lists for c in one), key=lambda c: c.order)]

@@ -250,11 +250,15 @@ class ChunkWriter:
 
 class Collect(Sink):
     """Writes the given columns. With `limit`, a morsel gives at most that many rows, and no morsel is started once the
-    morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs."""
+    morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs.
 
-    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None):
+    With `by_morsel` a chunk ends with its morsel, so that chunks of workers that share their morsels can be put back into
+    input order; a worker that has its morsels for itself keeps the order anyway, and fills chunks across them."""
+
+    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None, by_morsel: bool = True):
         self.columns = columns
         self.limit = limit
+        self.by_morsel = by_morsel
         self.writer = ChunkWriter(columns, limit)
         self.state_bytes = self.writer.writer_bytes
 
@@ -265,7 +269,7 @@ class Collect(Sink):
 
     def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
         self.number.set(number)
-        self.morsel_rows.set(rows)
+        self.morsel_rows.set(rows if self.by_morsel else k.max(rows, k.i64(CHUNK_ROWS // 4)))
         self.taken.set(0)
 
     def should_stop(self, k: PipelineKernel) -> Val | None:
@@ -280,9 +284,14 @@ class Collect(Sink):
             self.taken.set(self.taken.value + 1)
 
     def end_morsel(self, k: PipelineKernel, number: Val) -> None:
-        self.writer.flush(k, self.state, number)
+        if self.by_morsel:
+            self.writer.flush(k, self.state, number)
         if self.limit is not None:
             k.atomic_add(self.collected, self.taken.value)
+
+    def end(self, k: PipelineKernel) -> None:
+        if not self.by_morsel:
+            self.writer.flush(k, self.state, self.number.value)
 
     def describe(self) -> str:
         return f"collect ({', '.join(c.name for c in self.columns)})" + (f" limit {self.limit}" if self.limit is not None else "")
