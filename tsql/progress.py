@@ -15,13 +15,13 @@ _REFRESH_S = 0.1
 
 
 class ProgressBar:
-    """Shows `progress()` (0 to 1, None: unknown) while the context is active, from half a second on. Off a terminal, or
-    with `enabled` false, it does nothing."""
+    """Shows `progress()` (0 to 1, None: unknown) while the context is active, from half a second on. Off a terminal,
+    on one that cannot redraw a line, or with `enabled` false, it does nothing."""
 
     def __init__(self, progress: Callable[[], float | None], *, enabled: bool = True, console: Console | None = None) -> None:
         self._progress = progress
         self._console = console or Console(file=sys.stderr)
-        self._enabled = enabled and self._console.is_terminal
+        self._enabled = enabled and self._console.is_terminal and not self._console.is_dumb_terminal
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
 

@@ -8,9 +8,9 @@ from rich.console import Console
 from tsql.progress import DELAY_S, ProgressBar
 
 
-def shown(seconds: float, *, terminal: bool, progress=lambda: 0.5) -> str:
+def shown(seconds: float, *, terminal: bool, progress=lambda: 0.5, kind: str = "xterm") -> str:
     out = io.StringIO()
-    with ProgressBar(progress, console=Console(file=out, force_terminal=terminal, width=80)):
+    with ProgressBar(progress, console=Console(file=out, force_terminal=terminal, width=80, _environ={"TERM": kind})):
         time.sleep(seconds)
     return out.getvalue()
 
@@ -26,6 +26,10 @@ def test_a_run_of_unknown_length():
 
 def test_a_short_run_shows_nothing():
     assert shown(0.05, terminal=True) == ""
+
+
+def test_a_terminal_that_cannot_redraw_shows_nothing():
+    assert shown(DELAY_S + 0.2, terminal=True, kind="dumb") == ""
 
 
 def test_a_pipe_shows_nothing():
