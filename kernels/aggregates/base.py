@@ -83,6 +83,7 @@ class Body:
     decomposable: the state can be exported as SQL values and merged, so partial aggregation is possible.
     skips_nulls: rows in which an argument is NULL do not count (all aggregates but count(*), first, last and their kin).
     branchless: `update` takes a mask and needs no branch, so that loops over one group vectorise.
+    family: aggregates of one family over the same arguments have the same state, which is kept once.
     wants_position: before `update`, `position` is set to the row's position in the input (i64).
     wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
     rows: an upper bound on the rows that any one state can see, or None.
@@ -91,6 +92,7 @@ class Body:
     decomposable = True
     skips_nulls = True
     branchless = False
+    family: str | None = None
     wants_position = False
     wants_order = False
     order_keys: tuple[SortKey, ...] = ()

@@ -75,6 +75,7 @@ class ExactSum(Body):
     """The sum of integers or decimals, with the number of rows (an empty sum is NULL)."""
 
     branchless = True
+    family = "exact sum"
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
@@ -121,6 +122,7 @@ class InexactSum(Body):
 
     fields = ("f64", "i64")
     branchless = True
+    family = "float sum"
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + masked(k, mask, args[0].value.to("f64"), k.f64(-0.0)))

@@ -31,13 +31,15 @@ MEMO_ENTRIES = 1 << 12
 
 @dataclass
 class Item:
-    """One aggregate of the sink: how its arguments come, its body, and where its state lies."""
+    """One aggregate of the sink: how its arguments come, its body, and where its state lies. `shared` is an aggregate of the
+    same arguments whose state serves this one too (the sum of an average, say)."""
 
     name: str
     call: Aggregate
     inputs: tuple[Input, ...] = ()
     body: Body | None = None
     offset: int = 0
+    shared: Item | None = None
     distinct: KeyLayout | None = None
     distinct_table: int = 0
 
@@ -89,16 +91,32 @@ class Grouping:
 
     def place(self, start: int) -> int:
         """Give each state its offset in the entry; returns the entry's size."""
-        for item in self.items:
+        for number, item in enumerate(self.items):
+            item.shared = next((other for other in self.items[:number] if self._same_state(item, other)), None)
+            if item.shared is not None:
+                item.offset = item.shared.offset
+                continue
             item.offset = start
             start += fields_bytes(item.body.fields)
         return start
+
+    def _same_state(self, a: Item, b: Item) -> bool:
+        """Whether two aggregates of rows keep the same state over the same rows."""
+        if b.shared is not None or self.phase not in ("complete", "partial") or a.distinct is not None or b.distinct is not None:
+            return False
+        same_rows = a.call.args == b.call.args and a.call.filter == b.call.filter
+        return same_rows and a.body.family is not None and a.body.family == b.body.family and a.body.fields == b.body.fields
+
+    @property
+    def updated(self) -> list[Item]:
+        """The aggregates that a row updates: each state once."""
+        return [item for item in self.items if item.shared is None]
 
     def state(self, k: PipelineKernel, item: Item, entry: Val) -> State:
         return MemoryState(k, entry, item.body.fields, item.offset)
 
     def init(self, k: PipelineKernel, entry: Val) -> None:
-        for item in self.items:
+        for item in self.updated:
             item.body.init(k, self.state(k, item, entry))
 
     def outputs(self) -> list[tuple[str, Type]]:
@@ -218,18 +236,18 @@ class ScalarAggregate(AggregateSink):
             self.grouping.init(k, self.table)
             k.store(self.table, k.i64(1))
         self.registers: list[tuple[State, list[Var]]] = []
-        for item in self.grouping.items:
+        for item in self.grouping.updated:
             memory = self.grouping.state(k, item, self.table)
             variables = [k.var(memory.get(i)) for i in range(len(item.body.fields))]
             self.registers.append((RegisterState(variables), variables))
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         with k.guarded(row.mask, None):
-            for item, (state, _) in zip(self.grouping.items, self.registers, strict=True):
+            for item, (state, _) in zip(self.grouping.updated, self.registers, strict=True):
                 update(k, self.grouping, item, state, row, row.mask, self.table, None)
 
     def end(self, k: PipelineKernel) -> None:
-        for item, (_, variables) in zip(self.grouping.items, self.registers, strict=True):
+        for item, (_, variables) in zip(self.grouping.updated, self.registers, strict=True):
             memory = self.grouping.state(k, item, self.table)
             for index, variable in enumerate(variables):
                 memory.set(index, variable.value)
@@ -270,7 +288,7 @@ class DenseAggregate(AggregateSink):
         with k.when(k.load("i64", entry) == 0):
             k.store(entry, k.i64(1))
             g.init(k, entry)
-        for item in g.items:
+        for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
     def describe(self) -> str:
@@ -340,7 +358,7 @@ class HashAggregate(AggregateSink):
             with k.when(~again.value):
                 self.last.set(self._find(k, nulls, words))
             entry = self.last.value
-        for item in g.items:
+        for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
     def _by_codes(self, k: PipelineKernel, data: list[Datum]) -> Val:
