@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
-from tsql.backends.local.host import Chunk, take_chunks
+from tsql.backends.local.host import Chunk, result_array, take_chunks
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.sorting import sort_indices
@@ -90,6 +90,9 @@ class Executor(MovementRunner):
     def _stream(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
         """The rows of the last flow in order. A scan is read in waves, all workers on each, so that a result of any size
         passes through bounded memory; many shards are written by all workers; the parts of one shard one by one."""
+        if isinstance(flow.data, ChunkData) and not flow.operators:
+            yield from self._as_they_are(flow.data, columns)
+            return
         if isinstance(flow.data, SourceData | BlockData):
             for wave in flow.data.waves(self.threads):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
@@ -111,6 +114,14 @@ class Executor(MovementRunner):
             self.run.done_rows = self.shared.rows_done
         self._record(step, "output", before, start)
         flow.data.release()
+
+    def _as_they_are(self, data: ChunkData, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
+        """Rows that wait in columns already: a result of them needs no kernel."""
+        names = [c.name for c in data.columns]
+        places = [names.index(c.expr.name) for c in columns]
+        for chunk in (c for shard in data.chunks for c in shard):
+            self.run.check()
+            yield Chunk(chunk.order, chunk.rows, [result_array(chunk.arrays[p], c.type) for p, c in zip(places, columns, strict=True)])
 
     def flow(self, step: Step, shards: int) -> Flow:
         """The rows of a step; a step with several users is collected once."""

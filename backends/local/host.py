@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tsql.backends import Run
@@ -345,6 +346,17 @@ def chunk_type(column: OutputColumn) -> pa.DataType:
     if t.is_decimal and column.machine == "i64":
         return pa.int64()
     return t.to_arrow()
+
+
+def result_array(array: pa.Array, type: Type) -> pa.Array:
+    """A collected column as a result has it: decimals in Arrow's 128 bits, of which narrow ones are the sign."""
+    if not (type.is_decimal and array.type == pa.int64()):
+        return array
+    low = np.frombuffer(array.buffers()[1] or b"", np.int64)[array.offset : array.offset + len(array)]
+    words = np.empty((len(array), 2), np.int64)
+    words[:, 0], words[:, 1] = low, low >> 63
+    valid = pa.py_buffer(np.packbits(np.asarray(array.is_valid()), bitorder="little")) if array.null_count else None
+    return pa.Array.from_buffers(type.to_arrow(), len(array), [valid, pa.py_buffer(words)])
 
 
 def _array(column: OutputColumn, rows: int, words: list[int], owner: ChunkMemory) -> pa.Array:

@@ -62,6 +62,14 @@ class Function:
     returns: str | None
     body: list[Op] = field(default_factory=list)
     types: list[str] = field(default_factory=list)
+    printed: str | None = field(default=None, compare=False, repr=False)
+
+    def freeze(self) -> None:
+        """Keep the text: nothing will be appended any more."""
+        self.printed = print_function(self)
+
+    def text(self) -> str:
+        return print_function(self) if self.printed is None else self.printed
 
     def walk(self) -> Iterator[Op]:
         """Every op, outer before inner, in order."""
@@ -83,7 +91,7 @@ class Module:
     main: str = "main"
 
     def text(self) -> str:
-        return "\n".join(print_function(f) for f in self.functions.values())
+        return "\n".join(f.text() for f in self.functions.values())
 
     def fingerprint(self) -> str:
         return hashlib.sha256(self.text().encode()).hexdigest()[:32]

@@ -415,17 +415,27 @@ class Kernel:
 def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """A function written once in the kernel language, emitted once per module, and called like `name(k, a, b)`.
 
-    The body receives its own `k` and its parameters, and returns by `k.ret(value)`.
+    The body receives its own `k` and its parameters, and returns by `k.ret(value)`. It is run once in the process: the
+    function that it emits, and those that it calls, are shared by all modules, so two routines must not call each other.
     """
 
     def decorate(body: Callable[..., None]) -> Callable[..., Any]:
+        made: list[Function] = []
+
+        def make() -> None:
+            inner = Kernel(Module(), name, params, returns)
+            body(inner, *inner.params)
+            if returns is None:
+                inner.ret()
+            inner.finish().freeze()
+            made[:] = inner.module.functions.values()
+
         def call(k: Kernel, *args: Val | int) -> Any:
             if name not in k.module.functions:
-                inner = Kernel(k.module, name, params, returns)
-                body(inner, *inner.params)
-                if returns is None:
-                    inner.ret()
-                inner.finish()
+                if not made:
+                    make()
+                for function in made:
+                    k.module.functions.setdefault(function.name, function)
             return k.emit("call", returns, *(a if isinstance(a, Val) else k.const(t, a) for a, t in zip(args, params, strict=True)), attr=name)
 
         call.__name__ = name

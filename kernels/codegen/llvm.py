@@ -216,10 +216,23 @@ class _Renderer:
         self.put(f"{out + ' = ' if op.dst is not None else ''}call {returns} @{op.attr}({given})")
 
 
+_routines: dict[str, tuple[str, frozenset[str]]] = {}
+"""LLVM text and declarations by KIR text: most modules share their routines with others."""
+
+
+def _render_routine(module: Module, f: Function, declared: set[str]) -> str:
+    found = _routines.get(f.text())
+    if found is None:
+        needs: set[str] = set()
+        found = _routines[f.text()] = (_Renderer(module, f, needs).render(True), frozenset(needs))
+    declared.update(found[1])
+    return found[0]
+
+
 def render(module: Module) -> str:
     """The module as LLVM text; only `main` is visible from outside."""
     declared: set[str] = set()
-    bodies = [_Renderer(module, f, declared).render(name != module.main) for name, f in module.functions.items()]
+    bodies = [_render_routine(module, f, declared) if name != module.main else _Renderer(module, f, declared).render(False) for name, f in module.functions.items()]
     return "\n".join([*sorted(declared), "", *bodies])
 
 

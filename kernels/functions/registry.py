@@ -63,8 +63,10 @@ class Registry:
     """All overloads by lower-case name."""
 
     overloads: dict[str, list[Function]] = field(default_factory=dict)
+    exact: dict[tuple[str, tuple[Type, ...]], Function] = field(default_factory=dict, repr=False)
 
     def add(self, function: Function) -> None:
+        self.exact.clear()
         self.overloads.setdefault(function.name, []).append(function)
 
     def names(self) -> list[str]:
@@ -86,10 +88,13 @@ class Registry:
 
     def find(self, name: str, types: tuple[Type, ...]) -> Function:
         """The overload whose argument types are exactly `types` (what a bound Call refers to)."""
-        found = self.resolve(name, types)
-        if found is None:
-            raise KeyError(f"{name}({', '.join(map(str, types))})")
-        return found[0]
+        known = self.exact.get((name, types))
+        if known is None:
+            found = self.resolve(name, types)
+            if found is None:
+                raise KeyError(f"{name}({', '.join(map(str, types))})")
+            known = self.exact[name, types] = found[0]
+        return known
 
 
 CLASSES: dict[str, Callable[[Type], bool]] = {
