@@ -16,7 +16,7 @@ from tsql.kernels.types import INTEGER, Type
 INFIX = {
     "+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%", "&": "&", "|": "|", "<<": "<<", ">>": ">>", "=": "=", "<>": "<>",
     "<": "<", "<=": "<=", ">": ">", ">=": ">=", "concat_op": "||", "and": "AND", "or": "OR", "is_distinct_from": "IS DISTINCT FROM",
-    "is_not_distinct_from": "IS NOT DISTINCT FROM", "like": "LIKE", "ilike": "ILIKE",
+    "is_not_distinct_from": "IS NOT DISTINCT FROM", "like": "LIKE", "ilike": "ILIKE", "glob": "GLOB",
 }  # fmt: skip
 _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from"}
 _DAY_US = 86_400_000_000

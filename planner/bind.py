@@ -2,7 +2,8 @@
 `parse_expression` and `parse_aggregate`.
 
 A `Binder` walks one expression. What a column name means, and whether aggregates may stand here, is the caller's to say
-(`resolve`, `aggregate`). Operators are in `bind_operators.py`, calls in `bind_calls.py`, typing rules in `bind_types.py`.
+(`resolve`, `aggregate`). Operators are in `bind_operators.py`, calls in
+`bind_calls.py` and `bind_forms.py`, typing rules in `bind_types.py`.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
-from tsql.planner import bind_calls, bind_operators
-from tsql.planner.bind_syntax import Source, UnaryPlus, deep_recursion, parse_scalar, position_of
+from tsql.planner import bind_calls, bind_forms, bind_operators, bind_text
+from tsql.planner.bind_source import Source, deep_recursion, position_of
+from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind_types import Bare, coerce, settle
 
 MAX_DEPTH = 250
@@ -192,13 +194,11 @@ def _unsupported(what: str) -> Callable[[Binder, exp.Expr], Expr]:
 
 def _describe(node: exp.Expr) -> str:
     return {
-        exp.Bracket: "an index [..]",
         exp.Array: "a list",
         exp.Struct: "a struct",
         exp.Tuple: "a row",
         exp.Lambda: "a lambda",
         exp.Star: "* here",
-        exp.Collate: "COLLATE",
     }.get(type(node), type(node).key.upper())
 
 
@@ -220,8 +220,10 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Exists: _unsupported("EXISTS subqueries"),
     exp.Any: _unsupported("ANY subqueries"),
     exp.All: _unsupported("ALL subqueries"),
+    Absolute: lambda binder, node: bind_calls.scalar(binder, "abs", [binder.operand(node.this)], node),
     **bind_operators.HANDLERS,
-    **bind_calls.HANDLERS,
+    **bind_text.HANDLERS,
+    **bind_forms.HANDLERS,
 }
 
 

@@ -252,7 +252,9 @@ def _to_text(value: Any, source: Type) -> str | None:
     if source.is_integer:
         return str(value)
     if source.is_decimal:
-        return decimal_text(value, source.scale)
+        text = decimal_text(value, source.scale)
+        # DuckDB writes no zero before the point where the type has no digit there.
+        return text.replace("0.", ".", 1) if source.scale == source.width else text
     if source.name == "DATE" and 1 <= value + _EPOCH <= datetime.date.max.toordinal():
         return datetime.date.fromordinal(value + _EPOCH).isoformat()
     return None

@@ -11,6 +11,7 @@ from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
 from tsql.planner.bind_syntax import expression_text
+from tsql.planner.bind_text import operands
 from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, castable, coerce, comparison_type, is_bare_string, settle, unify
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ COMPARISON: dict[type[exp.Expr], str] = {
     exp.NullSafeNEQ: "is_distinct_from",
 }
 _EQUALITY = {"=", "<>", "is_not_distinct_from", "is_distinct_from"}
+_UNCHAINED = {"=", "<>", "<", "<=", ">", ">="}
 _CHAINS = {**ARITHMETIC, **BITWISE, exp.Pow: "pow", exp.DPipe: "||"}
 
 
@@ -45,17 +47,16 @@ def _bind_chain(binder: Binder, node: exp.Binary) -> Expr:
         node = node.this
     result = binder.operand(node)
     for step in reversed(spine):
-        result = combine(binder, _CHAINS[type(step)], result, binder.operand(step.expression), step)
+        result = combine(binder, _CHAINS[type(step)], result, binder.operand(step.expression), binder.operator_position(step))
     return result
 
 
-def combine(binder: Binder, op: str, left: Expr, right: Expr, node: exp.Binary) -> Expr:
+def combine(binder: Binder, op: str, left: Expr, right: Expr, position: int | None) -> Expr:
     """One binary operator over bound sides."""
-    position = binder.operator_position(node)
     if op == "||":
         return _concat(left, right, position)
     if op == "pow":
-        return _power(binder, left, right, node)
+        return _power(binder, left, right, position)
     if op in BITWISE.values():
         both = bitwise_type(left, right)
         if both is None:
@@ -72,11 +73,12 @@ def combine(binder: Binder, op: str, left: Expr, right: Expr, node: exp.Binary) 
 
 
 def _no_operator(binder: Binder, op: str, args: tuple[Expr, ...], position: int | None) -> Exception:
-    types = " and ".join(_shown(a) for a in args)
+    types = " and ".join(shown(a) for a in args)
     return binder.error(f"there is no operator {op} for {types}", position, hint="an explicit cast may be needed: CAST(x AS type)")
 
 
-def _shown(expr: Expr) -> str:
+def shown(expr: Expr) -> str:
+    """The type of an operand in a message."""
     return "a string literal" if isinstance(expr, Bare) and expr.dtype == VARCHAR else str(expr.type)
 
 
@@ -87,18 +89,18 @@ def _concat(left: Expr, right: Expr, position: int | None) -> Expr:
     return Call("concat_op", (coerce(left, both), coerce(right, both)), both, position)
 
 
-def _power(binder: Binder, left: Expr, right: Expr, node: exp.Expr) -> Expr:
+def _power(binder: Binder, left: Expr, right: Expr, position: int | None) -> Expr:
     for side in (left, right):
         if not (side.type.is_numeric or side.type == NULL or is_bare_string(side)):
-            raise _no_operator(binder, "^", (left, right), binder.position(node))
-    return Call("pow", (coerce(left, DOUBLE), coerce(right, DOUBLE)), DOUBLE, binder.position(node))
+            raise _no_operator(binder, "^", (left, right), position)
+    return Call("pow", (coerce(left, DOUBLE), coerce(right, DOUBLE)), DOUBLE, position)
 
 
 def negate(binder: Binder, arg: Expr, node: exp.Expr) -> Expr:
     """Unary minus of something that is no literal."""
     dtype = BIGINT if arg.type == NULL else arg.type
     if not (dtype.is_numeric or dtype == INTERVAL):
-        raise binder.error(f"there is no operator - for {_shown(arg)}", node)
+        raise binder.error(f"there is no operator - for {shown(arg)}", node)
     return Call("neg", (coerce(arg, dtype),), dtype, binder.position(node))
 
 
@@ -106,19 +108,23 @@ def _bind_bitwise_not(binder: Binder, node: exp.BitwiseNot) -> Expr:
     arg = binder.operand(node.this)
     dtype = BIGINT if arg.type == NULL else arg.type
     if not dtype.is_integer:
-        raise binder.error(f"there is no operator ~ for {_shown(arg)}", node)
+        raise binder.error(f"there is no operator ~ for {shown(arg)}", node)
     return Call("~", (coerce(arg, dtype),), dtype, binder.position(node))
 
 
 def _bind_comparison(binder: Binder, node: exp.Binary) -> Expr:
-    return compare(binder, COMPARISON[type(node)], binder.operand(node.this), binder.operand(node.expression), binder.operator_position(node))
+    op = COMPARISON[type(node)]
+    if op in _UNCHAINED and any(COMPARISON.get(type(side)) in _UNCHAINED for side in (node.this, node.expression)):
+        raise binder.error("Chained comparisons are not supported, use AND to combine comparisons", binder.operator_position(node))
+    left, right = operands(binder, (node.this, node.expression))
+    return compare(binder, op, left, right, binder.operator_position(node))
 
 
 def compare(binder: Binder, op: str, left: Expr, right: Expr, position: int | None) -> Expr:
     """A comparison, both sides cast to the type in which DuckDB compares them."""
     both = comparison_type(left, right, op in _EQUALITY)
     if both is None or not (castable(left.type, both) and castable(right.type, both)):
-        raise binder.error(f"cannot compare {_shown(left)} with {_shown(right)}: an explicit cast is required", position)
+        raise binder.error(f"cannot compare {shown(left)} with {shown(right)}: an explicit cast is required", position)
     return Call(op, (coerce(left, both), coerce(right, both)), BOOLEAN, position)
 
 
@@ -179,10 +185,10 @@ def position_known(node: exp.Expr | None) -> bool:
 def _bind_between(binder: Binder, node: exp.Between) -> Expr:
     if node.args.get("symmetric") is not None:
         raise binder.error("BETWEEN SYMMETRIC is not supported", node)
-    value = binder.operand(node.this)
+    value, lowest, highest = operands(binder, (node.this, node.args["low"], node.args["high"]))
     position = binder.position(node)
-    low = compare(binder, ">=", value, binder.operand(node.args["low"]), position)
-    high = compare(binder, "<=", value, binder.operand(node.args["high"]), position)
+    low = compare(binder, ">=", value, lowest, position)
+    high = compare(binder, "<=", value, highest, position)
     return Call("and", (low, high), BOOLEAN, position)
 
 
@@ -192,13 +198,12 @@ def _bind_in(binder: Binder, node: exp.In) -> Expr:
     if not node.expressions:
         raise binder.error("IN takes a list in parentheses", node)
     position = binder.position(node)
-    value = binder.operand(node.this)
-    options = [binder.operand(option) for option in node.expressions]
+    value, *options = operands(binder, (node.this, *node.expressions))
     if len(options) == 1:
         return compare(binder, "=", value, options[0], position)
     both = _in_type(value, options)
     if not all(castable(e.type, both) for e in (value, *options)):
-        raise binder.error(f"cannot compare {_shown(value)} with the values of the IN list: an explicit cast is required", node)
+        raise binder.error(f"cannot compare {shown(value)} with the values of the IN list: an explicit cast is required", node)
     arg = coerce(value, both)
     cast = tuple(coerce(option, both) for option in options)
     if all(isinstance(option, (Literal, Parameter)) for option in cast):
@@ -222,13 +227,13 @@ def _bind_like(binder: Binder, node: exp.Expr, escape: Expr | None = None) -> Ex
     if isinstance(node.expression, (exp.Any, exp.All)):
         raise binder.error("LIKE ANY and LIKE ALL are not supported", node)
     position = binder.operator_position(node)
-    args = [_text(binder, name.upper(), side) for side in (node.this, node.expression)]
+    sides = (node.this, node.expression)
+    args = [_text(binder, name.upper(), bound, side) for bound, side in zip(operands(binder, sides), sides, strict=True)]
     call = Call(name, (*args, *((escape,) if escape is not None else ())), BOOLEAN, position)
     return Call("not", (call,), BOOLEAN, position) if node.args.get("negate") else call
 
 
-def _text(binder: Binder, op: str, node: exp.Expr) -> Expr:
-    bound = binder.operand(node)
+def _text(binder: Binder, op: str, bound: Expr, node: exp.Expr) -> Expr:
     if bound.type not in (VARCHAR, NULL):
         raise binder.error(f"{op} takes VARCHAR, not {bound.type}", node, hint="an explicit cast may be needed: CAST(x AS VARCHAR)")
     return coerce(bound, VARCHAR)
@@ -242,19 +247,17 @@ def _bind_escape(binder: Binder, node: exp.Escape) -> Expr:
 
 
 def _bind_similar(binder: Binder, node: exp.SimilarTo) -> Expr:
-    args = (_text(binder, "SIMILAR TO", node.this), _text(binder, "SIMILAR TO", node.expression))
-    return Call("regexp_full_match", args, BOOLEAN, binder.operator_position(node))
+    args = [_text(binder, "SIMILAR TO", binder.operand(side), side) for side in (node.this, node.expression)]
+    return Call("regexp_full_match", tuple(args), BOOLEAN, binder.operator_position(node))
 
 
 def _bind_case(binder: Binder, node: exp.Case) -> Expr:
-    subject = binder.operand(node.this) if node.this is not None else None
-    conditions = []
-    for branch in node.args["ifs"]:
-        condition = binder.operand(branch.this)
-        if subject is None:
-            conditions.append(to_boolean(binder, condition, branch.this))
-        else:
-            conditions.append(compare(binder, "=", subject, condition, binder.position(branch.this)))
+    branches = [branch.this for branch in node.args["ifs"]]
+    if node.this is None:
+        conditions = [to_boolean(binder, binder.operand(branch), branch) for branch in branches]
+    else:
+        subject, *values = operands(binder, (node.this, *branches))
+        conditions = [compare(binder, "=", subject, value, binder.position(branch)) for value, branch in zip(values, branches, strict=True)]
     values = [binder.operand(branch.args["true"]) for branch in node.args["ifs"]]
     default = node.args.get("default")
     values.append(Literal(None, NULL) if default is None else binder.operand(default))

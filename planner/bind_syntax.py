@@ -7,13 +7,7 @@ their own. `planner/bind.py` reads expressions of plan files with it; `tsql/pars
 
 from __future__ import annotations
 
-import sys
-import threading
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable
 from typing import TypeVar
 
 from sqlglot import exp
@@ -25,15 +19,17 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
-
-MAX_NESTING = 200
-"""Levels of parentheses, CASE and prefix operators; the parser recurses about 20 frames for each."""
+from tsql.planner.bind_source import Source, deep_recursion, tokenize
 
 T = TypeVar("T")
 
 
 class UnaryPlus(exp.Unary):
     """`+x`, which sqlglot drops; DuckDB keeps it in the name of the column."""
+
+
+class Absolute(exp.Unary):
+    """`@x`, the absolute value; binds less tightly than arithmetic."""
 
 
 class Call(exp.Anonymous):
@@ -73,7 +69,10 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self._curr.start
-        node = super()._parse_unary()
+        if self._match(TokenType.DAT):
+            node = self.expression(Absolute(this=self._parse_term()))
+        else:
+            node = super()._parse_unary()
         if node is not None:
             node.meta["at"] = start
         return node
@@ -213,6 +212,7 @@ class ExpressionGenerator(DuckDBGenerator):
     TRANSFORMS = {
         **DuckDBGenerator.TRANSFORMS,
         UnaryPlus: lambda self, node: f"+{self.sql(node, 'this')}",
+        Absolute: lambda self, node: f"@ {self.sql(node, 'this')}",
         exp.StartsWith: lambda self, node: self.binary(node, "^@"),
         exp.Pow: lambda self, node: self.binary(node, "**"),
         Call: lambda self, node: self.call_sql(node),
@@ -246,10 +246,14 @@ class ExpressionGenerator(DuckDBGenerator):
 class TemporalExpressions(DuckDB):
     """The dialect of expressions. `Temporal` in tsql/dialect.py extends it with statements and hints."""
 
+    INDEX_OFFSET = 0
+
     class Tokenizer(DuckDB.Tokenizer):
         KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "/*+": TokenType.HINT, "EXPLAIN": TokenType.VAR, "EXECUTE": TokenType.VAR}
         KEYWORDS.pop("?::")
         COMMANDS: set = set()
+        # Behind a PARAMETER a number has no fraction, but `@` is an operator.
+        SINGLE_TOKENS = {**DuckDB.Tokenizer.SINGLE_TOKENS, "@": TokenType.DAT}
         HEX_STRINGS = [("x'", "'"), ("X'", "'")]
 
     Parser = ExpressionParser
@@ -259,83 +263,6 @@ class TemporalExpressions(DuckDB):
 def expression_text(node: exp.Expr) -> str:
     """A node as text; for names and messages, not for reading back."""
     return TemporalExpressions().generate(node, unsupported_level=ErrorLevel.IGNORE)
-
-
-@dataclass
-class Source:
-    """A text and its tokens: what positions refer to."""
-
-    text: str
-    tokens: list[Token] = field(repr=False, default_factory=list)
-
-    @cached_property
-    def starts(self) -> list[int]:
-        return [token.start for token in self.tokens]
-
-    def before(self, position: int) -> int:
-        """The start of the token in front of the one at `position`."""
-        index = bisect_left(self.starts, position)
-        return self.starts[index - 1] if index > 0 else position
-
-
-def position_of(node: exp.Expr | None) -> int | None:
-    """The offset of the first token of `node`. Nodes on the way remember it, so that long chains are walked once."""
-    passed: list[exp.Expr] = []
-    found = None
-    while isinstance(node, exp.Expr):
-        meta = node._meta or {}
-        found = meta.get("at", meta.get("first", meta.get("start")))
-        if found is not None:
-            break
-        passed.append(node)
-        node = node.parts[0] if isinstance(node, exp.Column) else next(iter(node.iter_expressions()), None)
-    if found is not None:
-        for visited in passed:
-            visited.meta["first"] = found
-    return found
-
-
-def tokenize(text: str, dialect: type[DuckDB]) -> Source:
-    """The tokens of `text`; raises ParseError for an open quote, an unknown character or too deep a nesting."""
-    try:
-        tokens = dialect().tokenize(text)
-    except TokenError as error:
-        raise _token_error(text, str(error)) from None
-    _check_nesting(text, tokens)
-    return Source(text, tokens)
-
-
-def _token_error(text: str, message: str) -> ParseError:
-    """sqlglot names neither the place nor the reason: look for the quote or comment that is not closed."""
-    index = 0
-    while index < len(text):
-        for opening, closing, what in (("--", "\n", ""), ("/*", "*/", "comment"), ("'", "'", "string"), ('"', '"', "name"), ("$$", "$$", "string")):
-            if text.startswith(opening, index):
-                end = text.find(closing, index + len(opening))
-                if end < 0 and what:
-                    return ParseError(f"this {what} has no end: {closing} is missing", position=index, text=text)
-                index = len(text) if end < 0 else end + len(closing) - 1
-                break
-        index += 1
-    return ParseError(f"cannot read the text: {message.splitlines()[0]}", position=0, text=text)
-
-
-_OPEN = {TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE}
-_CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END}
-_PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.INTERVAL}
-
-
-def _check_nesting(text: str, tokens: list[Token]) -> None:
-    depth = run = 0
-    for token in tokens:
-        kind = token.token_type
-        if kind in _OPEN:
-            depth += 1
-        elif kind in _CLOSE:
-            depth -= 1
-        run = run + 1 if kind in _PREFIX else 0
-        if depth > MAX_NESTING or run > MAX_NESTING:
-            raise ParseError(f"nested too deeply (more than {MAX_NESTING} levels)", position=token.start, text=text)
 
 
 def run_parser(source: Source, dialect: type[DuckDB], parse: Callable[[ExpressionParser], T]) -> T:
@@ -374,7 +301,9 @@ def _readable(message: str, parser: ExpressionParser) -> str:
     if message.startswith("Required keyword"):
         return f"syntax error at {where}: expected an expression"
     if message.startswith(("Expected", "Expecting")):
-        return f"syntax error at {where}: {message[0].lower()}{message[1:]}"
+        # sqlglot adds the token as Python shows it.
+        wanted = message.split(" but got ")[0]
+        return f"syntax error at {where}: {wanted[0].lower()}{wanted[1:]}"
     return f"syntax error: {message}"
 
 
@@ -385,31 +314,3 @@ def parse_scalar(text: str) -> tuple[exp.Expr, Source]:
     if len(nodes) != 1 or nodes[0] is None:
         raise ParseError("expected one expression", position=0, text=text)
     return nodes[0], source
-
-
-_recursion_lock = threading.Lock()
-_recursion_users = 0
-_recursion_before = 0
-
-
-@contextmanager
-def deep_recursion(frames: int = 20_000) -> Iterator[None]:
-    """Allow the parser's recursion. Python frames take no C stack, so this limit is safe; it is shared by threads and is
-    put back when the last user leaves."""
-    global _recursion_users, _recursion_before
-    with _recursion_lock:
-        if _recursion_users == 0:
-            _recursion_before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_recursion_before, frames))
-        _recursion_users += 1
-    try:
-        yield
-    finally:
-        with _recursion_lock:
-            _recursion_users -= 1
-            if _recursion_users == 0:
-                try:
-                    sys.setrecursionlimit(_recursion_before)
-                except RecursionError:
-                    # The caller is itself deeper than the old limit: leave the higher one.
-                    pass

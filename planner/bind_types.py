@@ -219,6 +219,8 @@ def _settle_side(op: str, side: Expr, other: Expr, is_right: bool = False) -> Ty
         return target
     if op == "/" and target == INTERVAL:
         return DOUBLE
+    if op == "-" and not is_right and target in (DATE, TIMESTAMP, TIMESTAMPTZ):
+        return target
     if op in ("+", "-") and target in (INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ) and (is_right or op == "+"):
         return INTERVAL
     return None
@@ -289,7 +291,7 @@ def bitwise_type(left: Expr, right: Expr) -> Type | None:
     """The type of & | << >> and xor, or None."""
     sides = []
     for side, other in ((left, right), (right, left)):
-        if is_bare_string(side) and other.type.is_integer and not is_bare_integer(other):
+        if is_bare_string(side) and not is_bare_string(other) and (other.type.is_integer or other.type == NULL):
             sides.append(other.type)
         else:
             sides.append(side.type)

@@ -195,7 +195,8 @@ class Sort(Unary):
 
 @dataclass(frozen=True)
 class Limit(Unary):
-    """At most `count` rows (None: all) after skipping `offset`. Both are constant expressions of BIGINT, or None."""
+    """At most `count` rows (None: all) after skipping `offset`. Both are constant expressions of BIGINT, or None; a count of
+    DOUBLE is a percentage of the rows."""
 
     count: Expr | None
     offset: Expr | None = None
@@ -205,7 +206,8 @@ class Limit(Unary):
         return self.input.schema
 
     def describe(self) -> str:
-        return f"limit {self.count}" + (f" offset {self.offset}" if self.offset is not None else "")
+        percent = " percent" if self.count is not None and self.count.type.is_float else ""
+        return f"limit {self.count}{percent}" + (f" offset {self.offset}" if self.offset is not None else "")
 
 
 @dataclass(frozen=True)

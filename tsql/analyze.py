@@ -24,7 +24,7 @@ from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, NULL, Type
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
-from tsql.planner.bind_syntax import deep_recursion, position_of
+from tsql.planner.bind_source import deep_recursion, position_of
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
 

@@ -7,8 +7,8 @@ from typing import Any
 from sqlglot import exp
 
 from tsql.kernels.errors import BindError, TsqlError
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_syntax import Source, position_of
 
 FILE_FUNCTIONS: dict[str, str] = {
     "read_parquet": "parquet",

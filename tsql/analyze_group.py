@@ -18,11 +18,12 @@ from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList,
 from tsql.kernels.types import BIGINT
 from tsql.planner import logical
 from tsql.planner.bind import Binder
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_syntax import Source, position_of
 
 MAX_SETS = 4096
 _PLACEHOLDER = "\0aggregate"
+_KEY = "\0key"
 _GROUPING_ID = "\0grouping_id"
 
 
@@ -37,20 +38,38 @@ class Grouping:
         self.aggregates: list[Aggregate] = []
         self.aggregate_names: list[str | None] = []
         self.explicit = False
+        self.item_keys: dict[int, int] = {}
+        self._references: dict[str, int] = {}
 
     @property
     def used(self) -> bool:
         """Whether the SELECT aggregates at all."""
         return self.explicit or bool(self.aggregates)
 
-    def add_key(self, key: Expr, name: str | None = None) -> int:
-        """The index of a key; equal keys are one."""
-        for index, known in enumerate(self.keys):
-            if known == key:
-                return index
+    def add_key(self, key: Expr, name: str | None = None, reference: str | None = None) -> int:
+        """The index of a key. Equal keys are one, but with `reference` only if they are also written alike: in
+        ROLLUP(1, 2) over `SELECT g, g AS h` there are two keys, and h is NULL where only the first is in the set."""
+        if reference is not None and reference in self._references:
+            return self._references[reference]
+        if reference is not None:
+            self._references[reference] = len(self.keys)
+        elif key in self.keys:
+            return self.keys.index(key)
         self.keys.append(key)
         self.key_names.append(name or (key.name if isinstance(key, Column) else plan_name(key.sql())))
         return len(self.keys) - 1
+
+    def item_key(self, item: int) -> Expr | None:
+        """The column that stands for a select item that GROUP BY names by its position or alias, if its expression is the
+        key of another one too (anything else with that expression means the last of these keys)."""
+        index = self.item_keys.get(item)
+        if index is None or self.keys.count(self.keys[index]) == 1:
+            return None
+        return Column(f"{_KEY}{index}", self.keys[index].type)
+
+    def shown_key(self, expr: Expr) -> Expr | None:
+        """The first select item that `item_key` stands for and whose expression is `expr`: what ORDER BY means by it."""
+        return next((self.item_key(item) for item, index in sorted(self.item_keys.items()) if self.keys[index] == expr), None)
 
     def placeholder(self, call: Aggregate, node: exp.Expr) -> Expr:
         """The column that stands for an aggregate until the plan is built; equal aggregates are one."""
@@ -111,15 +130,20 @@ class Grouping:
         position = position_of(node)
         result: Expr = Literal(0, BIGINT, position)
         for arg, child in zip(args, node.expressions or [node] * len(args), strict=True):
-            if arg not in self.keys:
+            if self._last_key(arg) is None:
                 raise binder.error("an argument of GROUPING must be one of the GROUP BY expressions", child)
             if self.sets is None:
                 continue
-            shifted = Call(">>", (Column(_GROUPING_ID, BIGINT), Literal(self.keys.index(arg), BIGINT)), BIGINT, position)
+            shifted = Call(">>", (Column(_GROUPING_ID, BIGINT), Literal(self._last_key(arg), BIGINT)), BIGINT, position)
             bit = Call("&", (shifted, Literal(1, BIGINT)), BIGINT, position)
             doubled = Call("*", (result, Literal(2, BIGINT)), BIGINT, position)
             result = bit if isinstance(result, Literal) else Call("+", (doubled, bit), BIGINT, position)
         return result
+
+    def _last_key(self, expr: Expr) -> int | None:
+        if isinstance(expr, Column) and expr.name.startswith(_KEY):
+            return int(expr.name.removeprefix(_KEY))
+        return max((index for index, key in enumerate(self.keys) if key == expr), default=None)
 
     def build(self, plan: logical.Node) -> logical.Node:
         """The Aggregate node; settles the names of its columns."""
@@ -132,9 +156,9 @@ class Grouping:
 
     def over_result(self, expr: Expr) -> Expr:
         """An expression over the input, as one over the columns of the Aggregate node."""
-        for name, key in zip(self.key_names, self.keys, strict=True):
-            if expr == key:
-                return Column(name, key.type)
+        index = self._last_key(expr)
+        if index is not None:
+            return Column(self.key_names[index], self.keys[index].type)
         match expr:
             case Column() if expr.name.startswith(_PLACEHOLDER):
                 index = int(expr.name.removeprefix(_PLACEHOLDER))

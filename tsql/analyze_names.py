@@ -12,7 +12,8 @@ from sqlglot import exp
 
 from tsql.kernels.keywords import KEYWORDS
 from tsql.planner.bind_operators import COMPARISON
-from tsql.planner.bind_syntax import Call, UnaryPlus, expression_text
+from tsql.planner.bind_syntax import Absolute, Call, UnaryPlus, expression_text
+from tsql.planner.bind_text import collation_names
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -153,6 +154,20 @@ class Namer:
 
     def _unaryplus(self, node: UnaryPlus) -> str:
         return f"(+({self.show(node.this)}))"
+
+    def _absolute(self, node: Absolute) -> str:
+        return f"(@({self.show(node.this)}))"
+
+    def _bracket(self, node: exp.Bracket) -> str:
+        index = node.expressions[0]
+        if not isinstance(index, exp.Slice):
+            return f"{self.show(node.this)}[{self.show(index)}]"
+        ends = [index.args.get(end) for end in ("this", "expression")]
+        return f"{self.show(node.this)}[{':'.join('' if end is None else self.show(end) for end in ends)}]"
+
+    def _collate(self, node: exp.Collate) -> str:
+        name = ".".join(collation_names(node))
+        return f"{self.show(node.this)} COLLATE {name if name.isidentifier() else _quoted(name)}"
 
     def _bitwisenot(self, node: exp.BitwiseNot) -> str:
         return f"(~({self.show(node.this)}))"
@@ -308,7 +323,11 @@ def _function(name: str) -> str:
 def _identifier(node: exp.Expr) -> str:
     name = node.name
     plain = name.isidentifier() and name.isascii() and name.lower() not in KEYWORDS
-    return name if plain else '"' + name.replace('"', '""') + '"'
+    return name if plain else _quoted(name)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
 
 
 def _string(value: str) -> str:

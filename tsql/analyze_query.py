@@ -5,28 +5,28 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
 
 from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
-from tsql.analyze_scope import Field, Names, Relation, Scope, Table
-from tsql.analyze_select import SelectAnalyzer, integer_of, is_all, project
+from tsql.analyze_limit import limited
+from tsql.analyze_scope import Field, Names, Relation, Scope, Table, integer_of, is_all
+from tsql.analyze_select import SelectAnalyzer, project
 from tsql.kernels.errors import BindError, TsqlError
-from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
+from tsql.kernels.expr import Column, Expr, Literal, SortKey
 from tsql.kernels.schema import Field as SchemaField
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import BIGINT, NULL, Type
+from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_syntax import Source, position_of
+from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
 
 MAX_VIEWS = 50
-_WHOLE = {"+": operator.add, "-": operator.sub, "*": operator.mul}
 Environment = dict[str, Callable[[], Relation]]
 
 
@@ -60,7 +60,7 @@ class QueryAnalyzer:
                 relation = self._table(node, environment).relation
             case _:
                 raise self.error(f"{type(node).key.upper()} is not supported here", node)
-        return self._limit(node, relation)
+        return limited(node, relation, self._constant_binder)
 
     def _with(self, node: exp.Expr, environment: Environment) -> Environment:
         clause = node.args.get("with_")
@@ -294,54 +294,7 @@ class QueryAnalyzer:
             return relation.fields[ordinal - 1].to_column(position_of(node))
         if isinstance(node, (exp.Literal, exp.Null)):
             raise self.error("a constant in ORDER BY has no effect: give the position of a column, or an expression", node)
-        return binder.bind(node)
-
-    def _limit(self, node: exp.Expr, relation: Relation) -> Relation:
-        limit, offset = node.args.get("limit"), node.args.get("offset")
-        if limit is None and offset is None:
-            return relation
-        if isinstance(limit, exp.Fetch):
-            options = limit.args.get("limit_options")
-            if options is not None and (options.args.get("percent") or options.args.get("with_ties")):
-                raise self.error("FETCH with PERCENT or WITH TIES is not supported", limit)
-            count_node = limit.args.get("count")
-        else:
-            count_node = limit.expression if limit is not None else None
-            if limit is not None and limit.args.get("limit_options") is not None:
-                raise self.error("LIMIT with PERCENT is not supported", count_node)
-        count = self._row_count(count_node, "LIMIT")
-        skip = self._row_count(offset.expression if offset is not None else None, "OFFSET")
-        if count is None and skip is None:
-            return relation
-        return Relation(logical.Limit(relation.plan, count, skip), relation.fields)
-
-    def _row_count(self, node: exp.Expr | None, clause: str) -> Expr | None:
-        if node is None or (isinstance(node, (exp.Column, exp.Var)) and node.name.upper() == "ALL"):
-            return None
-        bound = _evaluate(self._constant_binder(clause).operand(node))
-        if not (bound.type.is_numeric or bound.type == NULL or bound.type.name == "VARCHAR"):
-            raise self.error(f"{clause} takes a number, not {bound.type}", node)
-        value = coerce(bound, BIGINT)
-        if isinstance(bound, Literal) and not isinstance(value, Literal):
-            raise self.error(f"{clause} takes a number: this cannot be cast to BIGINT", node)
-        if isinstance(value, Literal):
-            if value.value is None:
-                return None
-            if value.value < 0:
-                raise self.error(f"{clause} cannot be negative", node)
-        return value
-
-
-def _evaluate(expr: Expr) -> Expr:
-    """Sums, differences and products of whole numbers, done: `LIMIT 2 * 10` is a constant for every later stage."""
-    if not isinstance(expr, Call) or expr.name not in _WHOLE or not expr.dtype.is_integer:
-        return expr
-    args = [_evaluate(arg) for arg in expr.args]
-    if not all(isinstance(arg, Literal) and isinstance(arg.value, int) for arg in args):
-        return expr
-    value = _WHOLE[expr.name](*(arg.value for arg in args))
-    low, high = expr.dtype.bounds
-    return Literal(value, expr.dtype, expr.position) if low <= value <= high else expr
+        return collated(binder, node)
 
 
 def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:

@@ -13,7 +13,7 @@ from tsql.kernels.expr import Column
 from tsql.kernels.types import Type
 from tsql.planner import logical
 from tsql.planner.bind import nearest
-from tsql.planner.bind_syntax import Source, position_of
+from tsql.planner.bind_source import Source, position_of
 
 
 @dataclass(frozen=True)
@@ -130,3 +130,28 @@ class Scope:
 
     def error(self, message: str, position: int | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position, text=self.source.text, hint=hint)
+
+
+def integer_of(node: exp.Expr) -> int | None:
+    """The whole number that is all of an expression, as in ORDER BY 2."""
+    sign = 1
+    if isinstance(node, exp.Neg):
+        sign, node = -1, node.this
+    return sign * int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
+
+
+def lower_names(node: exp.Expr) -> exp.Expr:
+    """For `transform`: names without regard to case."""
+    return exp.Identifier(this=node.name.lower()) if isinstance(node, exp.Identifier) else node
+
+
+def is_all(node: exp.Expr) -> bool:
+    """Whether this is the ALL of ORDER BY ALL."""
+    return (
+        isinstance(node, exp.Column)
+        and len(node.parts) == 1
+        and node.name.upper() == "ALL"
+        and not node.this.args.get("quoted")
+        or isinstance(node, exp.Var)
+        and node.name.upper() == "ALL"
+    )

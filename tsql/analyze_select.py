@@ -13,15 +13,17 @@ from sqlglot import exp
 
 from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
-from tsql.analyze_scope import Field, Names, Relation, Scope, plan_name
+from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, is_all, lower_names, plan_name
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Column, Expr, SortKey
 from tsql.kernels.types import Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_operators import to_boolean
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_syntax import Source, position_of
+from tsql.planner.bind_syntax import expression_text
+from tsql.planner.bind_text import collated
 
 
 @dataclass
@@ -230,9 +232,14 @@ class SelectAnalyzer:
                 elif any(isinstance(e, Column) and not e.name.startswith("\0") for e in expr.walk()):
                     raise self._error("GROUP BY ALL cannot mix aggregates and other columns in one expression", item.node, "name the keys in GROUP BY")
             return
-        self.grouping.add_elements(group.expressions, self._key)
+        has_sets = any(isinstance(e, (exp.Rollup, exp.Cube, exp.GroupingSets)) for e in group.expressions)
+        self.grouping.add_elements(group.expressions, lambda node: self._key(node, has_sets))
+        for index, item in enumerate(self.items):
+            item.expr = self.grouping.item_key(index) or item.expr
 
-    def _key(self, node: exp.Expr) -> int:
+    def _key(self, node: exp.Expr, has_sets: bool) -> int:
+        """The index of a key. With grouping sets it matters how it is written: see `Grouping.add_key`."""
+        reference = expression_text(node.transform(lower_names)) if has_sets else None
         ordinal = self._ordinal(node, "GROUP BY")
         if ordinal is None and isinstance(node, exp.Column) and len(node.parts) == 1 and not self.scope.has(node):
             ordinal = self.aliases.get(node.name.lower())
@@ -240,8 +247,10 @@ class SelectAnalyzer:
             expr = self._bind_item(ordinal)
             if mentions_aggregate(expr):
                 raise self._error("GROUP BY cannot contain aggregates", node)
-            return self.grouping.add_key(expr, self.items[ordinal].plan_name)
-        return self.grouping.add_key(self._binder("GROUP BY", len(self.items), aggregates=False).bind(node))
+            key = self.grouping.add_key(expr, self.items[ordinal].plan_name, reference)
+            self.grouping.item_keys[ordinal] = key
+            return key
+        return self.grouping.add_key(self._binder("GROUP BY", len(self.items), aggregates=False).bind(node), reference=reference)
 
     def _ordinal(self, node: exp.Expr, clause: str) -> int | None:
         """The index of the select item that `2` in GROUP BY, ORDER BY or DISTINCT ON means."""
@@ -306,7 +315,8 @@ class SelectAnalyzer:
             return self._bind_item(ordinal)
         if isinstance(node, (exp.Literal, exp.Null)):
             raise self._error(f"a constant in {clause} has no effect: give the position of a column, or an expression", node)
-        return self._binder(clause, len(self.items), aggregates=True).bind(node)
+        expr = collated(self._binder(clause, len(self.items), aggregates=True), node)
+        return self.grouping.shown_key(expr) or expr
 
     def _aggregate(self, having: Expr | None, on: list[Expr] | None, order: list[SortKey]) -> None:
         """Put the Aggregate node below, and every later clause over its result."""
@@ -358,26 +368,6 @@ def project(plan: logical.Node, columns: list[tuple[str, Expr]]) -> logical.Node
     if all(same) and tuple(name for name, _ in columns) == plan.schema.names:
         return plan
     return logical.Project(plan, tuple(columns))
-
-
-def integer_of(node: exp.Expr) -> int | None:
-    """The whole number that is all of an expression, as in ORDER BY 2."""
-    sign = 1
-    if isinstance(node, exp.Neg):
-        sign, node = -1, node.this
-    return sign * int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
-
-
-def is_all(node: exp.Expr) -> bool:
-    """Whether this is the ALL of ORDER BY ALL."""
-    return (
-        isinstance(node, exp.Column)
-        and len(node.parts) == 1
-        and node.name.upper() == "ALL"
-        and not node.this.args.get("quoted")
-        or isinstance(node, exp.Var)
-        and node.name.upper() == "ALL"
-    )
 
 
 def _put_column(node: exp.Expr, field: Field) -> exp.Expr:

@@ -7,7 +7,8 @@ from sqlglot import exp
 
 from tsql.kernels.functions.registry import SCALARS
 from tsql.parser import CompilePlan, DescribeQuery, ExecutePlan, Explain, SetOption, ShowTables, parse
-from tsql.planner.bind_syntax import Call, ExpressionGenerator, TemporalExpressions, deep_recursion
+from tsql.planner.bind_source import deep_recursion
+from tsql.planner.bind_syntax import Call, ExpressionGenerator, TemporalExpressions
 
 
 class TemporalGenerator(ExpressionGenerator):

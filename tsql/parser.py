@@ -12,7 +12,8 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
-from tsql.planner.bind_syntax import ExpressionParser, Source, run_parser, tokenize
+from tsql.planner.bind_source import Source, tokenize
+from tsql.planner.bind_syntax import ExpressionParser, run_parser
 
 LEVELS = ("LOGICAL", "PHYSICAL", "PIPELINES", "KIR", "LLVM", "ASM", "ANALYZE")
 

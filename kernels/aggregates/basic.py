@@ -142,8 +142,8 @@ class InexactSum(Body):
         state.set(1, state.get(1) + exported[1].wide().value)
 
 
-@aggregate("sum", args=("integer",), returns=sum_type)
-@aggregate("sum", args=("decimal",), returns=sum_type)
+@aggregate("sum", "sum_no_overflow", args=("integer",), returns=sum_type)
+@aggregate("sum", "sum_no_overflow", args=("decimal",), returns=sum_type)
 @aggregate("sum", args=(BOOLEAN,), returns=sum_type)
 class SumExact(ExactSum):
     """sum(x)."""

@@ -168,12 +168,44 @@ class QuantileDiscRecords(DiscRecords):
 
 @aggregate("median", args=(VARCHAR,), returns=same)
 @aggregate("median", args=(BLOB,), returns=same)
-@aggregate("median", args=(INTERVAL,), returns=same)
 class MedianRecords(DiscRecords):
     """The middle value; of two, the smaller."""
 
     def fraction(self) -> Literal:
         return HALF
+
+
+@aggregate("median", args=(INTERVAL,), returns=same)
+class MedianInterval(MedianRecords):
+    """The middle value, or the mean of the two middle ones, counted in days of 24 hours and months of 30 days."""
+
+    def finish(self, k: PipelineKernel, state: State) -> Datum:
+        block, text = state.get(0), state.get(1)
+        slots = [k.var(k.const(t, 0)) for t in self.result.parts]
+        with k.when(block != k.null):
+            records, count = self.records, k.load("i64", block)
+            pointers = record_pointers(k, block, k.i64(records.end))
+
+            def value(index: Val) -> tuple[Val, ...]:
+                record = select_pointer(k, records.name, pointers, count, index, text, records.before)
+                return records.value(k, record, text, 0).parts
+
+            low = value((count - 1).ushr(1))
+            for slot, part in zip(slots, low, strict=True):
+                slot.set(part)
+            with k.when((count & 1) == 0):
+                for slot, part in zip(slots, self._mean(k, low, value(count.ushr(1))), strict=True):
+                    slot.set(part)
+            k.call("free", pointers)
+        return Datum(self.result, tuple(s.value for s in slots), block != k.null)
+
+    def _mean(self, k: PipelineKernel, low: tuple[Val, ...], high: tuple[Val, ...]) -> tuple[Val, ...]:
+        a, b = ((months.to("i128") * 30 + days.to("i128")) * DAY_US + micros.to("i128") for months, days, micros in (low, high))
+        # The difference is not negative: half a microsecond is rounded up.
+        mean = a + (b - a + 1) // 2
+        days = mean // DAY_US
+        k.fail((days < -(2**31)) | (days >= 2**31), "Interval value is out of range")
+        return k.i32(0), days.to("i32"), (mean % DAY_US).to("i64")
 
 
 @aggregate("median", args=(BOOLEAN,), returns=same)

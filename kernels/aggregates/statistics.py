@@ -205,7 +205,8 @@ class Product(Moments):
 
 
 class Compensated(Moments):
-    """Kahan's summation. State: count, sum, the part of it that was lost to rounding."""
+    """Kahan's summation. State: count, sum, the part of it that was lost to rounding (which is no number for an infinite sum,
+    and makes the result none)."""
 
     fields = ("i64", "f64", "f64")
 
@@ -220,6 +221,10 @@ class Compensated(Moments):
         state.set(2, (moved - total) - term)
         state.set(1, moved)
 
+    def _sum(self, k: PipelineKernel, state: State) -> Val:
+        total = state.get(1)
+        return k.select((total - total) == 0.0, total, k.f64(float("nan")))
+
     def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
         state.set(0, state.get(0) + other[0])
         self._add(state, other[1])
@@ -231,7 +236,7 @@ class CompensatedSum(Compensated):
     """The sum of floats with less rounding."""
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
-        return Datum(DOUBLE, (state.get(1),), state.get(0) > 0)
+        return Datum(DOUBLE, (self._sum(k, state),), state.get(0) > 0)
 
 
 @aggregate("favg", args=(DOUBLE,), returns=DOUBLE)
@@ -239,7 +244,7 @@ class CompensatedAverage(Compensated):
     """The mean of floats with less rounding."""
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
-        return Datum(DOUBLE, (state.get(1) / state.get(0).to("f64"),), state.get(0) > 0)
+        return Datum(DOUBLE, (self._sum(k, state) / state.get(0).to("f64"),), state.get(0) > 0)
 
 
 @aggregate("geomean", "geometric_mean", args=(DOUBLE,), returns=DOUBLE)

@@ -73,9 +73,7 @@ def _instant_plus(k: PipelineKernel, d: Datum, interval: tuple[Val, Val, Val]) -
 def _register_timestamps() -> None:
     for t in (TIMESTAMP, TIMESTAMPTZ):
 
-        @function(
-            "+", "date_add", args=(t, INTERVAL), returns=t, ranged=True, can_fail=True, lazy=True, examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),)
-        )
+        @function("+", args=(t, INTERVAL), returns=t, ranged=True, can_fail=True, lazy=True, examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),))
         def plus(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
             return _instant_plus(k, d, interval.parts)
 
@@ -121,9 +119,7 @@ def _as_timestamp(k: PipelineKernel, d: Datum) -> Datum:
     return Datum(TIMESTAMP, (timestamp_of(k, d),), None, known)
 
 
-@function(
-    "+", "date_add", args=(DATE, INTERVAL), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True, examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),)
-)
+@function("+", args=(DATE, INTERVAL), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True, examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),))
 def date_plus_interval(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
     return _instant_plus(k, _as_timestamp(k, d), interval.parts)
 
@@ -147,7 +143,7 @@ def _shift_days(k: PipelineKernel, d: Datum, days: Val) -> Datum:
     return Datum(DATE, ((moved if finite is None else k.select(finite, moved, start)).to("i32"),))
 
 
-@function("+", "date_add", args=(DATE, INTEGER), returns=DATE, ranged=True, can_fail=True, examples=(("DATE '2020-01-31' + 5", None),))
+@function("+", args=(DATE, INTEGER), returns=DATE, ranged=True, can_fail=True, examples=(("DATE '2020-01-31' + 5", None),))
 def date_plus_days(k: PipelineKernel, d: Datum, days: Datum) -> Datum:
     return _shift_days(k, d, days.value.to("i64"))
 
@@ -194,7 +190,7 @@ def _clock_plus(k: PipelineKernel, time: Datum, interval: Datum, sign: int) -> V
     return floor_mod(k, time.value + rest if sign > 0 else time.value - rest, MICROS_PER_DAY)
 
 
-@function("+", "date_add", args=(TIME, INTERVAL), returns=TIME, examples=(("TIME '23:00:00' + INTERVAL 2 HOUR", None),))
+@function("+", args=(TIME, INTERVAL), returns=TIME, examples=(("TIME '23:00:00' + INTERVAL 2 HOUR", None),))
 def time_plus_interval(k: PipelineKernel, time: Datum, interval: Datum) -> Val:
     return _clock_plus(k, time, interval, 1)
 

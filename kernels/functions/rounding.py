@@ -15,7 +15,6 @@ from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.registry import function
 from tsql.kernels.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, TINYINT, Type
 
-ROUND_OVERFLOW = "Overflow in ROUND of integer"
 BELOW_HALF = 0.49999999999999994
 """The largest double below one half: adding it and cutting rounds half away from zero, without a carry from 0.4999.."""
 
@@ -124,7 +123,7 @@ def round_float(k: PipelineKernel, a: Datum) -> Val:
 
 @function("round", args=("decimal",), returns=_whole_decimal, examples=(("round(2.50)", "3"),))
 def round_decimal(k: PipelineKernel, a: Datum) -> Val:
-    return _shift_decimal(k, a.value, a.type.scale, half_away=True)
+    return _shift_decimal(k, a.value, a.type.scale, "away")
 
 
 @function("trunc", args=("float",), returns=lambda a: a, examples=(("trunc(-2.5::DOUBLE)", -2.0),))
@@ -139,17 +138,28 @@ def trunc_integer(k: PipelineKernel, a: Datum) -> Val:
 
 @function("trunc", args=("decimal",), returns=_whole_decimal, examples=(("trunc(-2.70)", "-2"),))
 def trunc_decimal(k: PipelineKernel, a: Datum) -> Val:
-    return _shift_decimal(k, a.value, a.type.scale, half_away=False)
+    return _shift_decimal(k, a.value, a.type.scale, "cut")
 
 
-def _shift_decimal(k: Kernel, x: Val, digits: int, half_away: bool) -> Val:
-    """x / 10**digits, rounded or cut."""
+def _shift_decimal(k: Kernel, x: Val, digits: int, halves: str) -> Val:
+    """x / 10**digits, rounded with halves "away" from zero or to "even" numbers, or "cut"."""
     if digits == 0:
         return x
     power = 10**digits
-    if half_away:
+    if halves == "even":
+        whole = x // power
+        return whole + _step_to_even(k, whole, x - whole * power, k.const(x.type, power))
+    if halves == "away":
         x = x + k.select(x < 0, k.const(x.type, -(power // 2)), k.const(x.type, power // 2))
     return x // power
+
+
+def _step_to_even(k: Kernel, whole: Val, rest: Val, power: Val) -> Val:
+    """1, 0 or -1: what rounding adds to `whole` powers for the rest, which has the sign of the number."""
+    magnitude = k.select(rest < 0, -rest, rest)
+    left = power - magnitude
+    up = (magnitude > left) | ((magnitude == left) & ((whole & 1) != 0))
+    return k.select(up, k.select(rest < 0, k.const(rest.type, -1), k.const(rest.type, 1)), k.const(rest.type, 0))
 
 
 def _power(k: PipelineKernel, digits: Val) -> Val:
@@ -158,15 +168,28 @@ def _power(k: PipelineKernel, digits: Val) -> Val:
 
 @function("round", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True, examples=(("round(42.4332::DOUBLE, 2)", 42.43),))
 def round_float_to(k: PipelineKernel, a: Datum, digits: Datum) -> Val:
-    """Scaled, rounded and scaled back; where that leaves the range, the number itself, or 0 if the power is what leaves it."""
+    """Scaled, rounded and scaled back."""
+    return _scaled(k, a, digits, lambda x: round_half_away(k, x))
+
+
+def _scaled(k: PipelineKernel, a: Datum, digits: Datum, rounded_to_whole: Callable[[Val], Val]) -> Val:
+    """Where scaling leaves the range, the number itself, or 0 if the power is what leaves it."""
     x, n = a.value.to("f64"), digits.value
     power = _power(k, k.select(n < 0, -n, n))
-    coarse = round_half_away(k, x / power) * power
-    fine = round_half_away(k, x * power) / power
+    coarse = rounded_to_whole(x / power) * power
+    fine = rounded_to_whole(x * power) / power
     rounded = k.select(n < 0, coarse, fine)
     rounded = k.select(k.unary("fabs", rounded) < float("inf"), rounded, x)
     vanishes = (n < 0) & (power == float("inf")) & (k.unary("fabs", x) < float("inf"))
     return k.select(vanishes, k.f64(0.0), rounded).to(a.value.type)
+
+
+@function(
+    "round_even", "roundbankers", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True, examples=(("round_even(2.5::DOUBLE, 0)", 2.0),)
+)  # fmt: skip
+def round_even_float_to(k: PipelineKernel, a: Datum, digits: Datum) -> Val:
+    """Scaled, rounded with halves to even and scaled back."""
+    return _scaled(k, a, digits, lambda x: k.unary("rint", x))
 
 
 @function("trunc", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True, examples=(("trunc(-117.999::DOUBLE, 2)", -117.99),))
@@ -188,15 +211,23 @@ def power_of_ten(k: Kernel, digits: Val) -> None:
 
 @function("round", args=("integer", INTEGER), returns=lambda a, digits: _signed(a), typed=True, lazy=True, can_fail=True, examples=(("round(125, -1)", 130),))
 def round_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -> Val:
-    return _coarsen(k, result, a, digits, half_away=True)
+    return _coarsen(k, result, a, digits, "away")
 
 
 @function("trunc", args=("integer", INTEGER), returns=lambda a, digits: a, typed=True, lazy=True, examples=(("trunc(-117, -1)", -110),))
 def trunc_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -> Val:
-    return _coarsen(k, result, a, digits, half_away=False)
+    return _coarsen(k, result, a, digits, "cut")
 
 
-def _coarsen(k: PipelineKernel, result: Type, a: Datum, digits: Datum, half_away: bool) -> Val:
+@function(
+    "round_even", "roundbankers", args=("integer", INTEGER), returns=lambda a, digits: _signed(a), typed=True, lazy=True, can_fail=True, examples=(("round_even(25, -1)", 20),)
+)  # fmt: skip
+def round_even_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -> Val:
+    """Rounded, halves to the even neighbour."""
+    return _coarsen(k, result, a, digits, "even")
+
+
+def _coarsen(k: PipelineKernel, result: Type, a: Datum, digits: Datum, halves: str) -> Val:
     """An integer to a multiple of 10**-digits; itself for digits >= 0, and 0 where the power exceeds every half."""
     machine = result.parts[0]
     own = a.value.uto(machine) if a.type.is_unsigned else a.value
@@ -208,17 +239,19 @@ def _coarsen(k: PipelineKernel, result: Type, a: Datum, digits: Datum, half_away
     cut = x - rest
     rounded = cut
     bad = k.false
-    if half_away:
+    if halves != "cut":
         away = k.select(rest < 0, -power, power)
         magnitude = k.select(rest < 0, -rest, rest)
         carries = (magnitude >= power - magnitude) & (power > 1)
+        if halves == "even":
+            carries = carries & ((magnitude > power - magnitude) | (((x // power) & 1) != 0))
         rounded = k.select(carries, cut + away, cut)
         bad = carries & k.overflows("add", cut, away)
     rounded = k.select(digits.value < -38, k.i128(0), rounded)
     low, high = result.bounds
-    if half_away:
+    if halves != "cut":
         outside = bad if INTEGERS[machine] == 128 else bad | (rounded < low) | (rounded > high)
-        k.fail(outside & (digits.value >= -38), ROUND_OVERFLOW)
+        k.fail(outside & (digits.value >= -38), f"Overflow in {'ROUND' if halves == 'away' else 'ROUND_EVEN'} of integer")
     return k.select(digits.value >= 0, own, rounded.to(machine))
 
 
@@ -232,16 +265,17 @@ def _decimal_digits_type(name: str) -> Callable[[tuple[Type, ...], tuple[Any, ..
             return _whole_decimal(t) if t.is_decimal else t
         if digits >= t.scale:
             return t
-        if digits < 0 and t.scale == 0 and name == "round":
+        if digits < 0 and t.scale == 0 and name != "trunc":
             return DECIMAL(min(38, t.width + 1), 0)
         return DECIMAL(t.width, max(0, digits))
 
     return result
 
 
-def _register_decimal_digits(name: str, half_away: bool, example: tuple[str, str]) -> None:
+def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *others: str) -> None:
     @function(
         name,
+        *others,
         args=("decimal", INTEGER),
         returns=lambda a, digits: _whole_decimal(a),
         returns_for=_decimal_digits_type(name),
@@ -266,12 +300,13 @@ def _register_decimal_digits(name: str, half_away: bool, example: tuple[str, str
         dropped = source.scale - n
         if dropped > source.width:
             return Datum(call.type, (k.const(machine, 0),), arg.valid)
-        shifted = _shift_decimal(k, x.to(machine) if dropped < 19 else x.to("i128"), dropped, half_away)
+        shifted = _shift_decimal(k, x.to(machine) if dropped < 19 else x.to("i128"), dropped, halves)
         return Datum(call.type, ((shifted * 10 ** max(0, -n)).to(machine),), arg.valid)
 
 
-_register_decimal_digits("round", True, ("round(1.2355, 2)", "1.24"))
-_register_decimal_digits("trunc", False, ("trunc(11.77, 1)", "11.7"))
+_register_decimal_digits("away", ("round(1.2355, 2)", "1.24"), "round")
+_register_decimal_digits("cut", ("trunc(11.77, 1)", "11.7"), "trunc")
+_register_decimal_digits("even", ("round_even(2.45, 1)", "2.4"), "round_even", "roundbankers")
 
 
 @function("even", args=(DOUBLE,), returns=DOUBLE, examples=(("even(2.9)", 4.0),))

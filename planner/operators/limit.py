@@ -12,13 +12,17 @@ from tsql.planner.step import Step
 
 @dataclass(frozen=True)
 class Limit(Step):
-    """Both are constants or parameters of BIGINT; a count of None means all."""
+    """Both are constants or parameters of BIGINT; a count of None means all, a count of DOUBLE is a percentage of the rows."""
 
     count: Expr | None = None
     offset: Expr | None = None
 
     op = "limit"
     label = "limited"
+
+    @property
+    def is_percentage(self) -> bool:
+        return self.count is not None and self.count.type.is_float
 
     def requires(self) -> tuple[Requirement, ...]:
         return (SINGLE,)
@@ -27,10 +31,15 @@ class Limit(Step):
         return replace(given[0], shards=1)
 
     def attributes(self) -> list[tuple[str, str]]:
-        pairs = (("count", self.count), ("offset", self.offset))
+        pairs = (("percent" if self.is_percentage else "count", self.count), ("offset", self.offset))
         return [(name, f"({e})") for name, e in pairs if e is not None]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        count, offset = attributes.optional("count"), attributes.optional("offset")
-        return cls(inputs, count=None if count is None else context.constant(count), offset=None if offset is None else context.constant(offset))
+        count, percent, offset = (attributes.optional(name) for name in ("count", "percent", "offset"))
+        if count is not None and percent is not None:
+            raise context.error("limit takes count or percent, not both")
+        found = None if count is None and percent is None else context.constant(count or percent)
+        if found is not None and found.type.is_float != (percent is not None):
+            raise context.error(f"percent is a DOUBLE and count a whole number, not {found.type}")
+        return cls(inputs, count=found, offset=None if offset is None else context.constant(offset))

@@ -174,6 +174,20 @@ a is null and b is not null
 date_diff('day', d, d)
 coalesce(null, a)
 a IN (1, NULL)
+s[1]
+s[2:3]
+s[:-2]
+s[2:]
+upper(s)[a]
+@a
+@(a - 5) * 2
+s GLOB 'a*'
+NOT s GLOB 'a*'
+s COLLATE nocase = 'A'
+s COLLATE nocase.noaccent < 'b'
+add(a, 1)
+format('{} {}', s, a)
+(a < b) = true
 """
 
 

@@ -99,6 +99,9 @@ SELECT a FROM t WHERE s = 'x' AND d >= '2020-01-01' AND a IN (1, 2, 3)
 SELECT count(*) AS c FROM t ORDER BY c + 1
 SELECT sum(m * (1 - m)) AS revenue FROM t WHERE m BETWEEN 0.05 AND 0.07
 TABLE t
+SELECT a FROM t ORDER BY a LIMIT 50%
+SELECT a, a AS c, count(*) AS n FROM t GROUP BY ROLLUP (1, 2) ORDER BY ALL
+SELECT s FROM t ORDER BY s COLLATE nocase, a
 """
 
 
