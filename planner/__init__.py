@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tsql.planner.check import check
+from tsql.planner.cost import DEFAULT, Costs
 from tsql.planner.enforce import enforce
 from tsql.planner.enumerate import Enumerator
 from tsql.planner.hints import Hint, constraints
@@ -15,17 +16,26 @@ from tsql.planner.rules import optimize
 from tsql.planner.step import PhysicalPlan, named
 
 
-def make_plan(query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None, hints: Iterable[Hint] = ()) -> PhysicalPlan:
+def make_plan(
+    query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None, hints: Iterable[Hint] = (), costs: Costs = DEFAULT
+) -> PhysicalPlan:
     """The physical plan of a query: optimised unless the settings say otherwise, for `shards` shards, as its hints demand."""
+    return build(query, settings, text, target, shards, hints, costs)[0]
+
+
+def build(
+    query: Output, settings: Any, text: str, target: str, shards: int | None, hints: Iterable[Hint], costs: Costs, choices: tuple[str, ...] = ()
+) -> tuple[PhysicalPlan, Enumerator]:
+    """A plan that takes `choices` where there are some, and the enumerator that made it."""
     wanted = constraints(hints, query)
     shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
     scope = "global" if target == "spark" else "local"
     plan = optimize(query) if settings.optimizer else query
-    root = Enumerator(shards, wanted, scope).step(plan.input)
-    root = enforce(root, shards, scope)
+    enumerator = Enumerator(shards, wanted, scope, costs, choices)
+    root = enforce(enumerator.step(plan.input), shards, scope)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
     check(physical)
-    return physical
+    return physical, enumerator
 
 
 __all__ = ["PhysicalPlan", "make_plan"]

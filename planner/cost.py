@@ -1,21 +1,54 @@
-"""The only constants of the planner: what work costs, and what is assumed where statistics are silent."""
+"""The only constants of the planner: what work costs, and what is assumed where statistics are silent.
+
+`Costs` are of a machine: the defaults are those of a two-core server, `tsql calibrate` measures them where it runs, and
+`planner/estimate.py` turns them into the cost of a plan. The other constants are the same everywhere.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+UNKNOWN_ROWS = 1e6
+"""Of a source that does not know how many it has."""
 
 FILTER_SELECTIVITY = 0.3
 EQUALITY_SELECTIVITY = 0.05
 GROUPS_OF_UNKNOWN_KEYS = 0.1
 """Groups per row where nothing is known of the keys."""
 
-GATHER_GROUPS = 20_000
-"""Up to so many groups per shard, merging all partial groups on one shard beats placing them by key."""
-
-PARTIAL_WORTH = 0.5
-"""Above so many groups per row, partial aggregation hashes nearly every row twice and one phase is cheaper."""
-
 CACHED_GROUPS = 100_000
-"""Tables of more groups do not fit a core's cache: each row would wait for memory. Rows are then placed into shards whose
+"""Tables of more groups do not fit a core's cache: each row waits for memory. Rows are then placed into shards whose
 tables do fit, and aggregated in one phase."""
 
 GROUPS_PER_SHARD = 32_768
 MOST_SHARDS = 256
+
+VARCHAR_BYTES = 24
+"""What a text takes when it moves: its length, its place, and a few characters."""
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Nanoseconds of one core, except `pipeline_us`: what a further pipeline costs before its first row."""
+
+    scan_byte_ns: float = 0.15
+    """Reading a byte of a column."""
+    row_ns: float = 2.0
+    """A comparison or an expression, for each row."""
+    group_ns: float = 8.0
+    """Finding the group of a row and adding to it, in a table that fits the cache."""
+    miss_ns: float = 60.0
+    """The same in a table that does not."""
+    merge_ns: float = 25.0
+    """Merging the state of a group into another."""
+    move_ns: float = 10.0
+    """Hashing a row and writing it to its shard, between the cores of a machine."""
+    sort_ns: float = 6.0
+    """A row and a level of sorting: n rows have log2(n) levels."""
+    global_byte_ns: float = 10.0
+    """Moving a byte between machines."""
+    pipeline_us: float = 300.0
+
+
+DEFAULT = Costs()
+NAMES = tuple(field.name for field in fields(Costs))

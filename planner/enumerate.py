@@ -13,6 +13,9 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substitute
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.planner import cost, logical, stats
+from tsql.planner.cost import Costs
+from tsql.planner.enforce import enforce
+from tsql.planner.estimate import Estimator
 from tsql.planner.hints import Constraints
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
@@ -28,12 +31,20 @@ from tsql.planner.operators.values import Values
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
+GROUPINGS = ("two_phase_gather", "two_phase", "one_phase")
+
 
 class Enumerator:
-    """Turns the nodes of one query into steps; a node that is used twice becomes one step."""
+    """Turns the nodes of one query into steps; a node that is used twice becomes one step.
 
-    def __init__(self, shards: int, wanted: Constraints | None = None, scope: str = "local"):
-        self.shards, self.wanted, self.scope = shards, wanted or Constraints(), scope
+    `choices` are what to take where there is a choice, in the order in which choices come up; the rest is chosen by cost.
+    `taken` remembers what was taken of what.
+    """
+
+    def __init__(self, shards: int, wanted: Constraints | None = None, scope: str = "local", costs: Costs = cost.DEFAULT, choices: tuple[str, ...] = ()):
+        self.shards, self.wanted, self.scope, self.choices = shards, wanted or Constraints(), scope, choices
+        self.estimator = Estimator(shards, costs)
+        self.taken: list[tuple[str, tuple[str, ...]]] = []
         self.done: dict[int, Step] = {}
 
     def step(self, node: logical.Node) -> Step:
@@ -93,7 +104,7 @@ class Enumerator:
         while isinstance(below, logical.Project):
             projections.append(below)
             below = below.input
-        if not isinstance(below, logical.Sort) or node.count is None:
+        if not isinstance(below, logical.Sort) or node.count is None or node.count.type.is_float:
             return Limit((self.step(node.input),), count=node.count, offset=node.offset)
         wanted = _rows_wanted(node)
         source = self.step(below.input)
@@ -110,14 +121,14 @@ class Enumerator:
         on = node.on if node.on is not None else fields.names
         keys = tuple((n, Column(n, fields[n].type)) for n in on)
         rest = tuple((f.name, AggregateCall("first", (Column(f.name, f.type),), f.type)) for f in fields if f.name not in on)
-        grouped = self._group(self.step(node.input), keys, rest, stats.rows(node.input), stats.groups([e for _, e in keys], node.input))
+        grouped = self._group(self.step(node.input), keys, rest, stats.groups([e for _, e in keys], node.input))
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in fields)) if rest else grouped
 
     def _aggregate(self, node: logical.Aggregate) -> Step:
         source = self.step(node.input)
-        rows, groups = stats.rows(node.input), stats.groups([e for _, e in node.keys], node.input)
+        groups = stats.groups([e for _, e in node.keys], node.input)
         if node.sets is None:
-            return self._group(source, node.keys, node.aggregates, rows, groups)
+            return self._group(source, node.keys, node.aggregates, groups)
         # Keys are computed before they are set to NULL; the inputs of aggregates keep the values that they had.
         fields = node.input.schema
         renamed = {f.name: f"{f.name}__input" for f in fields}
@@ -126,7 +137,7 @@ class Enumerator:
         expanded = Expand((source,), keys=tuple(n for n, _ in node.keys), sets=node.sets)
         calls = tuple((n, _rename_call(c, renamed)) for n, c in node.aggregates)
         keys = (*((n, Column(n, e.type)) for n, e in node.keys), ("grouping_id", Column("grouping_id", BIGINT, False)), ("grouping_set", Column("grouping_set", BIGINT, False)))
-        grouped = self._group(expanded, keys, calls, rows * len(node.sets), groups * len(node.sets))
+        grouped = self._group(expanded, keys, calls, groups * len(node.sets))
         if () in node.sets:
             grouped = self._with_empty_sets(node, grouped, keys, calls)
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in node.schema))
@@ -137,7 +148,7 @@ class Enumerator:
         Each empty set is computed by itself over the unexpanded input, and its rows from the expansion are dropped.
         """
         source = self.step(node.input)
-        total = self._group(source, (), node.aggregates, stats.rows(node.input), 1.0)
+        total = self._group(source, (), node.aggregates, 1.0)
         numbers = [i for i, s in enumerate(node.sets) if s == ()]
         everything = (1 << len(node.keys)) - 1
         parts: list[Step] = [Filter((grouped,), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN)) for n in numbers[:1]]
@@ -150,7 +161,7 @@ class Enumerator:
             parts.append(Project((total,), columns=tuple(columns)))
         return Union(tuple(parts))
 
-    def _group(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], rows: float, groups: float) -> Step:
+    def _group(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], groups: float) -> Step:
         """What a hint asks for, or the cheapest plan for a grouping."""
         how = None
         whole = [f"{n}={c}" for n, c in calls if not can_split(c)]
@@ -161,10 +172,23 @@ class Enumerator:
                 raise self.wanted.aggregation.refuse(f"{whole[0]} has no state that a second phase could merge")
         elif self.shards == 1:
             return Aggregate((source,), by=keys, calls=calls, groups=int(groups))
-        elif whole or self._is_placed(source, keys) or (keys and (groups > cost.CACHED_GROUPS or groups > max(rows * cost.PARTIAL_WORTH, cost.GATHER_GROUPS))):
+        elif whole or self._is_placed(source, keys):
             how = "one_phase"
         else:
-            how = "two_phase_gather" if groups <= cost.GATHER_GROUPS else "two_phase"
+            return self._cheapest({how: self._grouped(how, source, keys, calls, groups) for how in (GROUPINGS if keys else GROUPINGS[:1])})
+        return self._grouped(how, source, keys, calls, groups)
+
+    def _cheapest(self, options: dict[str, Step]) -> Step:
+        """The option that was asked for in `choices`, or else the one with the least cost; the first of equal ones."""
+        if len(self.taken) < len(self.choices):
+            asked = self.choices[len(self.taken)]
+        else:
+            costs = {name: self.estimator.total(enforce(step, self.shards, self.scope)).elapsed_ns for name, step in options.items()}
+            asked = min(costs, key=lambda name: costs[name])
+        self.taken.append((asked, tuple(options)))
+        return options[asked]
+
+    def _grouped(self, how: str, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], groups: float) -> Step:
         if how == "one_phase":
             return self._one_phase(source, keys, calls, groups)
         partial = Aggregate((source,), by=keys, calls=calls, phase="partial", groups=int(groups))
@@ -213,8 +237,7 @@ class Enumerator:
         both = Union(tuple(sides))
         keys = tuple((f.name, Column(f.name, f.type)) for f in fields)
         calls = tuple((f"in_{name}", AggregateCall("count_star", (), BIGINT, filter=Call("=", (Column("side", BIGINT), Literal(mark, BIGINT)), BOOLEAN))) for name, mark in (("left", 0), ("right", 1)))
-        rows = stats.rows(node)
-        counted = self._group(both, keys, calls, rows, rows)
+        counted = self._group(both, keys, calls, stats.rows(node))
         in_left, in_right, zero = Column("in_left", BIGINT), Column("in_right", BIGINT), Literal(0, BIGINT)
         has_left = Call(">", (in_left, zero), BOOLEAN)
         result: Step

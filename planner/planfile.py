@@ -407,29 +407,39 @@ def _read_step(line: str, steps: dict[str, Step], context: Context) -> Step:
     if match is None:
         raise context.error("expected `name = step ..`")
     name, op = context.name(match.group(1)), match.group(2)
-    if op not in STEPS:
-        known = sorted(set(STEPS) - {Input.op})
-        near = difflib.get_close_matches(op, known, 1)
-        raise context.error(f"unknown step {op}", f"did you mean {near[0]}?" if near else f"steps are {', '.join(known)}")
+    low, high = _arity(op, context)
     if name in steps:
         raise context.error(f"the name {name} is taken by line {steps[name].line}")
     try:
         words = split(match.group(3), " ")
     except ValueError as error:
         raise context.error(str(error)) from None
-    low, high = INPUTS.get(op, (1, 1))
     inputs: list[Step] = []
     while words and len(inputs) < high and _split_assignment(words[0]) is None:
         input_name = context.name(words.pop(0))
         if input_name not in steps:
             raise context.error(f"there is no step {input_name} above this line")
         inputs.append(steps[input_name])
-    if len(inputs) < low:
+    return replace(parse_step(op, tuple(inputs), Attributes(words, context), context), name=name, line=context.number)
+
+
+def _arity(op: str, context: Context) -> tuple[int, int]:
+    """How many inputs a step has at least and at most."""
+    if op not in STEPS:
+        known = sorted(set(STEPS) - {Input.op})
+        near = difflib.get_close_matches(op, known, 1)
+        raise context.error(f"unknown step {op}", f"did you mean {near[0]}?" if near else f"steps are {', '.join(known)}")
+    return INPUTS.get(op, (1, 1))
+
+
+def parse_step(op: str, inputs: tuple[Step, ...], attributes: Attributes, context: Context) -> Step:
+    """The step of one line, without its name: what follows the inputs is in `attributes`."""
+    low, high = _arity(op, context)
+    if not low <= len(inputs) <= high:
         raise context.error(f"{op} needs {low} input{'s' if low > 1 else ''}")
-    attributes = Attributes(words, context)
-    step = STEPS[op].read(tuple(inputs), attributes, context)
+    step = STEPS[op].read(inputs, attributes, context)
     attributes.check_used(op == "scan")
-    return replace(step, name=name, line=context.number)
+    return step
 
 
 def _read_output(rest: str, steps: dict[str, Step], context: Context) -> tuple[Step, tuple[str, ...], tuple[str, ...]]:

@@ -12,7 +12,7 @@ def rows(node: Node) -> float:
     match node:
         case Scan():
             known = node.source.statistics().rows if hasattr(node.source, "statistics") else None
-            return 1e6 if known is None else float(known)
+            return cost.UNKNOWN_ROWS if known is None else float(known)
         case Values():
             return float(len(node.rows))
         case Filter():
@@ -22,7 +22,8 @@ def rows(node: Node) -> float:
         case Distinct():
             return groups([Column(f.name, f.type) for f in node.schema], node.input)
         case Limit() if isinstance(node.count, Literal) and node.count.value is not None:
-            return min(rows(node.input), float(node.count.value))
+            below = rows(node.input)
+            return below * node.count.value / 100 if node.count.type.is_float else min(below, float(node.count.value))
         case SetOperation():
             return rows(node.left) + rows(node.right)
     return rows(node.inputs[0]) if node.inputs else 1.0

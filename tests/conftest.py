@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +17,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--regen", action="store_true", help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff")
     group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")
     group.addoption("--strict-names", action="store_true", help="compare also the column names that DuckDB makes up from expressions")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_user_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Plans are made with the default costs, whatever `tsql calibrate` has measured for the user who runs the tests."""
+    before = os.environ.get("XDG_CONFIG_HOME")
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
+    yield
+    if before is None:
+        del os.environ["XDG_CONFIG_HOME"]
+    else:
+        os.environ["XDG_CONFIG_HOME"] = before
 
 
 @pytest.fixture

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tsql.loaded import LoadedPlan, load_plan, load_plan_text
     from tsql.relation import Relation
     from tsql.session import Session, connect
+    from tsql.sharded import Sharded
 
 _ERRORS = "tsql.kernels.errors"
 _HOMES = {
@@ -37,6 +38,7 @@ _HOMES = {
     "Relation": "tsql.relation",
     "LoadedPlan": "tsql.loaded",
     "Session": "tsql.session",
+    "Sharded": "tsql.sharded",
     "connect": "tsql.session",
     "load_plan": "tsql.loaded",
     "load_plan_text": "tsql.loaded",
@@ -53,6 +55,7 @@ __all__ = [
     "PlanError",
     "Relation",
     "Session",
+    "Sharded",
     "SourceError",
     "TsqlError",
     "__version__",

@@ -87,20 +87,29 @@ def _parser() -> argparse.ArgumentParser:
     plan = command("plan", _plan, "print the physical plan of a query, as a plan file")
     plan.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
     plan.add_argument("-o", "--output", metavar="FILE", help="write the plan to FILE instead of stdout")
+    plan.add_argument("--candidates", type=_positive, metavar="N", help="print the N best plans with their costs, the cheapest first")
 
     explain = command("explain", _explain, "show what becomes of a query, from its logical plan to machine code")
     explain.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
     explain.add_argument("--level", choices=LEVELS, default="physical", help="default: physical; analyze runs the query")
 
-    check = command("check", _check, "check that a plan file can run")
+    check = command("check", _check, "check that a plan file can run, and that its answer is that of its query")
     check.add_argument("plan", metavar="FILE.plan|-")
+    check.add_argument("--no-run", action="store_true", help="read and check the plan only; do not compare answers")
 
     diff = command("diff", _diff, "show the lines in which two plan files differ", session=False)
     diff.add_argument("old", metavar="A.plan")
     diff.add_argument("new", metavar="B.plan")
 
     command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
-    command("bench", _bench, "list the benchmarks that are installed", session=False)
+
+    calibrate = command("calibrate", _calibrate, "measure what work costs on this machine, for the planner", session=False)
+    calibrate.add_argument("--rows", type=_positive, metavar="N", help="rows of the tables that are timed (default: 2,000,000; at least 100,000)")
+    calibrate.add_argument("--dry-run", action="store_true", help="print what was measured, and keep nothing")
+
+    bench = command("bench", _bench, "list the benchmarks of the checkout, or run one", session=False)
+    bench.add_argument("name", nargs="?", metavar="NAME", help="the benchmark to run; none lists them")
+    bench.add_argument("arguments", nargs=argparse.REMAINDER, metavar="..", help="arguments of the benchmark")
     return parser
 
 
@@ -108,7 +117,9 @@ def _session_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER")
     sub.add_argument("--threads", type=_whole, metavar="N", help="worker threads (default: all cores)")
     sub.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB or 512MiB")
-    sub.add_argument("-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="a value for $NAME; a number, true, false, null, DATE '..', or text")
+    sub.add_argument(
+        "-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="a value for $NAME; a number, true, false, null, DATE '..', or text"
+    )
     sub.add_argument("-t", "--table", action="append", default=[], metavar="NAME=FILE", help="make a file readable as a table")
     sub.add_argument("--set", action="append", default=[], dest="settings", metavar="NAME=VALUE", help="change a setting")
 
@@ -117,6 +128,13 @@ def _whole(text: str) -> int:
     number = int(text)
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text} is less than 0")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
     return number
 
 
@@ -207,8 +225,11 @@ def _finish(relation: Relation, kind: str, arguments: Any, begun: float) -> None
 
 
 def _plan(arguments: Any) -> int:
+    if arguments.candidates and arguments.output:
+        raise UsageError("a plan file holds one plan: use -o without --candidates")
     with _session(arguments) as session:
-        text = _one(session, arguments).plan()
+        relation = _one(session, arguments)
+        text = relation.candidates(arguments.candidates) if arguments.candidates else relation.plan()
     if arguments.output is None:
         print(text.rstrip("\n"))
     else:
@@ -227,9 +248,14 @@ def _check(arguments: Any) -> int:
     if arguments.plan != "-" and not os.path.isfile(arguments.plan):
         raise UsageError(f"there is no file {arguments.plan}")
     text, origin = read_text(arguments.plan, "plan file")
+    plan, parameters = LoadedPlan(text, origin), _parameters(arguments)
     with _session(arguments) as session:
-        relation = LoadedPlan(text, origin).run(session, _parameters(arguments))
-    print(f"{origin}: ok, ({', '.join(f'{name} {t}' for name, t in zip(relation.columns, relation.types, strict=True))})")
+        relation = plan.run(session, parameters)
+        said = f"{origin}: ok, ({', '.join(f'{name} {t}' for name, t in zip(relation.columns, relation.types, strict=True))})"
+        if not arguments.no_run:
+            rows = plan.check(session, parameters)
+            said += "; it has no query line to compare with" if rows is None else f"; its answer is that of its query, {rows:,} row{'s' * (rows != 1)}"
+    print(said)
     return 0
 
 
@@ -256,19 +282,41 @@ def _shell(arguments: Any) -> int:
         return Shell(session, _parameters(arguments), debug=arguments.debug).run()
 
 
-def _bench(arguments: Any) -> int:
-    import importlib
-    import pkgutil
+def _calibrate(arguments: Any) -> int:
+    from tsql.calibrate import ROWS, measure
+    from tsql.costs import cost_file, save
+    from tsql.planner.cost import DEFAULT
 
-    import tsql.tpch
+    if arguments.rows is not None and arguments.rows < 100_000:
+        raise UsageError("fewer than 100,000 rows are no measure")
 
-    for module in sorted(pkgutil.iter_modules(tsql.tpch.__path__), key=lambda m: m.name):
-        if module.name.startswith("_"):
-            continue
-        doc = (importlib.import_module(f"tsql.tpch.{module.name}").__doc__ or "").strip().partition("\n")[0]
-        print(f"tsql.tpch.{module.name}: {doc}".rstrip(": "))
+    def report(name: str, value: float) -> None:
+        print(f"{name:<14} {value:>10.2f}   (default {getattr(DEFAULT, name):.2f})", flush=True)
+
+    costs = measure(arguments.rows or ROWS, report=report)
+    if not arguments.dry_run:
+        path = cost_file()
+        save(costs, path, f"Measured by tsql {tsql.__version__} calibrate, {time.strftime('%Y-%m-%d %H:%M')}.")
+        print(f"written to {path}")
     return 0
 
 
+def _bench(arguments: Any) -> int:
+    from tsql.benchmarks import benchmarks, run
+
+    known = benchmarks()
+    if arguments.name is None:
+        width = max(map(len, known), default=0)
+        for name, about in known.items():
+            print(f"{name:<{width}}  {about}")
+        return 0
+    if arguments.name not in known:
+        raise UsageError(f"there is no benchmark {arguments.name}: there are {', '.join(known)}")
+    sys.stdout.flush()
+    return run(arguments.name, arguments.arguments)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    from tsql.__main__ import script
+
+    script()

@@ -6,13 +6,18 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from tsql import statements
 from tsql.backends import Run
+from tsql.compare import difference
 from tsql.kernels.errors import PlanError, SourceError, TsqlError
+from tsql.kernels.schema import Schema
 from tsql.kernels.types import Type
 from tsql.parameters import Parameters, convert_all
-from tsql.planner import PhysicalPlan
+from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.check import check
 from tsql.planner.planfile import parse_plan
 from tsql.relation import Relation
@@ -47,10 +52,48 @@ class LoadedPlan:
     def run(self, session: Session, params: Parameters = None) -> Relation:
         """The lazy result of the plan."""
         kinds, values = convert_all(params)
+        return self._relation(session, self.bind(session, kinds), values)
+
+    def check(self, session: Session, params: Parameters = None) -> int | None:
+        """Run the plan and its query, and compare: the number of rows that both give, or None if the plan has no query line.
+        A PlanError tells the first differences in names, types, rows or order."""
+        kinds, values = convert_all(params)
         plan = self.bind(session, kinds)
+        if not plan.query:
+            return None
+        query = self._query(session, plan.query, kinds)
+        there, expected = _described(plan.names, plan.root.schema, plan.columns), _described(query.plan.names, query.plan.input.schema, query.plan.columns)
+        if there != expected:
+            line = self.text.rfind("\noutput") + 1
+            raise PlanError(f"the plan gives {there}, its query {expected}", position=line, text=self.text, origin=self.origin)
+
+        def answer(output: logical.Output) -> pa.Table:
+            made = make_plan(output, session.settings, target=plan.target, shards=plan.shards)
+            return self._relation(session, made, values).arrow()
+
+        actual = self._relation(session, plan, values).arrow()
+        found = difference(query.plan, actual, answer)
+        if found is not None:
+            lines = found.replace("\n", "\n  ")
+            raise PlanError(f"{self.origin or 'the plan'}: its answer is not that of its query\n  {lines}")
+        return actual.num_rows
+
+    def _query(self, session: Session, text: str, kinds: Mapping[str, Type]) -> statements.Query:
+        """What the query line says; anything but one query is refused, and never carried out."""
+        from tsql.analyze import analyze
+
+        origin = f"{self.origin or 'plan'} (query)"
+        found = analyze(text, session.catalog, dict(kinds), origin)
+        if len(found) != 1 or not isinstance(found[0], statements.Query):
+            raise PlanError("the query line of a plan holds one query", position=0, text=text, origin=origin)
+        return found[0]
+
+    def _relation(self, session: Session, plan: PhysicalPlan, values: dict[str, Any]) -> Relation:
         settings = replace(session.settings)
 
         def describe(level: str) -> str:
+            if level.startswith("candidates"):
+                raise PlanError("a plan file is one plan, and runs as it is; candidates are of a query")
             return plan.text() if level == "file" else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
 
         def relocate(error: TsqlError) -> TsqlError:
@@ -61,6 +104,10 @@ class LoadedPlan:
             lambda: Run(settings=settings, parameters=values), describe_plan=describe, relocate=relocate,
             frame=(lambda run: session.backend.frame(plan, run)) if session.backend.name == "spark" else None,
         )  # fmt: skip
+
+
+def _described(names: tuple[str, ...], schema: Schema, columns: tuple[str, ...]) -> str:
+    return f"({', '.join(f'{name} {schema[column].type}' for name, column in zip(names, columns, strict=True))})"
 
 
 def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:

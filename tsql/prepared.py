@@ -11,8 +11,10 @@ from typing import Any
 from tsql import statements
 from tsql.backends import Settings
 from tsql.catalog import FileUse
+from tsql.costs import calibrated
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan, make_plan
+from tsql.planner.candidates import Candidate, candidates
 from tsql.script import Piece
 
 _CACHED_PLANS = 256
@@ -34,9 +36,13 @@ class Prepared:
         """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at the first use."""
         if self.physical is None:
             begun = time.perf_counter()
-            self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints)
+            self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
             self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
         return self.physical
+
+    def candidates(self, settings: Settings, target: str, shards: int | None = None) -> list[Candidate]:
+        """The plans that the query could have, the cheapest first."""
+        return candidates(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
 
 
 class PlanCache:

@@ -198,10 +198,18 @@ class Relation:
             return self._describe_plan(level.lower())
         except TsqlError as error:
             raise self._relocate(error) from error.__cause__
+        except (RecursionError, MemoryError) as error:
+            raise self._relocate(too_much(error)) from error
 
     def plan(self) -> str:
         """The text of the plan file: what `tsql plan` prints and `tsql run` takes."""
         return self.explain("file")
+
+    def candidates(self, count: int = 3) -> str:
+        """The best plans that the query could have, as plan files with their costs, the cheapest first."""
+        if count < 1:
+            raise CatalogError(f"candidates are at least 1, not {count}")
+        return self.explain(f"candidates {count}")
 
     def write(self, path: str | os.PathLike[str], format: str | None = None) -> int:
         """Write the result to a file, batch by batch, and return the number of rows. The format is that of the name unless

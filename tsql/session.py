@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -21,9 +21,13 @@ from tsql.kernels.types import BIGINT, VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import logical
+from tsql.planner.candidates import listing
 from tsql.prepared import PlanCache, Prepared
 from tsql.relation import Relation, of_table, of_text, too_much
 from tsql.script import Piece, split
+
+if TYPE_CHECKING:
+    from tsql.sharded import Sharded
 
 BACKENDS = ("local", "interp", "spark")
 
@@ -49,7 +53,7 @@ class Session:
         return self._backend
 
     @property
-    def _target(self) -> str:
+    def target(self) -> str:
         """What plans are made for."""
         name = self._backend if isinstance(self._backend, str) else self._backend.name
         return "spark" if name.startswith("spark") else "local"
@@ -57,7 +61,7 @@ class Session:
     @property
     def _shards(self) -> int | None:
         """The number of shards that the backend would choose; None leaves it to the settings."""
-        return None if self._target == "local" or self.settings.shards else self.backend.shards
+        return None if self.target == "local" or self.settings.shards else self.backend.shards
 
     def sql(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Relation:
         """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
@@ -133,7 +137,7 @@ class Session:
                 self.catalog.drop(statement.name, kind=statement.kind, if_exists=statement.if_exists)
                 self._plans.clear()
             case statements.CompilePlan():
-                text = query(statement.query).make_plan(self.settings, self._target, self._shards).text()
+                text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
                 try:
                     Path(statement.path).write_text(text, encoding="utf-8")
                 except OSError as error:
@@ -186,22 +190,33 @@ class Session:
 
         def start(run: Run) -> Iterator[pa.RecordBatch]:
             fresh = prepared.physical is None
-            plan = prepared.make_plan(settings, self._target, self._shards)
+            plan = prepared.make_plan(settings, self.target, self._shards)
             if fresh:
                 run.timings_ms["plan"] = prepared.timings_ms["plan"]
             return self.backend.run(plan, run)
 
         def frame(run: Run) -> Any:
-            return self.backend.frame(prepared.make_plan(settings, self._target, self._shards), run)
+            return self.backend.frame(prepared.make_plan(settings, self.target, self._shards), run)
 
         scan = prepared.query.plan.input
         source = scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == prepared.names else None
-        return Relation(prepared.names, prepared.types, start, new_run, describe_plan=lambda level: self._explain(prepared, values, level), source=source, relocate=prepared.piece.relocate, frame=frame if self._target == "spark" else None)
+        return Relation(
+            prepared.names,
+            prepared.types,
+            start,
+            new_run,
+            describe_plan=lambda level: self._explain(prepared, values, level),
+            source=source,
+            relocate=prepared.piece.relocate,
+            frame=frame if self.target == "spark" else None,
+        )
 
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
         if level == "logical":
             return logical.show(prepared.query.plan)
-        plan = prepared.make_plan(self.settings, self._target, self._shards)
+        if level.startswith("candidates"):
+            return listing(prepared.candidates(self.settings, self.target, self._shards), int(level.partition(" ")[2] or 0))
+        plan = prepared.make_plan(self.settings, self.target, self._shards)
         if level == "file":
             return plan.text()
         return explain_plan(self, plan, level, Run(settings=replace(self.settings), parameters=values, timings_ms=dict(prepared.timings_ms)))
@@ -229,6 +244,16 @@ class Session:
     def tables(self) -> list[str]:
         """The names of the tables and views."""
         return self.catalog.names()
+
+    def sharded(
+        self, table: str | os.PathLike[str] | Relation, columns: Sequence[str] | None = None, *, shards: int | None = None, params: Parameters = None
+    ) -> Sharded:
+        """A table, a file or a relation over one as a dataset in shards, from which a plan is built step by step. `shards` are
+        as many as threads unless given; without `columns`, those that later steps use are read; `params` are for `$name`."""
+        from tsql.sharded import start
+
+        self._check_open()
+        return start(self, table, columns, shards, params)
 
     def read_parquet(self, path: str | os.PathLike[str] | Sequence[str], **options: Any) -> Relation:
         """A relation over Parquet files: a path, a pattern, or a list of them."""

@@ -158,8 +158,15 @@ class SourceData(Dataset):
         self.rows = sum(known) if all(r is not None for r in known) else self.statistics.rows
         self._next = 0
         self._lock = threading.Lock()
+        self._columns: dict[tuple[str, pa.DataType], SourceColumn] = {}
 
     def _column(self, name: str, arrow: pa.DataType) -> SourceColumn:
+        found = self._columns.get((name, arrow))
+        if found is None:
+            found = self._columns[name, arrow] = self._made_column(name, arrow)
+        return found
+
+    def _made_column(self, name: str, arrow: pa.DataType) -> SourceColumn:
         t: Type = self.source.schema[name].type
         known = self.statistics.columns.get(name)
         nullable = known is None or known.nulls is None or known.nulls > 0

@@ -260,7 +260,7 @@ class Executor(MovementRunner):
                 lists[shard] += chunks
         return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.run.settings.batch_rows), step.schema)
 
-    def _constant(self, expr: Expr | None) -> int | None:
+    def _constant(self, expr: Expr | None) -> Any:
         """The value of a LIMIT or OFFSET."""
         if expr is None:
             return None
@@ -271,8 +271,12 @@ class Executor(MovementRunner):
 
     def _limit(self, step: Limit, flow: Flow) -> Flow:
         count, offset = self._constant(step.count), self._constant(step.offset) or 0
-        wanted = None if count is None else count + offset
+        wanted = None if count is None or step.is_percentage else count + offset
         collected = self._collected(step, flow, min(wanted, 2**62) if wanted is not None else None)
+        if step.is_percentage and count is not None:
+            if not count <= 100:
+                raise ExecutionError("Limit percent out of range, should be between 0% and 100%", position=getattr(step.count, "position", None))
+            wanted = int(sum(chunk.rows for chunk in collected.data.chunks[0]) * count / 100) + offset
         kept, skip, left = [], offset, wanted
         for chunk in collected.data.chunks[0]:
             if left is not None and left <= 0:

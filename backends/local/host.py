@@ -284,7 +284,7 @@ class Context:
 class Code:
     """A program made runnable, by LLVM or by the interpreter."""
 
-    def __init__(self, program: Program, interpret: bool = False, opt: int = FULL):
+    def __init__(self, program: Program, interpret: bool = False, opt: int = FULL, check: Callable[[], None] = lambda: None):
         self.program = program
         self.milliseconds = 0.0
         self.origin = "interpreter"
@@ -292,7 +292,7 @@ class Code:
             interpreter = Interpreter(program.module)
             self.call = lambda ctx, morsels, count: interpreter(program.module.main, ctx, morsels, count)
         else:
-            compiled = compiler().compile(program.module, opt)
+            compiled = compiler().compile(program.module, opt, check)
             self.milliseconds, self.origin = compiled.milliseconds, compiled.origin
             self.call = compiled.function
 

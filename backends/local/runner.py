@@ -94,7 +94,7 @@ class PipelineRunner:
                 start = time.perf_counter()
                 rows = flow.data.rows
                 small = rows is not None and rows <= self.run.settings.small_rows
-                code = Code(pipeline.emit(), self.interpret, QUICK if small else FULL)
+                code = Code(pipeline.emit(), self.interpret, QUICK if small else FULL, self.run.check)
                 self.kernels.compile_ms += (time.perf_counter() - start) * 1000
                 found = self.kernels.made[signature] = (pipeline, code)
         if all(p is not found[0] for _, p in self.pipelines):

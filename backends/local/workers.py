@@ -1,10 +1,18 @@
-"""The worker threads of the process: compiled code runs in them with the GIL released."""
+"""The worker threads of the process: compiled code runs in them with the GIL released.
+
+They are daemons, so that a program can end while a cancelled query is still inside a library call. At the end of the program
+runs that are still active are cancelled, and get a moment to let go.
+"""
 
 from __future__ import annotations
 
+import atexit
+import queue
 import threading
+import time
+import weakref
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from typing import Any
 
 from tsql.backends import Run
@@ -12,15 +20,49 @@ from tsql.backends import Run
 WAIT_SECONDS = 0.02
 """How long the caller waits at a time, so that Ctrl-C and cancellation are seen soon."""
 
-_pools: dict[int, ThreadPoolExecutor] = {}
+EXIT_SECONDS = 0.1
+"""How long the end of the program waits for workers that are busy."""
+
+Task = tuple[Future[Any], Callable[[int], Any], int]
+
+
+class Pool:
+    """So many threads that take tasks in turn. They live as long as the process."""
+
+    def __init__(self, threads: int) -> None:
+        self.tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
+        for number in range(threads):
+            threading.Thread(target=self._serve, name=f"tsql-{threads}-{number}", daemon=True).start()
+
+    def submit(self, work: Callable[[int], Any], index: int) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.tasks.put((future, work, index))
+        return future
+
+    def _serve(self) -> None:
+        while True:
+            future, work, index = self.tasks.get()
+            try:
+                result = work(index)
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+                del result
+            # What a thread waits with would keep the data of the last query alive.
+            del future, work
+
+
+_pools: dict[int, Pool] = {}
 _lock = threading.Lock()
+_active: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
 
 
-def pool(threads: int) -> ThreadPoolExecutor:
-    """The pool of so many threads; pools live as long as the process."""
+def pool(threads: int) -> Pool:
+    """The pool of so many threads."""
     with _lock:
         if threads not in _pools:
-            _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="tsql")
+            _pools[threads] = Pool(threads)
         return _pools[threads]
 
 
@@ -31,6 +73,7 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     """
     if threads <= 1 or tasks <= 1:
         return [work(i) for i in range(tasks)]
+    _active[id(run)] = run
     futures: list[Future[Any]] = [pool(threads).submit(work, i) for i in range(tasks)]
     try:
         while True:
@@ -42,9 +85,22 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
         run.cancel()
         wait(futures)
         raise
+    finally:
+        _active.pop(id(run), None)
     if failed:
         # What fails first is what the user hears of; the others are stopped, and end with it.
         run.stop_workers()
         wait(futures)
         raise failed[0].exception()
     return [f.result() for f in futures]
+
+
+@atexit.register
+def _let_go() -> None:
+    """End what still runs; a worker inside a library call is not waited for longer than a moment."""
+    runs = list(_active.values())
+    for run in runs:
+        run.cancel()
+    deadline = time.monotonic() + EXIT_SECONDS
+    while _active and time.monotonic() < deadline:
+        time.sleep(0.005)

@@ -7,7 +7,7 @@ is read on from the same row with all columns as text, which is converted value 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ import pyarrow.csv
 
 from tsql.backends.sources import Split, Statistics
 from tsql.backends.sources import options as opt
-from tsql.backends.sources.csv_sniff import CsvFormat, numbered_rows, sniff
+from tsql.backends.sources.csv_lines import Numbered, PlainCsv, plain_stream, shorter, without_comments
+from tsql.backends.sources.csv_sniff import CsvFormat, Dialect, decimal_separator, numbered_rows, sniff
 from tsql.backends.sources.files import expand, open_input, reading, total_bytes
 from tsql.backends.sources.normalize import batch_of
 from tsql.backends.sources.text import TextFormat, convert_text, parser
@@ -27,8 +28,10 @@ from tsql.kernels.types import VARCHAR, Type, common_type
 
 OPTIONS = (
     "header", "delim", "sep", "delimiter", "quote", "escape", "nullstr", "columns", "types", "dtypes", "names", "all_varchar", "skip",
-    "ignore_errors", "dateformat", "timestampformat", "compression", "sample_size", "union_by_name", "auto_detect",
+    "ignore_errors", "dateformat", "timestampformat", "compression", "sample_size", "union_by_name", "auto_detect", "comment", "null_padding",
+    "max_line_size", "maximum_line_size", "decimal_separator", "strict_mode", "column_names", "column_types",
 )  # fmt: skip
+ALIASES = {"column_names": "names", "column_types": "types", "maximum_line_size": "max_line_size"}
 BLOCK_BYTES = 1 << 21
 LARGEST_BLOCK_BYTES = 1 << 30
 _TRUE = ["true", "True", "TRUE", "t", "T", "yes", "Yes", "YES"]
@@ -40,8 +43,11 @@ class CsvSource:
 
     def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
         self.patterns = tuple(patterns)
-        self.options = dict(options or {})
+        self.options = {ALIASES.get(name, name): value for name, value in (options or {}).items()}
         self.paths = expand(self.patterns, "csv")
+        self.padded = bool(opt.flag(self.options, "null_padding"))
+        self.most_bytes = opt.count(self.options, "max_line_size", 0)
+        self.decimal = decimal_separator(self.options)
         self.ignore_errors = bool(opt.flag(self.options, "ignore_errors"))
         self.nulls = opt.texts(self.options, "nullstr") or [""]
         self._formats: dict[str, CsvFormat] = {self.paths[0]: sniff(self.paths[0], self.options)}
@@ -123,6 +129,7 @@ class _Reader:
         self.indexes = [positions[name.lower()] for name in columns]
         self.types = [source.schema[name].type for name in columns]
         self.done_rows = 0
+        self.rewritten = False
         self.block_bytes = BLOCK_BYTES
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -148,7 +155,7 @@ class _Reader:
 
     def _stream(self, careful: bool) -> Iterator[pa.RecordBatch]:
         skip = self.done_rows
-        with open_input(self.path, opt.text(self.source.options, "compression")) as stream:
+        with self._input() as stream:
             reader = self._open(stream, careful)
             if reader is None:
                 return
@@ -163,18 +170,34 @@ class _Reader:
                 self.done_rows = seen
                 yield converted
 
+    def _input(self) -> pa.NativeFile:
+        """The bytes of the file; made plain first where pyarrow would not take them as they are."""
+        stream = open_input(self.path, opt.text(self.source.options, "compression"))
+        source, dialect = self.source, self.format.dialect
+        if not (dialect.comment or source.padded or source.most_bytes or (dialect.loose and dialect.quote)):
+            return stream
+
+        def clean(lines: Iterable[Numbered]) -> Iterator[Numbered]:
+            kept = without_comments(lines, dialect.comment, dialect.quote)
+            return shorter(kept, source.most_bytes, self.path, source.ignore_errors) if source.most_bytes else iter(kept)
+
+        width = len(self.format.names) if source.padded else None
+        self.rewritten = True
+        return plain_stream(PlainCsv(stream, dialect.rows, clean, dialect.delimiter, width, source.nulls[0]))
+
     def _open(self, stream: pa.NativeFile, careful: bool) -> pa.csv.CSVStreamingReader | None:
         format = self.format
         names = [f"c{i}" for i in range(len(format.names))]
         every = careful and self.source.ignore_errors
         used = range(len(names)) if every else dict.fromkeys(self.indexes) or [0]
         types = {names[i]: pa.binary() if careful else self._arrow_type(i) for i in used}
+        dialect = Dialect(format.dialect.delimiter, '"', '"') if self.rewritten else format.dialect
         parse = pa.csv.ParseOptions(
-            delimiter=format.dialect.delimiter,
-            quote_char=format.dialect.quote or False,
-            double_quote=format.dialect.escape in ("", format.dialect.quote),
-            escape_char=False if format.dialect.escape in ("", format.dialect.quote) else format.dialect.escape,
-            newlines_in_values=bool(format.dialect.quote),
+            delimiter=dialect.delimiter,
+            quote_char=dialect.quote or False,
+            double_quote=dialect.escape in ("", dialect.quote),
+            escape_char=False if dialect.escape in ("", dialect.quote) else dialect.escape,
+            newlines_in_values=bool(dialect.quote),
             ignore_empty_lines=len(names) > 1,
             invalid_row_handler=(lambda row: "skip") if self.source.ignore_errors else None,
         )
@@ -186,6 +209,7 @@ class _Reader:
             quoted_strings_can_be_null=True,
             true_values=_TRUE,
             false_values=_FALSE,
+            decimal_point=self.source.decimal,
         )
         read = pa.csv.ReadOptions(use_threads=False, block_size=self.block_bytes, column_names=names, skip_rows=format.skip, skip_rows_after_names=int(format.header))
         try:

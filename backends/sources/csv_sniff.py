@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.backends.sources import options as opt
+from tsql.backends.sources.csv_lines import LooseRows, without_comments
 from tsql.backends.sources.files import open_input, reading
 from tsql.backends.sources.normalize import unique_names
 from tsql.backends.sources.text import ISO, TextFormat, detect, parser
 from tsql.kernels.errors import SourceError
-from tsql.kernels.types import VARCHAR, Type
+from tsql.kernels.types import DOUBLE, VARCHAR, Type
 
 DELIMITERS = (",", "|", ";", "\t")
+COMMENT = "#"
+"""What comments begin with where a file has some and nobody says so."""
 SAMPLE_ROWS = 20_480
 SAMPLE_BYTES = 2_000_000
 DIALECT_BYTES = 65_536
@@ -29,14 +33,19 @@ DIALECT_BYTES = 65_536
 
 @dataclass(frozen=True)
 class Dialect:
-    """How rows and fields are separated; an empty quote or escape means that there is none."""
+    """How rows and fields are separated; an empty quote or escape means that there is none. `loose`: quotes inside a quoted
+    field need no escape. `comment`: what follows this character is no data, unless it is empty."""
 
     delimiter: str
     quote: str
     escape: str
+    loose: bool = False
+    comment: str = ""
 
     def rows(self, lines: Any) -> Any:
-        """Python's reader of this dialect."""
+        """The reader of this dialect, over lines without comments."""
+        if self.loose and self.quote:
+            return LooseRows(lines, self.delimiter, self.quote)
         quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         doubled = self.escape in ("", self.quote)
         return csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote or None, doublequote=doubled, escapechar=None if doubled else self.escape, quoting=quoting, strict=False)
@@ -58,18 +67,43 @@ class CsvFormat:
 
 def sniff(path: str, options: Mapping[str, Any]) -> CsvFormat:
     """The format of a CSV file."""
-    text, whole = read_sample(path, options)
+    sample, whole = read_sample(path, options)
     skip = opt.count(options, "skip", 0)
-    lines = text.splitlines(keepends=True)[skip:] if skip else [text]
-    text = "".join(lines)
+    padded = bool(opt.flag(options, "null_padding"))
+    comment = opt.character(options, "comment")
+    text = _below(sample, skip, comment or "", options)
     dialect = _dialect(text[:DIALECT_BYTES], whole and len(text) <= DIALECT_BYTES, options)
+    if comment is None and COMMENT in text:
+        # A mark that was not asked for counts only if the file makes no sense with it, and does without.
+        plain = _below(sample, skip, COMMENT, options)
+        other = _dialect(plain[:DIALECT_BYTES], whole and len(plain) <= DIALECT_BYTES, options)
+        if plain.strip() and not _consistent(text, dialect, whole, padded) and _consistent(plain, other, whole, padded):
+            text, dialect, comment = plain, other, COMMENT
+    dialect = replace(dialect, comment=comment or "")
     rows = _rows(text, dialect, whole, opt.count(options, "sample_size", SAMPLE_ROWS) or SAMPLE_ROWS)
-    width = _width(rows)
+    width = max(map(len, rows), default=1) if padded else _width(rows)
     rows = [row for row in rows if row or width == 1]
     if not any(rows):
         return _nothing(dialect, skip, options)
-    nulls = set(opt.texts(options, "nullstr") or [""])
+    names = opt.texts(options, "nullstr") or [""]
+    nulls = set(names)
+    if padded:
+        rows = [row + names[:1] * (width - len(row)) for row in rows]
     return _columns(path, dialect, skip, rows, width, nulls, options)
+
+
+def _below(text: str, skip: int, comment: str, options: Mapping[str, Any]) -> str:
+    """A sample without its comments and the lines to skip."""
+    if not comment and not skip:
+        return text
+    quote = opt.character(options, "quote")
+    lines = [line for _, line in without_comments(enumerate(text.splitlines(keepends=True), 1), comment, '"' if quote is None else quote)]
+    return "".join(lines[skip:])
+
+
+def _consistent(text: str, dialect: Dialect, whole: bool, padded: bool) -> bool:
+    score = _score(text[:DIALECT_BYTES], dialect, whole and len(text) <= DIALECT_BYTES, padded)
+    return score is not None and score[0]
 
 
 def read_sample(path: str, options: Mapping[str, Any]) -> tuple[str, bool]:
@@ -94,30 +128,35 @@ def _dialect(text: str, whole: bool, options: Mapping[str, Any]) -> Dialect:
         raise SourceError("option delim is empty")
     delimiters = (delimiter,) if delimiter is not None else DELIMITERS
     quotes = (quote,) if quote is not None else ('"', "'") if "'" in text else ('"',)
+    padded = bool(opt.flag(options, "null_padding"))
     found: list[tuple[tuple[bool, int, int], Dialect]] = []
     unclosed = False
     for mark in quotes:
+        loose = opt.flag(options, "strict_mode", True) is False
         escapes = (escape,) if escape is not None else (mark, "\\") if mark and "\\" + mark in text else (mark,)
-        for candidate in (Dialect(d, mark, e) for d in delimiters for e in escapes):
-            score = _score(text, candidate, whole)
+        for candidate in (Dialect(d, mark, e, loose) for d in delimiters for e in escapes):
+            score = _score(text, candidate, whole, padded)
             unclosed |= score is None
             if score is not None:
                 found.append((score, candidate))
     if unclosed and quote is None:
-        found += [(score, c) for c in (Dialect(d, "", "") for d in delimiters) if (score := _score(text, c, whole)) is not None]
+        found += [(score, c) for c in (Dialect(d, "", "") for d in delimiters) if (score := _score(text, c, whole, padded)) is not None]
     if not found:
         return Dialect(delimiters[0], '"' if quote is None else quote, escape or '"')
     best = max(score for score, _ in found)
     return next(candidate for score, candidate in found if score == best)
 
 
-def _score(text: str, dialect: Dialect, whole: bool) -> tuple[bool, int, int] | None:
-    """(all rows have one width, the width, quoted fields) of the sample; None where its quotes do not close."""
-    if whole and dialect.quote and _open_quote(text, dialect):
+def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> tuple[bool, int, int] | None:
+    """(all rows have one width, the width, quoted fields) of the sample; None where its quotes do not close. The width of
+    `padded` rows is that of the longest."""
+    if dialect.quote and not dialect.loose and _bad_quotes(text, dialect, whole):
         return None
     widths = Counter(len(row) for row in _rows(text, dialect, whole, 2_000) if row)
     if not widths:
         return (False, 1, 0)
+    if padded:
+        widths = Counter({max(widths): widths.total()})
     width, rows = widths.most_common(1)[0]
     consistent = len(widths) == 1
     if width == 1 or (not consistent and rows * 2 <= widths.total()):
@@ -126,13 +165,14 @@ def _score(text: str, dialect: Dialect, whole: bool) -> tuple[bool, int, int] | 
     return (consistent, width, quoted)
 
 
-def _open_quote(text: str, dialect: Dialect) -> bool:
+def _bad_quotes(text: str, dialect: Dialect, whole: bool) -> bool:
+    """Whether a quote is never closed, or something stands between the end of a quoted field and the next one."""
     try:
         strict = csv.reader(io.StringIO(text), delimiter=dialect.delimiter, quotechar=dialect.quote, doublequote=dialect.escape in ("", dialect.quote), escapechar=None if dialect.escape in ("", dialect.quote) else dialect.escape, strict=True)
         for _ in strict:
             pass
     except csv.Error as error:
-        return "unexpected end of data" in str(error)
+        return whole or "unexpected end of data" not in str(error)
     return False
 
 
@@ -192,13 +232,31 @@ def _type(rows: list[list[str]], index: int, nulls: set[str], options: Mapping[s
             read = parser(opt.one_type(option, kind), format)
             if all(read(value) is not None for value in values):
                 return opt.one_type(option, kind), format
-    return detect(values)
+    kind, format = detect(values)
+    if decimal_separator(options) == "," and kind == VARCHAR and values and all(map(_COMMA_NUMBER.fullmatch, (value.strip() for value in values))):
+        return DOUBLE, TextFormat(decimal=",")
+    return kind, format
+
+
+_COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][+-]?[0-9]+)?")
+
+
+def decimal_separator(options: Mapping[str, Any]) -> str:
+    """What stands before the fraction of a number: a point or a comma."""
+    found = opt.text(options, "decimal_separator") or "."
+    if found not in (".", ","):
+        raise SourceError(f"option decimal_separator is '.' or ',', not {found!r}")
+    return found
 
 
 def _format(kind: Type, seen: TextFormat, options: Mapping[str, Any]) -> TextFormat:
     option = {"DATE": "dateformat", "TIMESTAMP": "timestampformat", "TIMESTAMPTZ": "timestampformat"}.get(kind.name)
     stated = opt.text(options, option) if option else None
-    return TextFormat(strptime=stated) if stated is not None else seen if option else ISO
+    if stated is not None:
+        return TextFormat(strptime=stated)
+    if kind.is_numeric and decimal_separator(options) == ",":
+        return TextFormat(decimal=",")
+    return seen if option else ISO
 
 
 def _is_header(first: list[str], found: list[tuple[Type, TextFormat]], nulls: set[str]) -> bool:
@@ -241,10 +299,19 @@ def numbered_rows(path: str, dialect: Dialect, options: Mapping[str, Any]) -> It
     """All rows of a file with the line on which each starts; slow, used to say where an error is."""
     with open_input(path, opt.text(options, "compression")) as stream:
         text = io.TextIOWrapper(stream, "utf-8-sig", errors="replace")
+        numbers: list[int] = []
+
+        def lines() -> Iterator[str]:
+            for number, line in without_comments(enumerate(text, 1), dialect.comment, dialect.quote):
+                numbers.append(number)
+                yield line
+
+        remaining = lines()
         for _ in range(opt.count(options, "skip", 0)):
-            text.readline()
-        reader = dialect.rows(text)
-        line = 1 + opt.count(options, "skip", 0)
+            next(remaining, None)
+        numbers.clear()
+        reader = dialect.rows(remaining)
+        seen = 0
         for row in reader:
-            yield line, row
-            line = reader.line_num + 1 + opt.count(options, "skip", 0)
+            yield numbers[seen], row
+            seen = reader.line_num

@@ -142,11 +142,11 @@ NO_PARTITIONS = Partitions({}, {})
 
 
 def partitions_of(paths: tuple[str, ...], autocast: bool = True) -> Partitions:
-    """The hive partitions of `paths`: there are some only if every path has the same keys. Types are BIGINT, DATE,
+    """The hive partitions of `paths`, by name: there are some only if every path has the same keys. Types are BIGINT, DATE,
     TIMESTAMP where all values read as such, else VARCHAR."""
     found = {path: _keys_of(path) for path in paths}
-    keys = tuple(next(iter(found.values()), {}))
-    if not keys or any(tuple(pairs) != keys for pairs in found.values()):
+    keys = sorted(next(iter(found.values()), {}))
+    if not keys or any(sorted(pairs) != keys for pairs in found.values()):
         return NO_PARTITIONS
     types: dict[str, Type] = {}
     values: dict[str, dict[str, object]] = {path: {} for path in paths}

@@ -13,6 +13,8 @@ from typing import Any
 
 from tsql.backends.sources import Source
 from tsql.backends.sources.files import SUFFIXES, compression_of, expand, kind_of, open_input, reading
+from tsql.backends.sources.partitioned import OPTIONS as FILE_OPTIONS
+from tsql.backends.sources.partitioned import with_file_columns
 from tsql.kernels.errors import SourceError
 
 ALIASES = {"arrow": "ipc", "feather": "ipc", "ndjson": "json", "jsonl": "json", "tsv": "csv", "pq": "parquet"}
@@ -33,14 +35,14 @@ def open_source(path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLi
     if kind == "csv":
         from tsql.backends.sources.csv import CsvSource
 
-        return CsvSource(patterns, settings)
+        return with_file_columns(CsvSource(patterns, settings), settings)
     if kind == "json":
         from tsql.backends.sources.json import JsonSource
 
-        return JsonSource(patterns, settings)
+        return with_file_columns(JsonSource(patterns, settings), settings)
     from tsql.backends.sources.ipc import IpcSource
 
-    return IpcSource(patterns, settings)
+    return with_file_columns(IpcSource(patterns, settings), settings)
 
 
 def from_description(description: Mapping[str, Any]) -> Source:
@@ -111,4 +113,4 @@ def _known_options(kind: str) -> tuple[str, ...]:
             from tsql.backends.sources.json import OPTIONS
         case _:
             from tsql.backends.sources.ipc import OPTIONS
-    return OPTIONS
+    return OPTIONS if kind == "parquet" else (*OPTIONS, *FILE_OPTIONS)

@@ -14,6 +14,7 @@ import struct
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -260,7 +261,8 @@ def cache_directory() -> Path | None:
 
 
 class Compiler:
-    """The JIT of the process and its caches. Thread-safe: LLVM work is done under one lock."""
+    """The JIT of the process and its caches. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
+    different kernels are made side by side, as far as llvmlite's own lock around each call lets them."""
 
     def __init__(self) -> None:
         binding.initialize_native_target()
@@ -269,6 +271,7 @@ class Compiler:
         ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
         self._lock = threading.Lock()
         self._memory: dict[str, Compiled] = {}
+        self._making: dict[str, threading.Lock] = {}
         self._jit = binding.create_lljit_compiler()
         self._serial = 0
         self._cpu = binding.get_host_cpu_name()
@@ -282,8 +285,9 @@ class Compiler:
         parts = (str(VERSION), llvmlite.__version__, self._cpu, self._features, str(opt), text)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def compile(self, module: Module, opt: int = FULL) -> Compiled:
-        """The machine code of `module`, from memory, from disk, or made now."""
+    def compile(self, module: Module, opt: int = FULL, check: Callable[[], None] = lambda: None) -> Compiled:
+        """The machine code of `module`, from memory, from disk, or made now. `check` is called between the stages, and may raise
+        to end the work: LLVM itself cannot be interrupted."""
         start = time.perf_counter()
         text = module.text()
         key = self._key(text, opt)
@@ -291,17 +295,43 @@ class Compiler:
             found = self._memory.get(key)
             if found is not None:
                 return found
+            making = self._making.setdefault(key, threading.Lock())
+        with making:
+            found = self._memory.get(key)
+            if found is not None:
+                return found
             code, origin = _read_cache(key), "disk"
             if code is None:
-                code, origin = self._build(module, opt), "llvm"
+                code, origin = self._build(module, opt, check), "llvm"
                 _write_cache(key, code)
-            compiled = self._link(code, module.main, start, origin)
-            self._memory[key] = compiled
-            return compiled
+            with self._lock:
+                found = self._memory[key] = self._link(code, module.main, start, origin)
+                self._making.pop(key, None)
+            return found
 
-    def _build(self, module: Module, opt: int) -> bytes:
+    def _build(self, module: Module, opt: int, check: Callable[[], None]) -> bytes:
         machine = self._machine(opt)
-        return machine.emit_object(self.optimized(module, opt, machine))
+        check()
+        optimized = self.optimized(module, opt, machine)
+        check()
+        return machine.emit_object(optimized)
+
+    def store(self, name: str, module: Module, opt: int = FULL) -> None:
+        """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
+        code = _read_cache(self._key(module.text(), opt))
+        if code is not None:
+            _write_cache(self._key(name, opt), code)
+
+    def stored(self, name: str, opt: int = FULL) -> Compiled | None:
+        """The code that `store` has kept under a name, in this process or an earlier one; its main function is `main`."""
+        start, key = time.perf_counter(), self._key(name, opt)
+        with self._lock:
+            if key not in self._memory:
+                code = _read_cache(key)
+                if code is None:
+                    return None
+                self._memory[key] = self._link(code, "main", start, "disk")
+            return self._memory[key]
 
     def optimized(self, module: Module, opt: int, machine: Any = None) -> Any:
         """The LLVM module after the optimisation passes of a level (see `QUICK` and `FULL`)."""

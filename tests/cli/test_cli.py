@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.csv
@@ -16,6 +17,7 @@ import pytest
 
 import tsql
 from tests.api.slow import SlowBackend
+from tsql.__main__ import script
 from tsql.cli import main
 
 QUERY = "SELECT * FROM (VALUES (1, 'a'), (2, NULL), (3, 'c')) AS v(x, y)"
@@ -176,9 +178,8 @@ def test_an_explain_statement_prints_text(call):
     assert code == 0 and out.startswith("output (") and "│" not in out
 
 
-def test_version_and_bench(call):
+def test_version(call):
     assert call("--version")[1] == f"tsql {tsql.__version__}\n"
-    assert call("bench")[0] == 0
 
 
 def test_a_reader_that_leaves_early(tmp_path):
@@ -207,3 +208,75 @@ def test_ctrl_c(call, monkeypatch):
     code, out, err = call("run", "SELECT 1 AS x")
     assert (code, out, err) == (130, "", "interrupted\n")
     assert time.perf_counter() - moments[0] < 0.2
+
+
+def test_check_compares_with_the_query(call, tmp_path):
+    pq.write_table(pa.table({"k": [1, 1, 2], "v": [10, 20, 30]}), tmp_path / "f.parquet")
+    path = tmp_path / "a.plan"
+    assert call("plan", f"SELECT k, v FROM '{tmp_path / 'f.parquet'}' WHERE v > 10", "-o", str(path))[0] == 0
+    code, out, _ = call("check", str(path))
+    assert (code, out) == (0, f"{path}: ok, (k BIGINT, v BIGINT); its answer is that of its query, 2 rows\n")
+    head, query, *steps = path.read_text().splitlines()
+    path.write_text("\n".join([head, query, *(step.replace("> 10", "> 20") for step in steps)]) + "\n")
+    code, out, err = call("check", str(path))
+    assert (code, out) == (1, "") and "1 row, expected 2: 1 missing, 0 too many\n  missing   (k 1, v 20)\n" in err
+    code, out, _ = call("check", "--no-run", str(path))
+    assert (code, out) == (0, f"{path}: ok, (k BIGINT, v BIGINT)\n")
+    path.write_text("\n".join([head, *steps]) + "\n")
+    assert call("check", str(path))[1] == f"{path}: ok, (k BIGINT, v BIGINT); it has no query line to compare with\n"
+
+
+def test_candidates(call, tmp_path):
+    pq.write_table(pa.table({"x": [1, 1, 2]}), tmp_path / "f.parquet")
+    query = f"SELECT x, count(*) AS n FROM '{tmp_path / 'f.parquet'}' GROUP BY x"
+    code, out, _ = call("plan", query, "--candidates", "2", "--threads", "2")
+    assert code == 0 and out.startswith("# candidate 1 of ") and out.count("plan version 1\n") == 2
+    assert call("plan", query, "--candidates", "2", "-o", str(tmp_path / "x.plan"))[0] == 2
+    assert call("plan", query, "--candidates", "0")[0] == 2
+
+
+def test_bench_lists_and_runs(call, capfd, monkeypatch, tmp_path):
+    code, out, _ = call("bench")
+    assert code == 0 and out.startswith("micro.bandwidth  ") and "\nsingle_table     Queries over one table" in out
+    code, out, _ = call("bench", "micro.bandwidth", "1")
+    assert code == 0 and "GB/s" in out
+    code, _, err = call("bench", "nothing")
+    assert code == 2 and "there is no benchmark nothing: there are micro.bandwidth, " in err
+    monkeypatch.setattr("tsql.__file__", str(tmp_path / "tsql" / "__init__.py"))
+    code, out, err = call("bench")
+    assert (code, out) == (1, "") and err.startswith("error: the benchmarks are not installed with the package") and "hint: clone" in err
+
+
+def test_the_process_ends_at_once_after_ctrl_c(tmp_path):
+    """Neither the interpreter's exit nor a library call in progress keeps an interrupted process."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"s": [f"text {i * 7919 % 3_000_017}" for i in range(1_500_000)]}), path)
+    query = f"SELECT s FROM '{path}' ORDER BY md5(md5(md5(md5(s))))"
+    child = subprocess.Popen([sys.executable, "-m", "tsql", "run", query, "-f", "csv"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 30
+    # The compiler is loaded when the query starts.
+    while "libllvmlite" not in Path(f"/proc/{child.pid}/maps").read_text() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    begun = time.perf_counter()
+    child.send_signal(signal.SIGINT)
+    code = child.wait(60)
+    taken = time.perf_counter() - begun
+    err = child.stderr.read()
+    child.stderr.close()
+    assert (code, err) == (130, b"interrupted\n")
+    assert taken < 1.0
+
+
+def test_ctrl_c_before_the_command_runs(monkeypatch, capfd):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    def leave(code):
+        raise SystemExit(code)
+
+    monkeypatch.setattr("tsql.cli.main", interrupted)
+    monkeypatch.setattr(os, "_exit", leave)
+    with pytest.raises(SystemExit) as ended:
+        script()
+    assert ended.value.code == 130 and capfd.readouterr().err == "interrupted\n"

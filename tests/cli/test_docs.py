@@ -38,8 +38,8 @@ def examples():
 
 
 def matches(actual, expected):
-    """Whether the lines agree; a line of `...` stands for any number of lines."""
-    pattern = "\n".join("(?:.*\n)*?.*" if line == "..." else re.escape(line) for line in expected)
+    """Whether the lines agree; a line of `...` stands for any number of lines, and `...` inside a line for any text."""
+    pattern = "\n".join("(?:.*\n)*?.*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") for line in expected)
     return re.fullmatch(pattern.replace("\n(?:.*\n)*?.*\n", "\n(?:.*\n)*?"), "\n".join(actual)) is not None
 
 

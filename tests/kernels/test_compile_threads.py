@@ -1,0 +1,58 @@
+"""Compiling from several threads: a kernel is made once, one that is slow does not keep another waiting, and work can be ended."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.kernels.test_compile_cache import square_plus
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.llvm import FULL, Compiler
+from tsql.kernels.errors import CancelledError
+
+
+@pytest.fixture
+def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
+    monkeypatch.setenv("TSQL_CACHE", "")
+    return Compiler()
+
+
+def test_a_kernel_is_made_once(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    build = Compiler._build
+    monkeypatch.setattr(Compiler, "_build", lambda self, *arguments: (made.append(1), build(self, *arguments))[1])
+    with ThreadPoolExecutor(6) as threads:
+        found = list(threads.map(lambda _: compiler.compile(square_plus(1)), range(12)))
+    assert len(made) == 1 and all(one is found[0] for one in found)
+
+
+def test_a_slow_kernel_does_not_keep_others_waiting(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, go_on = threading.Event(), threading.Event()
+    build = Compiler._build
+
+    def slow(self: Compiler, module: Module, *arguments: object) -> bytes:
+        if threading.current_thread().name == "slow":
+            ready.set()
+            assert go_on.wait(30)
+        return build(self, module, *arguments)
+
+    monkeypatch.setattr(Compiler, "_build", slow)
+    thread = threading.Thread(target=lambda: compiler.compile(square_plus(2)), name="slow")
+    thread.start()
+    assert ready.wait(30)
+    other = compiler.compile(square_plus(3))
+    assert compiler.compile(square_plus(3)) is other
+    go_on.set()
+    thread.join(30)
+    assert compiler.compile(square_plus(2)).origin == "llvm"
+
+
+def test_work_that_is_ended_can_be_done_again(compiler: Compiler) -> None:
+    def cancelled() -> None:
+        raise CancelledError("the query was cancelled")
+
+    with pytest.raises(CancelledError):
+        compiler.compile(square_plus(4), FULL, cancelled)
+    assert compiler.compile(square_plus(4)).origin == "llvm"
