@@ -7,6 +7,9 @@ EQUALITY_SELECTIVITY = 0.05
 GROUPS_OF_UNKNOWN_KEYS = 0.1
 """Groups per row where nothing is known of the keys."""
 
+SELECT_WORTH = 0.4
+"""A filter above a scan that lets less than this part of the rows through decides runs of rows at once."""
+
 GATHER_GROUPS = 20_000
 """Up to so many groups per shard, merging all partial groups on one shard beats placing them by key."""
 

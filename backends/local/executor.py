@@ -149,7 +149,7 @@ class Executor(MovementRunner):
         match step:
             case Filter():
                 flow, (predicate,) = self._host_calls(step, flow, (step.predicate,))
-                return flow.then(kernel_filter.Filter(predicate), step.schema)
+                return flow.then(kernel_filter.Filter(predicate, selects=step.how == "select"), step.schema)
             case Project():
                 flow, expressions = self._host_calls(step, flow, tuple(e for _, e in step.columns))
                 columns = tuple((n, e) for (n, _), e in zip(step.columns, expressions, strict=True))

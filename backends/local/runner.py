@@ -21,14 +21,14 @@ from tsql.backends.local.host import Chunk, Code, Context, Shared, take_chunks
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK
-from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
-from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.aggregate import ScalarAggregate
 from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.kernels.pipeline import Operator, Pipeline, Sink
 from tsql.kernels.schema import Schema
+from tsql.kernels.selection import is_plain
 from tsql.planner.step import Step
 
 
@@ -236,26 +236,3 @@ class PipelineRunner:
     def _chunk_flow(self, columns: tuple[OutputColumn, ...], lists: list[list[Chunk]], flow: Flow) -> Flow:
         sources: tuple[SourceColumn, ...] = tuple(c.source() for c in columns)
         return Flow(ChunkData(sources, lists, self.run.settings.batch_rows), flow.schema, [], flow.key, flow.replicated)
-
-
-def is_plain(expr: Expr) -> bool:
-    """Arithmetic, comparisons and logic over fixed-width values: nothing that needs a branch or a call."""
-    for node in expr.walk():
-        match node:
-            case Column() | Literal() | Parameter():
-                if node.type.is_string or node.type.name == "INTERVAL":
-                    return False
-            case Call():
-                f = SCALARS.find(node.name, tuple(a.type for a in node.args))
-                if f.lazy or f.emit is None:
-                    return False
-            case Cast():
-                if node.type.is_string or node.arg.type.is_string or node.safe:
-                    return False
-            case Case():
-                return False
-            case InList():
-                if len(node.options) > 8:
-                    return False
-    return True
-
