@@ -4,6 +4,7 @@ from __future__ import annotations
 
 FILTER_SELECTIVITY = 0.3
 EQUALITY_SELECTIVITY = 0.05
+NULL_PART = 0.1
 GROUPS_OF_UNKNOWN_KEYS = 0.1
 """Groups per row where nothing is known of the keys."""
 

@@ -94,11 +94,24 @@ def selectivity(predicate: Expr, node: Node) -> float:
         case Call("=", (Column() as column, _)):
             known = distinct(column, node)
             return cost.EQUALITY_SELECTIVITY if known is None else 1.0 / max(known, 1.0)
+        case Call("<>", args):
+            return 1.0 - selectivity(Call("=", args, predicate.type), node)
+        case Call("is_null", (arg,)):
+            return _null_part(arg, node)
+        case Call("is_not_null", (arg,)):
+            return 1.0 - _null_part(arg, node)
         case Call("<" | "<=" | ">" | ">=" as name, (Column() as column, Literal() as literal)):
             return _range_selectivity(name, column, literal, node)
         case InList(arg, options):
             return min(1.0, len(options) * selectivity(Call("=", (arg, options[0]), predicate.type), node))
     return cost.FILTER_SELECTIVITY
+
+
+def _null_part(expr: Expr, node: Node) -> float:
+    """The estimated part of rows in which an expression is NULL."""
+    known = column_statistics(node, expr.name) if isinstance(expr, Column) else None
+    total = rows(node)
+    return cost.NULL_PART if known is None or known.nulls is None or not total else min(1.0, known.nulls / total)
 
 
 def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float:
