@@ -29,6 +29,16 @@ class Operator:
     """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
 
     selects = False
+    multiplies = False
+    """Whether more rows may leave than come in."""
+
+    by_shard = False
+    """Whether the rows of a shard must be seen in a task of their own."""
+
+    @property
+    def signature(self) -> object:
+        """What its code depends on, besides the step that it belongs to."""
+        return None
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
         """i1: holds for every row that the operator passes on; cheap, and without effects."""

@@ -23,3 +23,9 @@ tables do fit, and aggregated in one phase."""
 
 GROUPS_PER_SHARD = 32_768
 MOST_SHARDS = 256
+
+MARKING_WORTH = 1.5
+"""A left, semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its rows."""
+
+BROADCAST_ROWS = 1_000_000
+"""Up to so many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""

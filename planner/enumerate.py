@@ -15,6 +15,7 @@ from tsql.kernels.selection import is_selectable, string_equality
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.planner import cost, logical, stats
 from tsql.planner.hints import Constraints
+from tsql.planner.joins import join_step
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
 from tsql.planner.operators.expand import Expand
@@ -63,6 +64,8 @@ class Enumerator:
                 return self._limit(node)
             case logical.SetOperation():
                 return self._set_operation(node)
+            case logical.Join():
+                return join_step(node, self.step, self.shards, self.scope)
         raise TypeError(f"no step for {node.describe()}")
 
     def _filter(self, node: logical.Filter) -> Step:

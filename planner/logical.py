@@ -282,14 +282,7 @@ class Join(Node):
 
     @cached_property
     def schema(self) -> Schema:
-        left, right = self.left.schema.fields, self.right.schema.fields
-        if self.kind in ("semi", "anti"):
-            return Schema(left)
-        if self.kind == "mark":
-            return Schema((*left, Field(self.mark, BOOLEAN)))
-        if self.kind == "full":
-            left = _nullable(left)
-        return Schema((*left, *(right if self.kind == "inner" else _nullable(right))))
+        return joined_schema(self.kind, self.left.schema, self.right.schema, self.mark)
 
     def describe(self) -> str:
         mark = f" {self.mark}=" if self.mark is not None else " on " if self.condition is not None else ""
@@ -303,6 +296,18 @@ class Apply(Join):
 
     def describe(self) -> str:
         return f"apply {super().describe()}"
+
+
+def joined_schema(kind: str, left: Schema, right: Schema, mark: str | None) -> Schema:
+    """The columns of a join."""
+    first, second = left.fields, right.fields
+    if kind in ("semi", "anti"):
+        return Schema(first)
+    if kind == "mark":
+        return Schema((*first, Field(mark, BOOLEAN)))
+    if kind == "full":
+        first = _nullable(first)
+    return Schema((*first, *(second if kind == "inner" else _nullable(second))))
 
 
 def _nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
