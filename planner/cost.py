@@ -29,3 +29,11 @@ MARKING_WORTH = 1.5
 
 BROADCAST_ROWS = 1_000_000
 """Up to so many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""
+
+BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
+"""What it costs to put a row into the table of a join, to pass a pair on, to compare a pair of a product."""
+
+
+def probe_row(table_rows: float) -> float:
+    """What it costs to look a row up: tables that leave the caches make it wait for memory."""
+    return 1.0 if table_rows <= 16_384 else 2.0 if table_rows <= 1_000_000 else 4.0
