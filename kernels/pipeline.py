@@ -29,6 +29,9 @@ class Operator:
     """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
 
     selects = False
+    vectorises = True
+    """Whether its condition is arithmetic over columns, and not a look into a table."""
+
     multiplies = False
     """Whether more rows may leave than come in."""
 
@@ -112,21 +115,16 @@ class ColumnarScan:
             each(MorselRow(pointers, i, position + i, self.stable))
 
     def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Operator], each: Callable[[CachedRow], None]) -> None:
-        """The rows for which the conditions of the first operators hold. These are computed for `CHECK_ROWS` rows at a time,
-        one byte for each, in a loop that can use vector instructions; then the numbers of those that pass are gathered."""
+        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time."""
         pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
         position = k.load("i64", record, 1)
-        passes, chosen = k.buffer(CHECK_ROWS + 8), k.buffer(2 * CHECK_ROWS)
+        chosen = k.buffer(2 * CHECK_ROWS)
         start = k.var(k.i64(0))
         with k.forever() as loop:
             begin = start.value
             loop.stop_if(begin >= rows)
             end = k.min(begin + CHECK_ROWS, rows)
-            with k.range(end - begin) as i:
-                row = MorselRow(pointers, begin + i, position + begin + i, self.stable)
-                k.store(passes, reduce(and_, (o.condition(k, row) for o in first)), i)
-            k.store(passes + (end - begin), k.i64(0))
-            taken = gather_passed(k, passes, end - begin, chosen)
+            taken = self._choose(k, first, chosen, end - begin, lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable))
             index = k.var(k.i64(0))
             with k.forever() as inner:
                 at = index.value
@@ -140,6 +138,28 @@ class ColumnarScan:
             start.set(end)
             k.check()
             loop.stop_if(k.status.value != 0)
+
+    def _choose(self, k: PipelineKernel, first: list[Operator], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]) -> Val:
+        """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions can
+        compute come together and first; one that looks into memory is computed for those that are left, without a branch."""
+        together = [o for o in first if o.vectorises]
+        apart = [o for o in first if not o.vectorises]
+        taken = rows
+        if together:
+            passes = k.buffer(CHECK_ROWS + 8)
+            with k.range(rows) as i:
+                k.store(passes, reduce(and_, (o.condition(k, here) for here in (row(i),) for o in together)), i)
+            k.store(passes + rows, k.i64(0))
+            taken = gather_passed(k, passes, rows, chosen)
+        for number, operator in enumerate(apart):
+            count = k.var(k.i64(0))
+            with k.range(taken) as at:
+                i = at if number == 0 and not together else k.load("i16", chosen, at).uto("i64")
+                hit = operator.condition(k, row(i))
+                k.store(chosen, i.to("i16"), count.value)
+                count.set(count.value + hit.uto("i64"))
+            taken = count.value
+        return taken
 
     def describe(self) -> str:
         return f"scan ({', '.join(f'{c.name} {c.layout.kind} {c.layout.machine}' for c in self.columns)})"

@@ -37,3 +37,7 @@ BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 def probe_row(table_rows: float) -> float:
     """What it costs to look a row up: tables that leave the caches make it wait for memory."""
     return 1.0 if table_rows <= 16_384 else 2.0 if table_rows <= 1_000_000 else 4.0
+
+
+EARLY_WORTH = 0.7
+"""If no more than this part of the rows finds a partner, they are looked for where the rows are scanned."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.types import BOOLEAN
@@ -76,6 +77,9 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     """The step of a join; `step` makes those of its inputs."""
     keys, condition = split_condition(node)
     joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=keys, condition=condition, build=build_side(node), mark=node.mark, position=_position(node))
+    if keys and joined.probe_kind in ("inner", "semi", "touch"):
+        probed = stats.rows(node.right if joined.build == "left" else node.left)
+        joined = replace(joined, early=stats.matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     built = stats.rows(node.left if joined.build == "left" else node.right)
     if scope == "local" or shards == 1 or (built <= cost.BROADCAST_ROWS and not joined.marks):
         return joined
@@ -106,7 +110,7 @@ def _placed(joined: HashJoin, shards: int, scope: str) -> Step:
             kept = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in source.schema)
             source = Project((source,), columns=(*kept, *added))
         sides.append(Redistribute((Rekey((source,), key=tuple(names)),), scope=scope, shards=shards))
-    wide = HashJoin(tuple(sides), kind=joined.kind, keys=tuple(keys), condition=joined.condition, build=joined.build, mark=joined.mark, position=joined.position)
+    wide = replace(joined, inputs=tuple(sides), keys=tuple(keys))
     if wide.schema.names == joined.schema.names:
         return wide
     return Project((wide,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in joined.schema))

@@ -22,8 +22,8 @@ from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshar
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.input import Input
+from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.replicate import Replicate

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
-from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Project, Scan, SetOperation, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Values
 
 
 def rows(node: Node) -> float:
@@ -121,3 +121,12 @@ def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) 
         return cost.FILTER_SELECTIVITY
     below = min(1.0, max(0.0, (value - low) / (high - low)))
     return below if name[0] == "<" else 1.0 - below
+
+
+def matching(node: Join, build: str) -> float:
+    """How many rows of the side that is not built are expected to find a partner."""
+    probed, built = (node.right, node.left) if build == "left" else (node.left, node.right)
+    base = built
+    while isinstance(base, Filter | Project):
+        base = base.input
+    return rows(probed) * min(1.0, rows(built) / max(1.0, rows(base)))

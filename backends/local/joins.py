@@ -22,15 +22,18 @@ from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Literal
 from tsql.kernels.operators import project as kernel_project
-from tsql.kernels.operators.join import DENSE, NULLS_AT, Build, Drain, EntryScan, Probe, TableKind
+from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, Build, Drain, EntryScan, Probe, TableKind
 from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
 from tsql.kernels.schema import Schema
 from tsql.planner.movement import Broadcast
 from tsql.planner.operators.join import HashJoin
 
-DENSE_KEYS_PER_ROW = 4
+DENSE_KEYS_PER_ROW = 5
 SMALL_DOMAIN = 1 << 14
 """A directory with a word for each possible key is used for up to so many keys per row, or so many in all."""
+
+BITMAP_KEYS_PER_ROW = 1024
+"""Up to so many possible keys per row there is a bitmap of those that occur."""
 
 CHUNKS_PER_TASK = 8
 
@@ -43,6 +46,13 @@ class JoinTable:
     records: list[Any] = field(default_factory=list)
     directories: list[tuple[int, int]] = field(default_factory=list)
     dense: bool = False
+    has_bitmap: bool = False
+
+    def allocate(self, bytes: int) -> int:
+        address = allocate_zeroed(bytes)
+        self.directories.append((address, bytes))
+        self.shared.release(-bytes)
+        return address
 
     def record(self, shard: int) -> int:
         return ctypes.addressof(self.records[shard if len(self.records) > 1 else 0])
@@ -99,7 +109,7 @@ class JoinRunner(MovementRunner):
         sink: Build = states[0][0]
         contexts = [c for _, c in states]
         table = self._link(step, sink, [contexts] if is_shared else [[c] for c in contexts])
-        probe = Probe(TableKind(sink, table.dense, not is_shared), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position)
+        probe = Probe(TableKind(sink, table.dense, not is_shared, table.has_bitmap), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
         if not marks:
             return probed.then(probe, step.schema)
         groups = [list(_chunks(c)) for c in contexts]
@@ -127,24 +137,23 @@ class JoinRunner(MovementRunner):
     def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]]) -> JoinTable:
         """Make the directories; the threads share the entries of each table."""
         table = self.tables[step.name] = JoinTable(self.shared)
-        rows = max(sum(read_i64(c.state_address + 16) for c in group) for group in groups)
-        bounds = sink.key_bounds
-        keys = bounds[1] - bounds[0] + 1 if bounds is not None else 0
-        table.dense = bounds is not None and 0 < keys <= max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW) and not self.dry
-        link = compiler().compile(link_module(), FULL).function if not self.interpret else None
-        for group in groups:
-            count = sum(read_i64(c.state_address + 16) for c in group)
-            size = keys if table.dense else 1 << max(6, (count * 3 // 2).bit_length())
-            directory = allocate_zeroed(size * 8)
-            table.directories.append((directory, size * 8))
-            self.shared.release(-size * 8)
+        sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
+        bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
+        keys = [0 if b is None else b[1] - b[0] + 1 for b in bounds]
+        by_key = sink.mode == BY_KEY and any(sizes) and not self.dry
+        table.dense = by_key and all(k <= max(SMALL_DOMAIN, n * DENSE_KEYS_PER_ROW) for k, n in zip(keys, sizes, strict=True))
+        table.has_bitmap = by_key and not table.dense and all(k <= n * BITMAP_KEYS_PER_ROW for k, n in zip(keys, sizes, strict=True) if n)
+        link = None if self.interpret else compiler().compile(link_module(), FULL).function
+        for group, count, domain, bound in zip(groups, sizes, keys, bounds, strict=True):
+            least = bound[0] if bound is not None else 0
+            size = max(1, domain) if table.dense else 1 << max(6, (count * 3 // 2).bit_length())
+            directory = table.allocate(size * 8)
+            bitmap = table.allocate((domain + 63) // 64 * 8 + 8) if table.has_bitmap else 0
+            mask = domain if table.dense else size - 1
             nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
-            table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, size if table.dense else size - 1, bounds[0] if table.dense else 0, count, nulls))
-            mode = DENSE if table.dense else sink.mode
-            plan = (ctypes.c_int64 * 7)(directory, size if table.dense else size - 1, bounds[0] if table.dense else 0, sink.entry_bytes, mode, sink.marks, 0)
+            table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain))
+            plan = (ctypes.c_int64 * 7)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marks, bitmap)
             self._file(link, plan, [chunk for c in group for chunk in _chunks(c)])
-            if plan[6]:
-                raise ExecutionError("A key is outside of the bounds that the statistics of its table give")
         return table
 
     def _file(self, link: Any, plan: Any, chunks: list[tuple[int, int]]) -> None:
@@ -163,6 +172,14 @@ class JoinRunner(MovementRunner):
                 link(ctypes.addressof(plan), address, rows)
 
         parallel(work, len(tasks), self.threads, self.run)
+
+
+def _bounds(group: list[Context]) -> tuple[int, int] | None:
+    """The least and the greatest key of a table."""
+    states = [c.state_address for c in group if read_i64(c.state_address + 16)]
+    found = [(read_i64(s + LEAST_AT), read_i64(s + GREATEST_AT)) for s in states]
+    bounds = (min(low for low, _ in found), max(high for _, high in found)) if found else None
+    return bounds if bounds is not None and bounds[0] <= bounds[1] else None
 
 
 def _chunks(context: Context) -> Iterator[tuple[int, int]]:

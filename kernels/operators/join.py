@@ -26,8 +26,8 @@ from tsql.kernels.runtime.join_table import ALONE, BY_HASH, BY_KEY, DENSE, FREE,
 from tsql.kernels.runtime.strings import mix64
 from tsql.kernels.types import BIGINT, BOOLEAN
 
-NULLS_AT = TABLE_BYTES
-"""Behind the group table of a Build's state: how many rows were left out because a key is NULL."""
+NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
+"""Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the keys."""
 
 TOO_MANY = "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row.\n\nUse \"SET scalar_subquery_error_on_multiple_rows=false\" to revert to previous behavior of returning a random row."
 
@@ -57,7 +57,7 @@ class Build(Sink):
         self.columns = (*columns, *extra)
         self.keys, self.safe, self.marks, self.equal_hashes = keys, safe, marks, equal_hashes
         self.key_names = tuple(known[e] for e in keys)
-        self.state_bytes = TABLE_BYTES + 8
+        self.state_bytes = TABLE_BYTES + 24
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.columns]
@@ -70,13 +70,17 @@ class Build(Sink):
         single = len(self.keys) == 1 and not self.safe[0] and not self.equal_hashes and canonical(self.keys[0]).exact
         return BY_KEY if single and canonical(self.keys[0]).machines == ("i64",) else BY_HASH
 
-    @property
-    def key_bounds(self) -> tuple[int, int] | None:
-        """The bounds of the one key, if known: a dense directory needs them."""
-        return self.layout.fields[self.layout.index[self.key_names[0]]].range if self.mode == BY_KEY else None
-
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
+        if self.mode == BY_KEY:
+            empty = k.load("i64", self.table, 2) == 0
+            self.least = k.var(k.select(empty, k.i64(2**63 - 1), k.load("i64", k.offset(self.table, LEAST_AT))))
+            self.greatest = k.var(k.select(empty, k.i64(-(2**63)), k.load("i64", k.offset(self.table, GREATEST_AT))))
+
+    def end(self, k: PipelineKernel) -> None:
+        if self.mode == BY_KEY:
+            k.store(k.offset(self.table, LEAST_AT), self.least.value)
+            k.store(k.offset(self.table, GREATEST_AT), self.greatest.value)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         data = {name: emit(k, e, row) for name, e in self.columns}
@@ -96,6 +100,10 @@ class Build(Sink):
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
         if self.mode == BY_KEY:
             (word,) = key_words(k, self.keys[0], keys[0])
+            known = word if present is None else k.select(present, word, self.least.value)
+            self.least.set(k.min(known, self.least.value))
+            known = word if present is None else k.select(present, word, self.greatest.value)
+            self.greatest.set(k.max(known, self.greatest.value))
         else:
             word = hash_of(k, self.keys, self.safe, keys, self.equal_hashes)
         k.store(entry, word)
@@ -127,6 +135,7 @@ class TableKind:
     build: Build
     dense: bool
     by_shard: bool = False
+    has_bitmap: bool = False
 
 
 class BuildRow(CachedRow):
@@ -163,23 +172,31 @@ class Probe(Operator):
     side is the table; or "touch", which pushes nothing on.
 
     slot: what names the table to the host. residual: what a pair must satisfy besides equal keys. touches: partners that are
-    found are marked in the table.
+    found are marked in the table. early: rows without a partner are expected, and told apart before the others are looked at.
     """
 
-    def __init__(self, table: TableKind, slot: Any, kind: str, keys: tuple[Expr, ...], residual: Expr | None = None, mark: str | None = None, touches: bool = False, position: int | None = None):
+    vectorises = False
+
+    def __init__(self, table: TableKind, slot: Any, kind: str, keys: tuple[Expr, ...], residual: Expr | None = None, mark: str | None = None, touches: bool = False, position: int | None = None, early: bool = True):
         self.table, self.slot, self.kind, self.keys, self.residual = table, slot, kind, keys, residual
         self.mark, self.touches, self.position = mark, touches or kind == "touch", position
         self.build = table.build
         self.multiplies, self.by_shard = kind in ("inner", "left"), table.by_shard
         # Rows without a partner end here: the directory alone tells most of them apart, for many rows at once.
-        self.selects = kind in ("inner", "semi", "touch") and bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
+        self.selects = early and kind in ("inner", "semi", "touch") and bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
 
     @property
     def signature(self) -> object:
-        return (self.table.dense, id(self.build))
+        return (self.table.dense, self.table.has_bitmap, id(self.build))
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
-        return self._first(k, [emit(k, e, row) for e in self.keys]) != k.null
+        data = [emit(k, e, row) for e in self.keys]
+        if not self.table.has_bitmap:
+            return self._first(k, data) != k.null
+        at = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
+        inside = both(self._present(data), at.ult(self._record(k, 6)))
+        byte = k.load("i8", self._record(k, 5, "ptr"), k.select(inside, at.ushr(3), k.i64(0)))
+        return inside & ((byte.ushr((at & 7).to("i8")) & 1) != 0)
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         if not self.keys:
@@ -320,7 +337,7 @@ class Probe(Operator):
     def describe(self) -> str:
         keys = ", ".join(map(str, self.keys))
         rest = f" where {self.residual}" if self.residual is not None else ""
-        return f"probe {self.kind}{' dense' if self.table.dense else ''} by ({keys}){rest}"
+        return f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by ({keys}){rest}"
 
 
 class Drain(Sink):

@@ -32,13 +32,15 @@ class JoinKey:
 
 @dataclass(frozen=True)
 class HashJoin(Step):
-    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table."""
+    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table.
+    `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
 
     kind: str = "inner"
     keys: tuple[JoinKey, ...] = ()
     condition: Expr | None = None
     build: str = "right"
     mark: str | None = None
+    early: bool = False
     position: int | None = field(default=None, compare=False)
 
     op = "hash_join"
@@ -102,6 +104,7 @@ class HashJoin(Step):
         if self.condition is not None:
             text.append(("where", f"({self.condition})"))
         text.append(("build", self.build))
+        text += [("early", "yes")] if self.early else []
         return text + ([("mark", self.mark)] if self.mark is not None else [])
 
     @classmethod
@@ -121,10 +124,13 @@ class HashJoin(Step):
         condition = None if text is None else context.expression(text, both)
         if condition is not None and condition.type != BOOLEAN:
             raise context.error(f"where is {condition.type}, not BOOLEAN")
+        early = attributes.optional("early") or "no"
+        if early not in ("yes", "no"):
+            raise context.error(f"early={early}: it is yes or no")
         mark = attributes.optional("mark")
         if (mark is None) == (kind == "mark"):
             raise context.error("mark=.. names the column of a join with kind=mark, and of no other")
-        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark))
+        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early == "yes")
 
 
 def _read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
