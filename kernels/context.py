@@ -121,6 +121,10 @@ class PipelineKernel(Kernel):
         """The address of constant bytes that the host keeps for the kernel (a table, a format string)."""
         return self.slot(Slot("static", None, data), ("ptr",))[0]
 
+    def buffer(self, bytes: int) -> Val:
+        """Memory of the worker's own, in which nothing lasts from one call to the next."""
+        return self.slot(Slot("buffer", None, (bytes, len(self.slots))), ("ptr",))[0]
+
     def fail(self, cond: Val, message: str, detail: tuple[Val, Val] | None = None) -> None:
         """Record a failure of the current row where `cond` holds (and the value is not NULL). The kernel goes on with
         arbitrary values and stops at the end of the morsel; the first failure of a worker is the one reported.

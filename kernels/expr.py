@@ -67,6 +67,21 @@ class Column(Expr):
 
 
 @dataclass(frozen=True)
+class Outer(Expr):
+    """A column of a relation outside of the subquery in which it stands. Plans hold these below an `Apply` only, and
+    `planner/unnest.py` removes them: kernels never see one. It is no column of its own input, so `columns()` skips it."""
+
+    name: str
+    dtype: Type
+    nullable: bool = True
+    position: int | None = field(default=None, compare=False)
+
+    @property
+    def type(self) -> Type:
+        return self.dtype
+
+
+@dataclass(frozen=True)
 class Literal(Expr):
     """A constant. `value` is None (NULL) or the stored form: int for integers, decimals (unscaled), DATE (days), TIME,
     TIMESTAMP and TIMESTAMPTZ (microseconds); bool; float; str; bytes; (months, days, microseconds) for INTERVAL."""

@@ -11,19 +11,41 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import reduce
+from itertools import takewhile
+from operator import and_
 from typing import Any
 
 from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.kir import Module
-from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
-from tsql.kernels.rows import CachedRow, MorselRow, load_pointers
+from tsql.kernels.codegen.lang import Kernel, Val, routine
+from tsql.kernels.context import CHECK_ROWS, COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
+from tsql.kernels.rows import CachedRow, MorselRow, SelectedRow, load_pointers
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 
 
 class Operator:
-    """A step inside a pipeline: sees a row and pushes zero or more rows on."""
+    """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
+
+    selects = False
+    vectorises = True
+    """Whether its condition is arithmetic over columns, and not a look into a table."""
+
+    multiplies = False
+    """Whether more rows may leave than come in."""
+
+    by_shard = False
+    """Whether the rows of a shard must be seen in a task of their own."""
+
+    @property
+    def signature(self) -> object:
+        """What its code depends on, besides the step that it belongs to."""
+        return None
+
+    def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
+        """i1: holds for every row that the operator passes on; cheap, and without effects."""
+        raise NotImplementedError
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         raise NotImplementedError
@@ -65,6 +87,21 @@ class Sink:
         raise NotImplementedError
 
 
+@routine("gather_passed", ("ptr", "i64", "ptr"), "i64")
+def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
+    """The numbers (16 bits each) of the bytes that are 1; returns how many. Behind the last byte there are eight zeros."""
+    count = k.var(k.i64(0))
+    with k.range((rows + 7).ushr(3)) as at:
+        left = k.var(k.load("i64", passes, at))
+        with k.forever() as loop:
+            word = left.value
+            loop.stop_if(word == 0)
+            k.store(chosen, (at * 8 + k.unary("trailing_zeros", word).ushr(3)).to("i16"), count.value)
+            count.set(count.value + 1)
+            left.set(word & (word - 1))
+    k.ret(count.value)
+
+
 class ColumnarScan:
     """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query."""
 
@@ -76,6 +113,53 @@ class ColumnarScan:
         position = k.load("i64", record, 1)
         with k.rows(rows) as i:
             each(MorselRow(pointers, i, position + i, self.stable))
+
+    def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Operator], each: Callable[[CachedRow], None]) -> None:
+        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time."""
+        pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
+        position = k.load("i64", record, 1)
+        chosen = k.buffer(2 * CHECK_ROWS)
+        start = k.var(k.i64(0))
+        with k.forever() as loop:
+            begin = start.value
+            loop.stop_if(begin >= rows)
+            end = k.min(begin + CHECK_ROWS, rows)
+            taken = self._choose(k, first, chosen, end - begin, lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable))
+            index = k.var(k.i64(0))
+            with k.forever() as inner:
+                at = index.value
+                inner.stop_if(at >= taken)
+                i = begin + k.load("i16", chosen, at).uto("i64")
+                each(SelectedRow(pointers, i, position + i, self.stable, passed=tuple(first)))
+                index.set(at + 1)
+                if k.uses_scratch:
+                    k.check()
+                    inner.stop_if(k.status.value != 0)
+            start.set(end)
+            k.check()
+            loop.stop_if(k.status.value != 0)
+
+    def _choose(self, k: PipelineKernel, first: list[Operator], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]) -> Val:
+        """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions can
+        compute come together and first; one that looks into memory is computed for those that are left, without a branch."""
+        together = [o for o in first if o.vectorises]
+        apart = [o for o in first if not o.vectorises]
+        taken = rows
+        if together:
+            passes = k.buffer(CHECK_ROWS + 8)
+            with k.range(rows) as i:
+                k.store(passes, reduce(and_, (o.condition(k, here) for here in (row(i),) for o in together)), i)
+            k.store(passes + rows, k.i64(0))
+            taken = gather_passed(k, passes, rows, chosen)
+        for number, operator in enumerate(apart):
+            count = k.var(k.i64(0))
+            with k.range(taken) as at:
+                i = at if number == 0 and not together else k.load("i16", chosen, at).uto("i64")
+                hit = operator.condition(k, row(i))
+                k.store(chosen, i.to("i16"), count.value)
+                count.set(count.value + hit.uto("i64"))
+            taken = count.value
+        return taken
 
     def describe(self) -> str:
         return f"scan ({', '.join(f'{c.name} {c.layout.kind} {c.layout.machine}' for c in self.columns)})"
@@ -128,13 +212,20 @@ class Pipeline:
             record = k.offset(k.morsels, number * record_bytes)
             rows = k.load("i64", record)
             self.sink.begin_morsel(k, number, rows)
-            self.source.produce(k, record, rows, lambda row: self._row(k, row))
+            self._produce(k, record, rows)
             self.sink.end_morsel(k, number)
             k.atomic_add(done, rows)
             k.check()
             loop.stop_if(k.status.value != 0)
         self.sink.end(k)
         k.store(k.offset(k.ctx, STATUS), k.status.value)
+
+    def _produce(self, k: PipelineKernel, record: Val, rows: Val) -> None:
+        first = list(takewhile(lambda o: o.selects, self.operators)) if isinstance(self.source, ColumnarScan) else []
+        if not first:
+            self.source.produce(k, record, rows, lambda row: self._row(k, row))
+            return
+        self.source.select(k, record, rows, first, lambda row: self._row(k, row))
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:
         self._push(k, row, 0, self.sink.consume)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -82,6 +83,13 @@ class MorselRow(CachedRow):
             valid = k.load_bit(pointers.validity, self.index + pointers.bit)
         d = load_column(k, column, pointers, self.index, valid)
         return replace(d, stable=True) if self.stable and column.layout.kind in ("offsets", "fixed") else d
+
+
+@dataclass
+class SelectedRow(MorselRow):
+    """A row for which the conditions of `passed`, the selecting operators above its scan, hold."""
+
+    passed: tuple[Any, ...] = ()
 
 
 def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointers, index: Val, valid: Val | None) -> Datum:

@@ -10,7 +10,8 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
     """Raise PlanError unless every step's requirements are met and the result exists."""
     properties = plan.properties()
     for step in plan.root.walk():
-        for requirement, child in zip(step.requires(), step.inputs, strict=True):
+        requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
+        for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]
             if not requirement.met_by(given):
                 message = f"step {step.name}: {step.op} requires of {child.name}: {requirement}; it has {given}"

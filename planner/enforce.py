@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.planner.movement import Gather, Redistribute, Rekey
+from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
@@ -12,7 +12,8 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
     done: dict[int, tuple[Step, Properties]] = {}
     for step in root.walk():
         inputs, given = [], []
-        for requirement, child in zip(step.requires(), step.inputs, strict=True):
+        requirements = step.requires_of(tuple(done[id(i)][1] for i in step.inputs))
+        for requirement, child in zip(requirements, step.inputs, strict=True):
             fixed, properties = done[id(child)]
             if not requirement.met_by(properties):
                 fixed = _fix(fixed, requirement, properties, shards, scope)
@@ -26,6 +27,8 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
 
 
 def _fix(step: Step, requirement: Requirement, given: Properties, shards: int, scope: str) -> Step:
+    if requirement.kind in ("replicated", "copies"):
+        return Broadcast((step,), scope=scope if requirement.kind == "replicated" else "local", shards=shards)
     if requirement.kind in ("single", "once") or given.replicated:
         return Gather((step,))
     return Redistribute((Rekey((step,), key=requirement.columns),), scope=scope, shards=shards)

@@ -11,12 +11,14 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substitute
+from tsql.kernels.selection import is_selectable, string_equality
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.planner import cost, logical, stats
 from tsql.planner.cost import Costs
 from tsql.planner.enforce import enforce
 from tsql.planner.estimate import Estimator
 from tsql.planner.hints import Constraints
+from tsql.planner.joins import join_step
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
 from tsql.planner.operators.expand import Expand
@@ -73,6 +75,8 @@ class Enumerator:
                 return self._limit(node)
             case logical.SetOperation():
                 return self._set_operation(node)
+            case logical.Join():
+                return join_step(node, self.step, self.shards, self.scope)
         raise TypeError(f"no step for {node.describe()}")
 
     def _filter(self, node: logical.Filter) -> Step:
@@ -82,7 +86,13 @@ class Enumerator:
             below = below.input
         if isinstance(below, logical.Scan) and below.table in self.wanted.placements:
             return self._scan(below, filters)
-        return Filter((self.step(node.input),), predicate=node.predicate)
+        how = self._how(node) if isinstance(below, logical.Scan) else "branch"
+        return Filter((self.step(node.input),), predicate=node.predicate, how=how)
+
+    def _how(self, node: logical.Filter) -> str:
+        """Whether a filter above a scan decides runs of rows at once: where few pass, and a cheap condition tells them apart."""
+        few = string_equality(node.predicate) is not None or stats.selectivity(node.predicate, node.input) <= cost.SELECT_WORTH
+        return "select" if few and is_selectable(node.predicate) else "branch"
 
     def _scan(self, node: logical.Scan, filters: list[logical.Filter]) -> Step:
         """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move, and a
@@ -91,7 +101,7 @@ class Enumerator:
         extra = tuple(c for c in placement.columns if c not in node.columns) if placement is not None else ()
         rows: Step = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
         for condition in reversed(filters):
-            rows = Filter((rows,), predicate=condition.predicate)
+            rows = Filter((rows,), predicate=condition.predicate, how=self._how(condition))
         if placement is None:
             return rows
         self.wanted.apply(placement.hint, f"after {'the filters of ' if filters else ''}scan {node.table}")

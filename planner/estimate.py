@@ -17,6 +17,7 @@ from tsql.planner.movement import Broadcast, Gather, Movement, Rekey
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.scan import Scan
@@ -127,6 +128,8 @@ class Estimator:
                 return given[0].rows if count is None else min(given[0].rows, count * copies)
             case Union():
                 return sum(g.rows for g in given)
+            case HashJoin():
+                return max(g.rows for g in given) if step.rows is None else step.rows
         return given[0].rows if given else 1.0
 
     def _groups(self, step: Aggregate, given: Estimate) -> float:
@@ -154,6 +157,14 @@ class Estimator:
                 )
             case Gather():
                 # States are merged where they lie, and rows are collected shard by shard; only machines have to send them.
+                return Cost()
+            case HashJoin():
+                built, probed = (given[0], given[1]) if step.build == "left" else (given[1], given[0])
+                each = costs.group_ns if built.rows <= cost.CACHED_GROUPS else costs.miss_ns / 2
+                work = built.rows * costs.merge_ns + probed.rows * each + rows * costs.row_ns
+                return self._work(work, properties.shards, built.rows * _width(built.step.schema), breaks=True)
+            case Broadcast() if step.scope == "local":
+                # The shards share one copy.
                 return Cost()
             case Movement():
                 return self._movement(step, given[0], properties)
@@ -219,6 +230,8 @@ def _shadow(step: Step, given: tuple[Estimate, ...]) -> logical.Node:
             return logical.Project(given[0].shadow, step.columns) if _passes(step.columns, given[0]) else _unknown(step)
         case Aggregate() if not step.absorbs and _passes(step.by, given[0]):
             return logical.Aggregate(given[0].shadow, step.by, ())
+        case HashJoin() if step.kind in ("inner", "left", "full", "single"):
+            return logical.Join(step.kind, given[0].shadow, given[1].shadow)
         case Aggregate() | Expand() | Union() | Values():
             return _unknown(step)
     return given[0].shadow if len(given) == 1 else _unknown(step)

@@ -243,6 +243,79 @@ class SetOperation(Node):
         return self.kind + (" all" if self.all else "")
 
 
+JOIN_KINDS = ("inner", "left", "full", "semi", "anti", "mark", "single")
+
+
+@dataclass(frozen=True)
+class Join(Node):
+    """Pairs of a left and a right row for which `condition` is true (None: all pairs). The names of the two sides differ.
+
+    inner: the pairs. left: also each left row without a partner, with NULLs for the right. full: also each right row
+    without one. semi, anti: the left rows with, without a partner, each once. mark: every left row once with the BOOLEAN
+    `mark`: the condition over all right rows joined by OR, in three values (false for no rows). single: as left, but a left
+    row with two partners is an error. RIGHT JOIN is a left join with its sides exchanged.
+    """
+
+    kind: str
+    left: Node
+    right: Node
+    condition: Expr | None = None
+    mark: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in JOIN_KINDS or (self.mark is not None) != (self.kind == "mark"):
+            raise ValueError(f"a {self.kind} join with the mark {self.mark}")
+        both = set(self.left.schema.names) & set(self.right.schema.names)
+        if both:
+            raise ValueError(f"both sides of a join have columns {sorted(both)}")
+        if self.condition is not None:
+            if self.condition.type != BOOLEAN:
+                raise ValueError(f"a join condition is BOOLEAN, not {self.condition.type}")
+            check_columns(self.condition, Schema((*self.left.schema, *self.right.schema)))
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        if inputs[0] is self.left and inputs[1] is self.right:
+            return self
+        return replace(self, left=inputs[0], right=inputs[1])
+
+    @cached_property
+    def schema(self) -> Schema:
+        return joined_schema(self.kind, self.left.schema, self.right.schema, self.mark)
+
+    def describe(self) -> str:
+        mark = f" {self.mark}=" if self.mark is not None else " on " if self.condition is not None else ""
+        return f"{self.kind} join{mark}" + ("" if self.condition is None and self.mark is None else str(self.condition or "true"))
+
+
+@dataclass(frozen=True)
+class Apply(Join):
+    """A join whose right side is evaluated for each left row: it may name columns of the left as `Outer`. This is how
+    subqueries and LATERAL come out of the analyzer; `planner/unnest.py` turns all of them into joins."""
+
+    def describe(self) -> str:
+        return f"apply {super().describe()}"
+
+
+def joined_schema(kind: str, left: Schema, right: Schema, mark: str | None) -> Schema:
+    """The columns of a join."""
+    first, second = left.fields, right.fields
+    if kind in ("semi", "anti"):
+        return Schema(first)
+    if kind == "mark":
+        return Schema((*first, Field(mark, BOOLEAN)))
+    if kind == "full":
+        first = _nullable(first)
+    return Schema((*first, *(second if kind == "inner" else _nullable(second))))
+
+
+def _nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    return tuple(f if f.nullable else replace(f, nullable=True) for f in fields)
+
+
 @dataclass(frozen=True)
 class Output(Unary):
     """The root: the columns of the input that are the result, in order, with the names that the user sees (these may repeat)."""

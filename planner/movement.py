@@ -97,7 +97,7 @@ class Broadcast(Movement):
         return (ONCE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(self.shards or shards, replicated=True, key=given[0].key)
+        return Properties(self.shards or shards, replicated=self.scope, key=given[0].key)
 
 
 @dataclass(frozen=True)

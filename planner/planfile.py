@@ -23,6 +23,7 @@ from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.input import Input
+from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.replicate import Replicate
@@ -33,8 +34,8 @@ from tsql.planner.operators.values import Values
 from tsql.planner.step import PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, Sort, Limit, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather, Input)}
-INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20)}
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, Sort, Limit, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather, Input)}
+INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2)}
 TARGETS = ("local", "spark")
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")

@@ -13,13 +13,14 @@ class Properties:
 
     placed: rows that agree on these columns are in the same shard; None if nothing is known.
     key: the columns that the last `rekey` set and `redistribute` will place by.
+    replicated: every shard has all rows; the scope of the broadcast ("local": in memory that the shards share), else "".
     order: the order of the rows of each shard, over all shards if there is one only.
     """
 
     shards: int
     placed: tuple[str, ...] | None = None
     key: tuple[str, ...] | None = None
-    replicated: bool = False
+    replicated: str = ""
     order: tuple[SortKey, ...] = ()
 
     def __str__(self) -> str:
@@ -36,7 +37,8 @@ class Properties:
 @dataclass(frozen=True)
 class Requirement:
     """What a step needs of an input. kind: "any"; "single": one shard; "placed": rows that agree on `columns` in one shard;
-    "once": each row in one shard only; "keyed": that, and a key has been set by `rekey`."""
+    "once": each row in one shard only; "keyed": that, and a key has been set by `rekey`; "replicated": all rows in every shard;
+    "copies": that, in memory which the shards share."""
 
     kind: str = "any"
     columns: tuple[str, ...] = ()
@@ -44,6 +46,8 @@ class Requirement:
     def met_by(self, given: Properties) -> bool:
         if self.kind == "any":
             return True
+        if self.kind in ("replicated", "copies"):
+            return bool(given.replicated) and (self.kind == "replicated" or given.replicated == "local")
         once = given.shards == 1 or not given.replicated
         if self.kind == "keyed":
             return given.key is not None and once
@@ -61,12 +65,18 @@ class Requirement:
                 return f"rows of one ({', '.join(self.columns)}) in one shard"
             case "once":
                 return "each row in one shard only"
+            case "replicated":
+                return "all rows in every shard"
+            case "copies":
+                return "all rows in every shard, in memory that the shards share"
             case "keyed":
                 return "each row in one shard only, with a key"
         return "anything"
 
     def fix(self, given: Properties) -> str:
         """The steps that would meet the requirement, as one would write them."""
+        if self.kind in ("replicated", "copies"):
+            return "broadcast scope=local" if self.kind == "copies" else "broadcast"
         if self.kind in ("single", "once") or (given.replicated and given.shards > 1):
             return "gather"
         return f"rekey key=({', '.join(self.columns)}), then redistribute" if self.kind == "placed" else "rekey key=(..)"
@@ -76,3 +86,5 @@ ANY = Requirement()
 SINGLE = Requirement("single")
 ONCE = Requirement("once")
 KEYED = Requirement("keyed")
+REPLICATED = Requirement("replicated")
+LOCAL_COPIES = Requirement("copies")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
-from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Project, Scan, SetOperation, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Values
 
 
 def rows(node: Node) -> float:
@@ -47,6 +47,10 @@ def column_statistics(node: Node, name: str) -> object | None:
                 name, node = expr.name, node.input
             case SetOperation() | Values():
                 return None
+            case Join():
+                node = node.left if name in node.left.schema else node.right
+                if name not in node.schema:
+                    return None
             case _:
                 if len(node.inputs) != 1:
                     return None
@@ -95,11 +99,24 @@ def selectivity(predicate: Expr, node: Node) -> float:
         case Call("=", (Column() as column, _)):
             known = distinct(column, node)
             return cost.EQUALITY_SELECTIVITY if known is None else 1.0 / max(known, 1.0)
+        case Call("<>", args):
+            return 1.0 - selectivity(Call("=", args, predicate.type), node)
+        case Call("is_null", (arg,)):
+            return _null_part(arg, node)
+        case Call("is_not_null", (arg,)):
+            return 1.0 - _null_part(arg, node)
         case Call("<" | "<=" | ">" | ">=" as name, (Column() as column, Literal() as literal)):
             return _range_selectivity(name, column, literal, node)
         case InList(arg, options):
             return min(1.0, len(options) * selectivity(Call("=", (arg, options[0]), predicate.type), node))
     return cost.FILTER_SELECTIVITY
+
+
+def _null_part(expr: Expr, node: Node) -> float:
+    """The estimated part of rows in which an expression is NULL."""
+    known = column_statistics(node, expr.name) if isinstance(expr, Column) else None
+    total = rows(node)
+    return cost.NULL_PART if known is None or known.nulls is None or not total else min(1.0, known.nulls / total)
 
 
 def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float:
@@ -109,3 +126,12 @@ def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) 
         return cost.FILTER_SELECTIVITY
     below = min(1.0, max(0.0, (value - low) / (high - low)))
     return below if name[0] == "<" else 1.0 - below
+
+
+def matching(node: Join, build: str) -> float:
+    """How many rows of the side that is not built are expected to find a partner."""
+    probed, built = (node.right, node.left) if build == "left" else (node.left, node.right)
+    base = built
+    while isinstance(base, Filter | Project):
+        base = base.input
+    return rows(probed) * min(1.0, rows(built) / max(1.0, rows(base)))

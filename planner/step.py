@@ -34,6 +34,10 @@ class Step:
     def requires(self) -> tuple[Requirement, ...]:
         return tuple(ANY for _ in self.inputs)
 
+    def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
+        """What is required of inputs with these properties: a join asks of one side what the other does not have."""
+        return self.requires()
+
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         """The properties of the output, from those of the inputs and the plan's number of shards."""
         return given[0]

@@ -22,6 +22,7 @@ from tsql.kernels.codegen.llvm import QUICK, compiler
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.aggregate import AggregateSink, DenseAggregate, GroupScan, HashAggregate
 from tsql.kernels.operators.collect import Collect
+from tsql.kernels.operators.join import Build
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.operators.top import Top, TopScan
 from tsql.kernels.pipeline import ColumnarScan, Sink
@@ -267,6 +268,8 @@ def free_state(sink: Sink, context: Context, shared: Shared) -> None:
                 _free_groups(sink, context.state_address, shared)
             case Top():
                 _free_top(sink, context.state_address)
+            case Build():
+                free_table(context.state_address, shared)
             case Collect():
                 take_chunks(context.state_address, sink.columns, shared)
             case Partition():

@@ -16,7 +16,7 @@ import pyarrow as pa
 from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
 from tsql.backends.local.host import Chunk, result_array, take_chunks
-from tsql.backends.local.moves import MovementRunner
+from tsql.backends.local.joins import JoinRunner
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.sorting import sort_indices
 from tsql.kernels.blocks.table import BlockTable
@@ -37,6 +37,7 @@ from tsql.planner import movement
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.replicate import Replicate
@@ -47,7 +48,7 @@ from tsql.planner.operators.values import Values
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(MovementRunner):
+class Executor(JoinRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -144,12 +145,14 @@ class Executor(MovementRunner):
                 return self._scan(step, shards)
             case Values():
                 return self._values(step)
+            case HashJoin():
+                return self._hash_join(step, shards)
         inputs = [self.flow(i, shards) for i in step.inputs]
         flow = inputs[0]
         match step:
             case Filter():
                 flow, (predicate,) = self._host_calls(step, flow, (step.predicate,))
-                return flow.then(kernel_filter.Filter(predicate), step.schema)
+                return flow.then(kernel_filter.Filter(predicate, selects=step.how == "select"), step.schema)
             case Project():
                 flow, expressions = self._host_calls(step, flow, tuple(e for _, e in step.columns))
                 columns = tuple((n, e) for (n, _), e in zip(step.columns, expressions, strict=True))
@@ -211,8 +214,8 @@ class Executor(MovementRunner):
         else:
             by, calls = step.by, step.calls
         equal = self.run.settings.equal_hashes
-        # Expansion and replication multiply rows, so the dataset's number of rows bounds nothing behind them.
-        multiplied = any(isinstance(o, kernel_expand.Expand | kernel_replicate.Replicate) for o in flow.operators)
+        # Where rows are multiplied the dataset's number of rows bounds nothing.
+        multiplied = any(o.multiplies for o in flow.operators)
 
         def grouping() -> Grouping:
             return Grouping(by, calls, step.phase, None if multiplied else flow.data.rows, equal)

@@ -244,6 +244,10 @@ class Context:
                 table = dictionary_table(*slot.payload)
                 self.keep.append(table)
                 return struct.pack("<Qq", table.address, table.size)
+            case "buffer":
+                memory = (ctypes.c_uint8 * slot.payload[0])()
+                self.keep.append(memory)
+                return struct.pack("<Qq", ctypes.addressof(memory), slot.payload[0])
             case "now":
                 return struct.pack("<qq", int(self.shared.run.wall_clock * 1_000_000), 0)
         if fill is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -21,14 +22,15 @@ from tsql.backends.local.host import Chunk, Code, Context, Shared, take_chunks
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK
-from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
-from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.context import Slot
+from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.aggregate import ScalarAggregate
 from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.kernels.pipeline import Operator, Pipeline, Sink
 from tsql.kernels.schema import Schema
+from tsql.kernels.selection import is_plain
 from tsql.planner.step import Step
 
 
@@ -68,12 +70,15 @@ class PipelineRunner:
         self.users: dict[int, list[Step]] = {}
         self.pipelines: list[tuple[Step, Pipeline]] = []
         self.states: dict[int, tuple[Sink, Context]] = {}
+        self.tables: dict[str, Any] = {}
         self.reserved = 0
 
     def close(self) -> None:
         """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
         while self.states:
             free_state(*self.states.popitem()[1], self.shared)
+        while self.tables:
+            self.tables.popitem()[1].release()
         self.shared.release(self.reserved)
         self.reserved = 0
 
@@ -84,7 +89,7 @@ class PipelineRunner:
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
-        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False))
+        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False), tuple(o.signature for o in flow.operators))
         with self.kernels.lock:
             found = self.kernels.made.get(signature)
             if found is None:
@@ -117,9 +122,13 @@ class PipelineRunner:
             return operators
         return [kernel_filter.Filter(o.predicate, masked=True) if isinstance(o, kernel_filter.Filter) else o for o in operators]
 
-    def _context(self, pipeline: Pipeline, code: Code, state: Any = None) -> Context:
+    def _context(self, pipeline: Pipeline, code: Code, state: Any = None, shard: int = 0) -> Context:
         """A context whose state (a new one, unless given) is freed by the time the run ends."""
-        context = Context(code.program, self.shared, pipeline.sink.state_bytes, state)
+
+        def fill(slot: Slot, keep: list[Any]) -> bytes:
+            return struct.pack("<Qq", self.tables[slot.payload].record(shard), 0)
+
+        context = Context(code.program, self.shared, pipeline.sink.state_bytes, state, fill)
         self.states[id(context)] = (pipeline.sink, context)
         return context
 
@@ -145,7 +154,7 @@ class PipelineRunner:
                 self.run.check()
                 pipeline, code = self._kernel(step, role, flow, part.source, make)
                 if context is None or context.program is not code.program:
-                    context = self._context(pipeline, code, opened[0].state if opened else None)
+                    context = self._context(pipeline, code, opened[0].state if opened else None, shard)
                     if expected and not opened:
                         presize_table(context.state_address, expected, self.shared)
                     opened.append(context)
@@ -162,7 +171,7 @@ class PipelineRunner:
             if context is None:
                 source = flow.data.empty_source()
                 pipeline, code = self._kernel(step, role, flow, source, make)
-                context = self._context(pipeline, code)
+                context = self._context(pipeline, code, None, shard)
                 code.run(context, Morsels(len(source.columns)))
                 if take is not None:
                     take(pipeline.sink, context, Part(source, Morsels(0)), shard)
@@ -183,7 +192,7 @@ class PipelineRunner:
 
     def _coalesced(self, flow: Flow) -> Flow:
         """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""
-        if flow.data.shards <= self.threads or isinstance(flow.data, BlockData | SourceData):
+        if flow.data.shards <= self.threads or isinstance(flow.data, BlockData | SourceData) or any(o.by_shard for o in flow.operators):
             return flow
         return replace(flow, data=CoalescedData(flow.data, self.threads))
 
@@ -236,26 +245,3 @@ class PipelineRunner:
     def _chunk_flow(self, columns: tuple[OutputColumn, ...], lists: list[list[Chunk]], flow: Flow) -> Flow:
         sources: tuple[SourceColumn, ...] = tuple(c.source() for c in columns)
         return Flow(ChunkData(sources, lists, self.run.settings.batch_rows), flow.schema, [], flow.key, flow.replicated)
-
-
-def is_plain(expr: Expr) -> bool:
-    """Arithmetic, comparisons and logic over fixed-width values: nothing that needs a branch or a call."""
-    for node in expr.walk():
-        match node:
-            case Column() | Literal() | Parameter():
-                if node.type.is_string or node.type.name == "INTERVAL":
-                    return False
-            case Call():
-                f = SCALARS.find(node.name, tuple(a.type for a in node.args))
-                if f.lazy or f.emit is None:
-                    return False
-            case Cast():
-                if node.type.is_string or node.arg.type.is_string or node.safe:
-                    return False
-            case Case():
-                return False
-            case InList():
-                if len(node.options) > 8:
-                    return False
-    return True
-

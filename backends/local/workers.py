@@ -7,23 +7,21 @@ runs that are still active are cancelled, and get a moment to let go.
 from __future__ import annotations
 
 import atexit
+import itertools
 import queue
 import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from concurrent.futures import Future, wait
 from typing import Any
 
 from tsql.backends import Run
 
-WAIT_SECONDS = 0.02
-"""How long the caller waits at a time, so that Ctrl-C and cancellation are seen soon."""
-
 EXIT_SECONDS = 0.1
 """How long the end of the program waits for workers that are busy."""
 
-Task = tuple[Future[Any], Callable[[int], Any], int]
+Task = tuple[Future[None], Callable[[], None]]
 
 
 class Pool:
@@ -34,21 +32,20 @@ class Pool:
         for number in range(threads):
             threading.Thread(target=self._serve, name=f"tsql-{threads}-{number}", daemon=True).start()
 
-    def submit(self, work: Callable[[int], Any], index: int) -> Future[Any]:
-        future: Future[Any] = Future()
-        self.tasks.put((future, work, index))
+    def submit(self, work: Callable[[], None]) -> Future[None]:
+        future: Future[None] = Future()
+        self.tasks.put((future, work))
         return future
 
     def _serve(self) -> None:
         while True:
-            future, work, index = self.tasks.get()
+            future, work = self.tasks.get()
             try:
-                result = work(index)
+                work()
             except BaseException as error:
                 future.set_exception(error)
             else:
-                future.set_result(result)
-                del result
+                future.set_result(None)
             # What a thread waits with would keep the data of the last query alive.
             del future, work
 
@@ -69,30 +66,33 @@ def pool(threads: int) -> Pool:
 def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> list[Any]:
     """The results of `work(0) .. work(tasks - 1)`; the first failure ends the others and is raised.
 
-    With one thread, or one task, the work is done in the caller's thread.
+    The caller's thread is one of the workers: waking a thread costs as much as some ten thousand rows do.
     """
     if threads <= 1 or tasks <= 1:
         return [work(i) for i in range(tasks)]
+    results: list[Any] = [None] * tasks
+    failures: list[BaseException] = []
+    numbers = itertools.count()
+
+    def take() -> None:
+        while not failures and (number := next(numbers)) < tasks:
+            try:
+                results[number] = work(number)
+            except BaseException as error:
+                # What fails first is what the user hears of; the others are stopped, and end with it.
+                failures.append(error)
+                run.stop_workers()
+
     _active[id(run)] = run
-    futures: list[Future[Any]] = [pool(threads).submit(work, i) for i in range(tasks)]
     try:
-        while True:
-            done, pending = wait(futures, timeout=WAIT_SECONDS, return_when=FIRST_EXCEPTION)
-            failed = [f for f in done if f.exception() is not None]
-            if failed or not pending:
-                break
-    except BaseException:
-        run.cancel()
+        futures = [pool(threads).submit(take) for _ in range(min(threads, tasks) - 1)]
+        take()
         wait(futures)
-        raise
     finally:
         _active.pop(id(run), None)
-    if failed:
-        # What fails first is what the user hears of; the others are stopped, and end with it.
-        run.stop_workers()
-        wait(futures)
-        raise failed[0].exception()
-    return [f.result() for f in futures]
+    if failures:
+        raise failures[0]
+    return results
 
 
 @atexit.register

@@ -88,7 +88,8 @@ def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, 
 def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
     """Refuse a plan that counts on scope=local to bring rows of several tasks together."""
     for step in plan.root.walk():
-        for requirement, child in zip(step.requires(), step.inputs, strict=True):
+        requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
+        for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]
             if not requirement.met_by(given):
                 message = f"step {step.name}: {step.op} requires {requirement} of {child.name}, which has {given} on Spark: scope=local moves rows inside one task only"

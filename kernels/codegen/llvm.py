@@ -25,7 +25,7 @@ import llvmlite.binding as binding
 
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, parse
 
-VERSION = 1
+VERSION = 2
 """Part of the cache key: raise it when rendering or the calling convention changes."""
 
 QUICK, FULL = 0, 2
@@ -340,7 +340,7 @@ class Compiler:
         llvm_module.triple = machine.triple
         llvm_module.data_layout = str(machine.target_data)
         llvm_module.verify()
-        options = binding.create_pipeline_tuning_options(speed_level=2)
+        options = binding.create_pipeline_tuning_options(speed_level=1)
         options.loop_vectorization = options.slp_vectorization = options.loop_unrolling = True
         builder = binding.create_pass_builder(machine, options)
         if opt == QUICK:

@@ -34,6 +34,8 @@ class SetRow(CachedRow):
 class Expand(Operator):
     """Loops over the sets; `grouping_id` has bit i set where key i is not in the set."""
 
+    multiplies = True
+
     def __init__(self, keys: tuple[str, ...], sets: tuple[tuple[int, ...], ...]):
         self.keys, self.sets = keys, sets
 

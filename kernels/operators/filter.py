@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.emit import emit_predicate
 from tsql.kernels.expr import Expr
 from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import CachedRow, MaskedRow
+from tsql.kernels.rows import CachedRow, MaskedRow, SelectedRow
+from tsql.kernels.selection import emit_condition, is_safe, is_selectable
 
 
 class Filter(Operator):
     """Passes a row on where the predicate is true. With `masked` there is no branch: the row goes on with a mask, which
-    a sink of one group folds into its arithmetic, so that the loop can use vector instructions."""
+    a sink of one group folds into its arithmetic, so that the loop can use vector instructions. With `selects`, above a
+    scan, a cheap condition is computed for a run of rows first (see kernels/selection.py)."""
 
-    def __init__(self, predicate: Expr, masked: bool = False):
+    def __init__(self, predicate: Expr, masked: bool = False, selects: bool = False):
         self.predicate = predicate
         self.masked = masked
+        self.selects = selects and is_selectable(predicate)
+
+    def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
+        return emit_condition(k, self.predicate, row)
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        if isinstance(row, SelectedRow) and self in row.passed and is_safe(self.predicate):
+            push(k, row)
+            return
         if self.masked:
             hit = emit_predicate(k, self.predicate, row)
             push(k, MaskedRow(row, hit if row.mask is None else row.mask & hit))
@@ -26,4 +36,4 @@ class Filter(Operator):
             push(k, row)
 
     def describe(self) -> str:
-        return f"filter {self.predicate}" + (" masked" if self.masked else "")
+        return f"filter {self.predicate}" + (" masked" if self.masked else " select" if self.selects else "")

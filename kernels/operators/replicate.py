@@ -12,6 +12,8 @@ from tsql.kernels.rows import CachedRow
 class Replicate(Operator):
     """Pushes the row `times` times; zero, less or NULL drops it."""
 
+    multiplies = True
+
     def __init__(self, times: Expr):
         self.times = times
 

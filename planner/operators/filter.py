@@ -12,19 +12,24 @@ from tsql.planner.step import Step
 
 @dataclass(frozen=True)
 class Filter(Step):
-    """Keeps placement and order."""
+    """Keeps placement and order. `how=select`, directly above a scan: a cheap part of the condition is decided for a run of
+    rows before any of them is looked at further, which pays where few rows pass; anywhere else it changes nothing."""
 
     predicate: Expr | None = None
+    how: str = "branch"
 
     op = "filter"
     label = "filtered"
 
     def attributes(self) -> list[tuple[str, str]]:
-        return [("where", f"({self.predicate})")]
+        return ([("how", self.how)] if self.how != "branch" else []) + [("where", f"({self.predicate})")]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         predicate = context.expression(attributes.text("where"), inputs[0].schema)
         if predicate.type != BOOLEAN:
             raise context.error(f"where is {predicate.type}, not BOOLEAN")
-        return cls(inputs, predicate=predicate)
+        how = attributes.optional("how") or "branch"
+        if how not in ("branch", "select"):
+            raise context.error(f"how={how}: it is branch or select")
+        return cls(inputs, predicate=predicate, how=how)

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from tsql.planner.logical import Node
 from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.fold_constants import fold_constants
+from tsql.planner.rules.order_joins import order_joins
 from tsql.planner.rules.prune_columns import prune_columns
 from tsql.planner.rules.push_filter_down import push_filter_down
 from tsql.planner.rules.push_filter_into_scan import push_filter_into_scan
@@ -25,6 +26,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     push_filter_down,
     unwrap_casts,
     collect_equalities,
+    order_joins,
     push_filter_into_scan,
     prune_columns,
     remove_trivial_project,

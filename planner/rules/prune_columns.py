@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.kernels.expr import Column
-from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Output, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Output, Project, Scan, SetOperation, Sort, Values
 
 
 def prune_columns(plan: Node) -> Node:
@@ -49,6 +49,9 @@ def _prune(node: Node, needed: set[str]) -> Node:
             return node.with_inputs((_prune(node.input, needed | set(node.on) if node.on is not None else set(node.input.schema.names)),))
         case SetOperation() if node.kind == "union":
             return _prune_union(node, needed)
+        case Join():
+            used = needed | (set(node.condition.columns()) if node.condition is not None else set())
+            return node.with_inputs(tuple(_prune(i, {n for n in i.schema.names if n in used}) for i in node.inputs))
         case Values():
             return node
     return node.with_inputs(tuple(_prune(i, set(i.schema.names)) for i in node.inputs))

@@ -1,0 +1,377 @@
+"""Joins inside pipelines: `Build` collects one side into a table, `Probe` finds the partners of each row of the other.
+
+The host links the collected entries into a directory (`runtime/join_table.py`) between the two. One operator serves every
+kind: it walks the chain of a row, checks keys and the rest of the condition, and pushes rows on in one place, so that what
+follows is emitted once. Without keys all entries are in one chain, which makes a nested loop of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tsql.kernels.batch import Layout, SourceColumn
+from tsql.kernels.codegen.lang import Val, Var
+from tsql.kernels.context import SCRATCH, SINK, PipelineKernel, Slot
+from tsql.kernels.datum import Datum, both
+from tsql.kernels.emit import emit, emit_predicate
+from tsql.kernels.entries import EntryLayout
+from tsql.kernels.expr import Column, Expr
+from tsql.kernels.keys import KeyField
+from tsql.kernels.pipeline import Operator, Push, Sink
+from tsql.kernels.rows import POSITION, CachedRow
+from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
+from tsql.kernels.runtime.join_table import ALONE, BY_HASH, BY_KEY, DENSE, FREE, MATCHED, hash_key, tag_of
+from tsql.kernels.runtime.strings import mix64
+from tsql.kernels.types import BIGINT, BOOLEAN
+
+NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
+"""Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the keys."""
+
+TOO_MANY = "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row.\n\nUse \"SET scalar_subquery_error_on_multiple_rows=false\" to revert to previous behavior of returning a random row."
+
+
+def canonical(key: Expr) -> KeyField:
+    """A key without what is known of one side only: both sides must make the same words of equal values."""
+    return KeyField("", key.type, True)
+
+
+def key_words(k: PipelineKernel, key: Expr, d: Datum) -> tuple[Val, ...]:
+    return canonical(key)._words(k, d)
+
+
+class Build(Sink):
+    """Collects rows: their keys and the columns that are needed behind the join.
+
+    safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out, and
+    counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner.
+    """
+
+    needs_probe = True
+
+    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], marks: bool = False, equal_hashes: bool = False):
+        known = {e: n for n, e in columns}
+        extra = tuple((f"#key{i}", e) for i, e in enumerate(keys) if e not in known)
+        known |= {e: n for n, e in extra}
+        self.columns = (*columns, *extra)
+        self.keys, self.safe, self.marks, self.equal_hashes = keys, safe, marks, equal_hashes
+        self.key_names = tuple(known[e] for e in keys)
+        self.state_bytes = TABLE_BYTES + 24
+
+    def probe(self, k: PipelineKernel, row: CachedRow) -> None:
+        fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.columns]
+        self.layout = EntryLayout(fields, 16 if self.marks else 8)
+        self.entry_bytes = self.layout.end
+
+    @property
+    def mode(self) -> int:
+        """What the first word of an entry is: the key itself, if there is one number only."""
+        single = len(self.keys) == 1 and not self.safe[0] and not self.equal_hashes and canonical(self.keys[0]).exact
+        return BY_KEY if single and canonical(self.keys[0]).machines == ("i64",) else BY_HASH
+
+    def begin(self, k: PipelineKernel) -> None:
+        self.table = k.load("ptr", k.offset(k.ctx, SINK))
+        if self.mode == BY_KEY:
+            empty = k.load("i64", self.table, 2) == 0
+            self.least = k.var(k.select(empty, k.i64(2**63 - 1), k.load("i64", k.offset(self.table, LEAST_AT))))
+            self.greatest = k.var(k.select(empty, k.i64(-(2**63)), k.load("i64", k.offset(self.table, GREATEST_AT))))
+
+    def end(self, k: PipelineKernel) -> None:
+        if self.mode == BY_KEY:
+            k.store(k.offset(self.table, LEAST_AT), self.least.value)
+            k.store(k.offset(self.table, GREATEST_AT), self.greatest.value)
+
+    def consume(self, k: PipelineKernel, row: CachedRow) -> None:
+        data = {name: emit(k, e, row) for name, e in self.columns}
+        keys = [data[n] for n in self.key_names]
+        present: Val | None = None
+        for d, safe in zip(keys, self.safe, strict=True):
+            present = both(present, None if safe else d.valid)
+        if present is None or self.marks:
+            self._add(k, data, keys, present)
+            return
+        with k.when(present):
+            self._add(k, data, keys, None)
+        with k.otherwise():
+            k.store(k.offset(self.table, NULLS_AT), k.load("i64", k.offset(self.table, NULLS_AT)) + 1)
+
+    def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None) -> None:
+        entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
+        if self.mode == BY_KEY:
+            (word,) = key_words(k, self.keys[0], keys[0])
+            known = word if present is None else k.select(present, word, self.least.value)
+            self.least.set(k.min(known, self.least.value))
+            known = word if present is None else k.select(present, word, self.greatest.value)
+            self.greatest.set(k.max(known, self.greatest.value))
+        else:
+            word = hash_of(k, self.keys, self.safe, keys, self.equal_hashes)
+        k.store(entry, word)
+        if self.marks:
+            k.store(entry, k.i64(FREE) if present is None else k.select(present, k.i64(FREE), k.i64(ALONE)), 1)
+        self.layout.store(k, self.table, entry, [data[n] for n, _ in self.columns])
+
+    def describe(self) -> str:
+        return f"build ({', '.join(n for n, _ in self.columns)}) by ({', '.join(map(str, self.keys))})"
+
+
+def hash_of(k: PipelineKernel, keys: tuple[Expr, ...], safe: tuple[bool, ...], data: list[Datum], equal_hashes: bool) -> Val:
+    """The hash of keys; of NULLs that equal each other too."""
+    if equal_hashes or not keys:
+        return k.i64(0x0123_4567_89AB_CDEF)
+    h = k.i64(0x51ED27)
+    for key, null_safe, d in zip(keys, safe, data, strict=True):
+        for word in canonical(key).hash_words(k, key_words(k, key, d)):
+            if null_safe and d.valid is not None:
+                word = k.select(d.valid, word, k.i64(0x7F4A7C15))
+            h = mix64(k, (h * -0x61C8864680B583EB) ^ word)
+    return h
+
+
+@dataclass(frozen=True)
+class TableKind:
+    """What a probe must know of a table that is built already: its layout, its keys and how its directory is made."""
+
+    build: Build
+    dense: bool
+    by_shard: bool = False
+    has_bitmap: bool = False
+
+
+class BuildRow(CachedRow):
+    """An entry as a row. `valid`: where it does not hold there is no entry, and every column is NULL."""
+
+    def __init__(self, layout: EntryLayout, entry: Val, valid: Val | None = None, position: Val | None = None):
+        super().__init__()
+        self.layout, self.entry, self.valid, self.position = layout, entry, valid, position
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        if name == POSITION:
+            return Datum(BIGINT, (self.position,))
+        d = self.layout.read(k, self.entry, self.layout.index[name])
+        return d if self.valid is None else d.with_valid(both(d.valid, self.valid))
+
+
+class JoinedRow(CachedRow):
+    """A row of the probing side with its partner."""
+
+    def __init__(self, row: CachedRow, partner: BuildRow | None, extra: dict[str, Datum] | None = None):
+        super().__init__()
+        self.row, self.partner, self.extra = row, partner, extra or {}
+
+    def make(self, k: PipelineKernel, name: str) -> Datum:
+        if name in self.extra:
+            return self.extra[name]
+        if self.partner is not None and name != POSITION and name in self.partner.layout.index:
+            return self.partner.column(k, name)
+        return self.row.column(k, name)
+
+
+class Probe(Operator):
+    """Looks up the partners of each row. kind: inner, left, single, semi, anti or mark, as in a logical join whose right
+    side is the table; or "touch", which pushes nothing on.
+
+    slot: what names the table to the host. residual: what a pair must satisfy besides equal keys. touches: partners that are
+    found are marked in the table. early: rows without a partner are expected, and told apart before the others are looked at.
+    """
+
+    vectorises = False
+
+    def __init__(self, table: TableKind, slot: Any, kind: str, keys: tuple[Expr, ...], residual: Expr | None = None, mark: str | None = None, touches: bool = False, position: int | None = None, early: bool = True):
+        self.table, self.slot, self.kind, self.keys, self.residual = table, slot, kind, keys, residual
+        self.mark, self.touches, self.position = mark, touches or kind == "touch", position
+        self.build = table.build
+        self.multiplies, self.by_shard = kind in ("inner", "left"), table.by_shard
+        # Rows without a partner end here: the directory alone tells most of them apart, for many rows at once.
+        self.selects = early and kind in ("inner", "semi", "touch") and bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
+
+    @property
+    def signature(self) -> object:
+        return (self.table.dense, self.table.has_bitmap, id(self.build))
+
+    def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
+        data = [emit(k, e, row) for e in self.keys]
+        if not self.table.has_bitmap:
+            return self._first(k, data) != k.null
+        at = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
+        inside = both(self._present(data), at.ult(self._record(k, 6)))
+        byte = k.load("i8", self._record(k, 5, "ptr"), k.select(inside, at.ushr(3), k.i64(0)))
+        return inside & ((byte.ushr((at & 7).to("i8")) & 1) != 0)
+
+    def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        if not self.keys:
+            # One row may meet millions of entries: look for cancellation after each.
+            k.uses_scratch = True
+        data = [emit(k, e, row) for e in self.keys]
+        cursor = k.var(self._first(k, data))
+        match self.kind:
+            case "semi" | "anti":
+                self._search(k, row, data, cursor)
+                with k.when((cursor.value != k.null) if self.kind == "semi" else (cursor.value == k.null)):
+                    push(k, row)
+            case "mark":
+                push(k, JoinedRow(row, None, {self.mark: self._marked(k, row, data, cursor)}))
+            case "touch":
+                with k.forever() as loop:
+                    self._search(k, row, data, cursor)
+                    loop.stop_if(cursor.value == k.null)
+                    self._touch(k, cursor.value)
+                    cursor.set(k.load("ptr", cursor.value))
+            case _:
+                self._pairs(k, row, data, cursor, push)
+
+    def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], cursor: Var, push: Push) -> None:
+        """Push each pair; for a left join also a row without a partner, once, from the same place."""
+        outer = self.kind in ("left", "single")
+        seen = k.var(k.false)
+        used = k.load("i64", k.offset(k.ctx, SCRATCH + 8))
+        with k.forever() as loop:
+            self._search(k, row, data, cursor)
+            found = cursor.value != k.null
+            loop.stop_if(~found & seen.value if outer else ~found)
+            if self.kind == "single":
+                with k.guarded(None, self.position):
+                    k.fail(seen.value, TOO_MANY)
+            entry = cursor.value
+            if outer:
+                entry = k.select(found, entry, k.static(bytes(self.build.entry_bytes)))
+            if self.touches:
+                with k.when(found):
+                    self._touch(k, entry)
+            push(k, JoinedRow(row, BuildRow(self.build.layout, entry, found if outer else None)))
+            if k.uses_scratch:
+                # What was built for this pair is free again.
+                k.store(k.offset(k.ctx, SCRATCH + 8), used)
+                loop.stop_if(k.status.value != 0)
+            if outer:
+                loop.stop_if(~found)
+            seen.set(k.true)
+            cursor.set(k.load("ptr", entry))
+
+    def _touch(self, k: PipelineKernel, entry: Val) -> None:
+        k.store(entry, k.i64(MATCHED), 1)
+
+    def _record(self, k: PipelineKernel, word: int, machine: str = "i64") -> Val:
+        (record,) = k.slot(Slot("join", None, self.slot), ("ptr",))
+        key = ("join word", self.slot, word)
+        if key not in k._slot_values:
+            k._slot_values[key] = (k.at_entry(lambda: k.load(machine, record, word)),)
+        return k._slot_values[key][0]
+
+    def _present(self, data: list[Datum]) -> Val | None:
+        valid: Val | None = None
+        for d, safe in zip(data, self.build.safe, strict=True):
+            valid = both(valid, None if safe else d.valid)
+        return valid
+
+    def _first(self, k: PipelineKernel, data: list[Datum]) -> Val:
+        """The first entry of the chain in which partners of a row are, or null."""
+        directory, mask = self._record(k, 0, "ptr"), self._record(k, 1)
+        present = self._present(data)
+        if self.table.dense:
+            at = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
+            inside = both(present, at.ult(mask))
+            word = k.load("i64", directory, k.select(inside, at, k.i64(0)))
+            return k.select(inside, word, k.i64(0)).bits_as("ptr")
+        if self.build.mode == BY_KEY:
+            hash = hash_key(k, key_words(k, self.keys[0], data[0])[0])
+        else:
+            hash = hash_of(k, self.keys, self.build.safe, data, self.build.equal_hashes)
+        word = k.load("i64", directory, hash & mask)
+        hit = both(present, (word & tag_of(k, hash)) != 0)
+        return k.select(hit, word & ADDRESS_MASK, k.i64(0)).bits_as("ptr")
+
+    def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], cursor: Var) -> None:
+        """Move the cursor on to the next partner; to null if there is none."""
+        if self.table.dense and self.residual is None:
+            return
+        with k.forever() as loop:
+            entry = cursor.value
+            loop.stop_if(entry == k.null)
+            hit = k.var(k.false)
+            with k.when(self._same_keys(k, entry, data)):
+                hit.set(k.true if self.residual is None else emit_predicate(k, self.residual, JoinedRow(row, BuildRow(self.build.layout, entry))))
+            loop.stop_if(hit.value)
+            cursor.set(k.load("ptr", entry))
+
+    def _same_keys(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
+        same = k.true
+        if self.table.dense:
+            return same
+        for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
+            stored = self.build.layout.read(k, entry, self.build.layout.index[name])
+            equal = canonical(key).equal(k, key_words(k, key, stored), key_words(k, key, d))
+            if stored.valid is not None or d.valid is not None:
+                a, b = (k.true if v is None else v for v in (stored.valid, d.valid))
+                equal = (a & b & equal) | (~a & ~b) if safe else a & b & equal
+            same = same & equal
+        return same
+
+    def _marked(self, k: PipelineKernel, row: CachedRow, data: list[Datum], cursor: Var) -> Datum:
+        """true if there is a partner; NULL if there is none, but a comparison with NULL leaves it open; else false."""
+        unknown = k.var(k.false)
+        with k.forever() as loop:
+            entry = cursor.value
+            loop.stop_if(entry == k.null)
+            hit = k.var(k.false)
+            with k.when(self._same_keys(k, entry, data)):
+                if self.residual is None:
+                    hit.set(k.true)
+                else:
+                    d = emit(k, self.residual, JoinedRow(row, BuildRow(self.build.layout, entry)))
+                    valid = k.true if d.valid is None else d.valid
+                    hit.set(d.value & valid)
+                    unknown.set(unknown.value | ~valid)
+            loop.stop_if(hit.value)
+            cursor.set(k.load("ptr", entry))
+        found = cursor.value != k.null
+        open_ends = unknown.value
+        present = self._present(data)
+        if self.keys and not all(self.build.safe):
+            left_out = self._record(k, 4)
+            open_ends = open_ends | (left_out != 0)
+            if present is not None:
+                open_ends = k.select(present, open_ends, (self._record(k, 3) + left_out) != 0)
+        return Datum(BOOLEAN, (found,), found | ~open_ends)
+
+    def describe(self) -> str:
+        keys = ", ".join(map(str, self.keys))
+        rest = f" where {self.residual}" if self.residual is not None else ""
+        return f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by ({keys}){rest}"
+
+
+class Drain(Sink):
+    """Takes rows and keeps nothing: the end of a pipeline that only marks the entries of a table."""
+
+    def consume(self, k: PipelineKernel, row: CachedRow) -> None:
+        """Nothing is left to do."""
+
+    def describe(self) -> str:
+        return "drain"
+
+
+class EntryScan:
+    """The source that reads the entries of a table: all, or those with (MATCHED) or without a partner (FREE)."""
+
+    def __init__(self, build: Build, wanted: int | None = None):
+        self.build, self.wanted = build, wanted
+        self.columns = (SourceColumn("#entries", BIGINT, Layout("fixed", "i64", False)),)
+
+    def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
+        entries, position = k.load("ptr", record, 2), k.load("i64", record, 1)
+        with k.rows(rows) as i:
+            entry = k.offset(entries, i * self.build.entry_bytes)
+            row = BuildRow(self.build.layout, entry, None, position + i)
+            if self.wanted is None:
+                each(row)
+            else:
+                matched = k.load("i64", entry, 1) == MATCHED
+                with k.when(matched if self.wanted == MATCHED else ~matched):
+                    each(row)
+
+    def describe(self) -> str:
+        which = {None: "entries", MATCHED: "matched entries", FREE: "unmatched entries"}[self.wanted]
+        return f"{which} of {self.build.describe()}"
+
+
+__all__ = ["BY_HASH", "BY_KEY", "DENSE", "Build", "Drain", "EntryScan", "Probe", "TableKind"]

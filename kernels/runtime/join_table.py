@@ -1,0 +1,86 @@
+"""The table of a join: entries in the chunks of a `group_table`, and a directory that chains them, filled by many threads.
+
+An entry's first word is its key or its hash while rows are collected, and the address of the next entry of its chain once
+it is linked. A directory word is a 48-bit address; its upper 16 bits are the tags of all entries of the chain, so that most
+rows without a partner are told apart by the directory alone. A dense directory has a word for each possible key and no tags.
+
+Record (64 bytes, the host's): 0 directory, 8 mask of the directory (or the number of keys of a dense one), 16 the least key,
+24 rows in the table, 32 rows that were left out because a key is NULL, 40 a bitmap of the keys that occur (or null), 48 the
+number of keys that it covers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.lang import Kernel, Val
+from tsql.kernels.runtime.group_table import ADDRESS_MASK
+from tsql.kernels.runtime.strings import mix64
+
+RECORD_BYTES = 64
+BY_HASH, BY_KEY, DENSE = 0, 1, 2
+"""What the first word of an entry is, and what is made of it: a hash; a key to be hashed; a key that is its own place."""
+
+FREE, MATCHED, ALONE = 0, 1, 2
+"""The second word of an entry that is marked when it finds a partner; ALONE never will, as a key of it is NULL."""
+
+
+def tag_of(k: Kernel, hash: Val) -> Val:
+    """One of the upper 16 bits, by bits of the hash that choose no slot in tables of less than 2^60."""
+    return k.i64(1 << 48) << hash.ushr(60)
+
+
+def hash_key(k: Kernel, key: Val) -> Val:
+    """The hash of a single 64-bit key."""
+    return mix64(k, key)
+
+
+def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:
+    """Replace a word in memory that other threads may be replacing too."""
+    seen = k.var(k.load("i64", at))
+    with k.forever() as loop:
+        old = seen.value
+        found = k.cas(at, old, change(old))
+        loop.stop_if(found == old)
+        seen.set(found)
+
+
+@cache
+def link_module() -> Module:
+    """`main(plan, entries, rows)` files entries in the directory. The plan is i64 words: directory, mask, least key, bytes
+    per entry, mode (BY_HASH ..), whether entries are marked, and the bitmap of keys (or null)."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    plan, entries, rows = k.params
+    directory = k.load("ptr", plan)
+    mask, least, entry_bytes, mode, marked = (k.load("i64", plan, word) for word in range(1, 6))
+    bitmap = k.load("ptr", plan, 6)
+    with k.range(rows) as row:
+        entry = k.offset(entries, row * entry_bytes)
+        first = k.load("i64", entry)
+        skip = k.var(k.false)
+        with k.when(marked != 0):
+            skip.set(k.load("i64", entry, 1) == ALONE)
+        place, tag = k.var(k.i64(0)), k.var(k.i64(0))
+        with k.when(mode == DENSE):
+            place.set(first - least)
+        with k.otherwise():
+            hash = k.select(mode == BY_KEY, hash_key(k, first), first)
+            place.set(hash & mask)
+            tag.set(tag_of(k, hash))
+        with k.when(~skip.value & (bitmap != k.null)):
+            bit = first - least
+            update(k, k.element("i64", bitmap, bit.ushr(6)), lambda old: old | (k.i64(1) << (bit & 63)))
+        with k.when(~skip.value):
+            slot = k.element("i64", directory, place.value)
+
+            def chained(old: Val) -> Val:
+                k.store(entry, old & ADDRESS_MASK)
+                return (old & ~ADDRESS_MASK) | tag.value | entry.bits_as("i64")
+
+            update(k, slot, chained)
+    k.ret()
+    k.finish()
+    return module

@@ -1,0 +1,116 @@
+"""Logical joins to steps: which conjuncts are keys, which side is built into the table, how rows of both sides meet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tsql.kernels.expr import Call, Column, Expr
+from tsql.kernels.types import BOOLEAN
+from tsql.planner import cost, logical, stats
+from tsql.planner.movement import Gather, Redistribute, Rekey
+from tsql.planner.operators.join import HashJoin, JoinKey
+from tsql.planner.operators.project import Project
+from tsql.planner.step import Step
+
+
+def conjuncts(condition: Expr | None) -> list[Expr]:
+    """The parts of a condition that AND joins."""
+    if condition is None:
+        return []
+    if isinstance(condition, Call) and condition.name == "and":
+        return [part for arg in condition.args for part in conjuncts(arg)]
+    return [condition]
+
+
+def conjunction(parts: list[Expr]) -> Expr | None:
+    if not parts:
+        return None
+    return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN)
+
+
+def as_key(part: Expr, left: set[str], right: set[str]) -> JoinKey | None:
+    """An equality between the sides, if that is what a conjunct is."""
+    match part:
+        case Call("=" | "is_not_distinct_from" as name, (a, b)):
+            used, other = set(a.columns()), set(b.columns())
+            if used and other and used <= left and other <= right:
+                return JoinKey(a, b, name != "=")
+            if used and other and used <= right and other <= left:
+                return JoinKey(b, a, name != "=")
+    return None
+
+
+def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | None]:
+    """The keys of a join and what else its pairs must satisfy."""
+    left, right = set(node.left.schema.names), set(node.right.schema.names)
+    keys, rest = [], []
+    for part in conjuncts(node.condition):
+        key = as_key(part, left, right)
+        if key is None:
+            rest.append(part)
+        else:
+            keys.append((key, part))
+    if node.kind == "mark" and not (len(keys) == 1 and not rest):
+        # A pair with a NULL key leaves the mark open: such an equality is checked pair by pair.
+        rest += [part for key, part in keys if not _never_null(key)]
+        keys = [(key, part) for key, part in keys if _never_null(key)]
+    return tuple(key for key, _ in keys), conjunction(rest)
+
+
+def _never_null(key: JoinKey) -> bool:
+    return key.null_safe or all(isinstance(e, Column) and not e.nullable for e in (key.left, key.right))
+
+
+def build_side(node: logical.Join) -> str:
+    """The side that is built into the table: the smaller one, where the kind leaves a choice."""
+    left, right = stats.rows(node.left), stats.rows(node.right)
+    match node.kind:
+        case "inner" | "full":
+            return "left" if left < right else "right"
+        case "left" | "semi" | "anti":
+            return "left" if left * cost.MARKING_WORTH < right else "right"
+    return "right"
+
+
+def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str) -> Step:
+    """The step of a join; `step` makes those of its inputs."""
+    keys, condition = split_condition(node)
+    joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=keys, condition=condition, build=build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
+    if keys and joined.probe_kind in ("inner", "semi", "touch"):
+        probed = stats.rows(node.right if joined.build == "left" else node.left)
+        joined = replace(joined, early=stats.matching(node, joined.build) <= cost.EARLY_WORTH * probed)
+    built = stats.rows(node.left if joined.build == "left" else node.right)
+    if scope == "local" or shards == 1 or (built <= cost.BROADCAST_ROWS and not joined.marks):
+        return joined
+    if not keys:
+        return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
+    return _placed(joined, shards, scope)
+
+
+def _position(node: logical.Join) -> int | None:
+    return getattr(node.condition, "position", None)
+
+
+def _placed(joined: HashJoin, shards: int, scope: str) -> Step:
+    """Both sides moved so that equal keys meet; keys that are computed become columns first, and go again behind."""
+    sides = []
+    keys = list(joined.keys)
+    for at, source in enumerate(joined.inputs):
+        names, added = [], []
+        for number, key in enumerate(keys):
+            expr = key.left if at == 0 else key.right
+            name = expr.name if isinstance(expr, Column) else f"join_key_{at}_{number}"
+            if not isinstance(expr, Column):
+                added.append((name, expr))
+                column = Column(name, expr.type)
+                keys[number] = JoinKey(column, key.right, key.null_safe) if at == 0 else JoinKey(key.left, column, key.null_safe)
+            names.append(name)
+        if added:
+            kept = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in source.schema)
+            source = Project((source,), columns=(*kept, *added))
+        sides.append(Redistribute((Rekey((source,), key=tuple(names)),), scope=scope, shards=shards))
+    wide = replace(joined, inputs=tuple(sides), keys=tuple(keys))
+    if wide.schema.names == joined.schema.names:
+        return wide
+    return Project((wide,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in joined.schema))

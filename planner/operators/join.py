@@ -1,0 +1,145 @@
+"""hash_join: pairs of rows with equal keys, by a table of one side that the rows of the other are looked up in.
+
+Without keys it is a nested loop over the table. The built side must be in every shard (`broadcast`), or the rows of both
+sides must be placed by the same keys (`redistribute` both). On one machine a broadcast between cores is one shared table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr import Call, Column, Expr
+from tsql.kernels.schema import Schema
+from tsql.kernels.types import BOOLEAN
+from tsql.planner.logical import JOIN_KINDS, joined_schema
+from tsql.planner.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class JoinKey:
+    """An equality of a left and a right expression; `null_safe`: NULL equals NULL."""
+
+    left: Expr
+    right: Expr
+    null_safe: bool = False
+
+    def sql(self) -> str:
+        return Call("is_not_distinct_from" if self.null_safe else "=", (self.left, self.right), BOOLEAN).sql()
+
+
+@dataclass(frozen=True)
+class HashJoin(Step):
+    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table.
+    `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
+
+    kind: str = "inner"
+    keys: tuple[JoinKey, ...] = ()
+    condition: Expr | None = None
+    build: str = "right"
+    mark: str | None = None
+    early: bool = False
+    position: int | None = field(default=None, compare=False)
+    rows: float | None = field(default=None, compare=False)
+    """The estimated number of rows, over all shards; only costs depend on it."""
+
+    op = "hash_join"
+    label = "joined"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return joined_schema(self.kind, self.inputs[0].schema, self.inputs[1].schema, self.mark)
+
+    @property
+    def marks(self) -> bool:
+        """Whether entries of the table are marked when they find a partner, and looked at again behind the last row."""
+        return self.kind == "full" or (self.build == "left" and self.kind in ("left", "semi", "anti"))
+
+    @property
+    def probe_kind(self) -> str:
+        """What happens to a row that is looked up (see kernels/operators/join.py)."""
+        if self.build == "right":
+            return "left" if self.kind == "full" else self.kind
+        return {"inner": "inner", "left": "inner", "full": "left"}.get(self.kind, "touch")
+
+    def sides(self, built: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """The keys of the built side and of the other."""
+        left, right = tuple(k.left for k in self.keys), tuple(k.right for k in self.keys)
+        return (left, right) if built == 0 else (right, left)
+
+    def needed(self, built: int) -> set[str]:
+        """The columns of the built side that are used behind the keys."""
+        used = set(self.condition.columns()) if self.condition is not None else set()
+        return used | {f.name for f in self.schema if f.name in self.inputs[built].schema}
+
+    def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
+        if self._meet(given):
+            return (ANY, ANY)
+        everywhere = LOCAL_COPIES if self.marks else REPLICATED
+        return (everywhere, ONCE) if self.build == "left" else (ONCE, everywhere)
+
+    def _meet(self, given: tuple[Properties, ...]) -> bool:
+        """Whether rows with equal keys are in the same shard."""
+        left, right = given
+        if left.shards == right.shards == 1:
+            return True
+        if left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed:
+            return False
+        pairs = {k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)}
+        return tuple(pairs.get(c) for c in left.placed) == right.placed
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        left, right = given
+        probed = right if self.build == "left" else left
+        names = self.schema.names
+        placed = left.placed if self._meet(given) else None if self.marks else probed.placed
+        if placed is not None and (not all(c in names for c in placed) or self.kind == "full"):
+            placed = None
+        return Properties(probed.shards, placed)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        text = [("kind", self.kind)]
+        if self.keys:
+            text.append(("on", f"({', '.join(k.sql() for k in self.keys)})"))
+        if self.condition is not None:
+            text.append(("where", f"({self.condition})"))
+        text.append(("build", self.build))
+        text += [("early", "yes")] if self.early else []
+        return text + ([("mark", self.mark)] if self.mark is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        kind, build = attributes.optional("kind") or "inner", attributes.optional("build") or "right"
+        if kind not in JOIN_KINDS:
+            raise context.error(f"kind={kind}: it is one of {', '.join(JOIN_KINDS)}")
+        if build not in ("left", "right") or (build == "left" and kind in ("mark", "single")):
+            raise context.error(f"build={build}: it is right" + ("" if kind in ("mark", "single") else " or left"))
+        left, right = (i.schema for i in inputs)
+        twice = set(left.names) & set(right.names)
+        if twice:
+            raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
+        both = Schema((*left, *right))
+        keys = tuple(_read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
+        text = attributes.optional("where")
+        condition = None if text is None else context.expression(text, both)
+        if condition is not None and condition.type != BOOLEAN:
+            raise context.error(f"where is {condition.type}, not BOOLEAN")
+        early = attributes.optional("early") or "no"
+        if early not in ("yes", "no"):
+            raise context.error(f"early={early}: it is yes or no")
+        mark = attributes.optional("mark")
+        if (mark is None) == (kind == "mark"):
+            raise context.error("mark=.. names the column of a join with kind=mark, and of no other")
+        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early == "yes")
+
+
+def _read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
+    match context.expression(text, both):
+        case Call("=" | "is_not_distinct_from" as name, (a, b)):
+            key = JoinKey(a, b, name != "=")
+            if all(c in left for c in a.columns()) and all(c in right for c in b.columns()):
+                return key
+    raise context.error(f"{text}: a key is an equality of an expression of the left input and one of the right")
+

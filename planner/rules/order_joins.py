@@ -1,0 +1,200 @@
+"""order_joins: inner joins that lie on each other are taken apart and put together again in the cheapest order.
+
+    join c.n = n.n                      join c.n = n.n
+      join o.c = c.c            ->        n
+        join o.o = l.o                    join o.c = c.c ..
+          ..
+
+Dynamic programming over connected sets of relations, with products only where nothing connects; above `MOST_EXACT` relations
+the pair that gives the fewest rows is joined first. Estimates are of `planner/stats.py`, costs of `planner/cost.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import combinations
+from math import prod
+
+from tsql.kernels.expr import Call, Column, Expr
+from tsql.planner import cost, stats
+from tsql.planner.joins import conjunction, conjuncts
+from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
+
+MOST_EXACT = 10
+UNIQUE = 0.9
+"""A column with so many distinct values per row of its table is taken for a key of it."""
+
+
+def order_joins(plan: Node) -> Node:
+    return _visit(plan, False)
+
+
+def _visit(node: Node, ordered: bool) -> Node:
+    """`ordered`: the order of the columns matters to the user of the node."""
+    if _is_inner(node):
+        region = Region()
+        region.flatten(node, ordered)
+        if len(region.leaves) > 2:
+            best = region.best()
+            names = node.schema.names
+            if ordered and best.schema.names != names:
+                return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
+            return best
+    below = ordered if not isinstance(node, Output | Project | Aggregate) else False
+    return node.with_inputs(tuple(_visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs))
+
+
+def _is_inner(node: Node) -> bool:
+    return isinstance(node, Join) and not isinstance(node, Apply) and node.kind == "inner"
+
+
+@dataclass
+class Part:
+    """A set of relations joined: its plan, estimated rows, what it costs."""
+
+    plan: Node
+    rows: float
+    cost: float
+
+
+@dataclass
+class Region:
+    """Relations that inner joins connect, and the conditions that do."""
+
+    leaves: list[Node] = field(default_factory=list)
+    conditions: list[tuple[int, Expr]] = field(default_factory=list)
+    classes: list[dict[int, float]] = field(default_factory=list)
+    """Columns that are equal: for each class, the distinct values of its column in each relation that has one."""
+
+    def flatten(self, node: Node, ordered: bool) -> None:
+        predicates: list[Expr] = []
+        stack = [node]
+        while stack:
+            current = stack.pop()
+            if _is_inner(current):
+                predicates += conjuncts(current.condition)
+                stack += [current.right, current.left]
+            else:
+                self.leaves.append(_visit(current, False))
+        owner = {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
+        self.conditions = [(sum(1 << i for i in {owner[c] for c in p.columns()}), p) for p in predicates]
+        self.base = [_base_rows(leaf) for leaf in self.leaves]
+        self._find_classes(owner)
+
+    def _find_classes(self, owner: dict[str, int]) -> None:
+        parent: dict[Expr, Expr] = {}
+
+        def find(e: Expr) -> Expr:
+            while parent.setdefault(e, e) != e:
+                e = parent[e]
+            return e
+
+        for _, predicate in self.conditions:
+            match predicate:
+                case Call("=" | "is_not_distinct_from", (a, b)) if len(_owners(a, owner)) == 1 and len(_owners(b, owner)) == 1:
+                    parent[find(a)] = find(b)
+        groups: dict[Expr, dict[int, float]] = {}
+        for e in list(parent):
+            (leaf,) = _owners(e, owner)
+            known = stats.distinct(e, self.leaves[leaf])
+            base = self.base[leaf]
+            values = min(base, base * cost.GROUPS_OF_UNKNOWN_KEYS if known is None else known)
+            group = groups.setdefault(find(e), {})
+            group[leaf] = max(1.0, min(values, group.get(leaf, values)))
+        self.classes = list(groups.values())
+
+    def best(self) -> Node:
+        parts = {1 << i: Part(leaf, max(1.0, stats.rows(leaf)), 0.0) for i, leaf in enumerate(self.leaves)}
+        everything = (1 << len(self.leaves)) - 1
+        if len(self.leaves) <= MOST_EXACT:
+            self._exact(parts)
+        if everything not in parts:
+            self._greedy(parts, everything)
+        rest = [p for mask, p in self.conditions if mask == 0 or mask.bit_count() == 1]
+        plan = parts[everything].plan
+        for predicate in rest:
+            plan = Filter(plan, predicate)
+        return plan
+
+    def _exact(self, parts: dict[int, Part]) -> None:
+        by_size: list[list[int]] = [[], list(parts)]
+        for size in range(2, len(self.leaves) + 1):
+            found: dict[int, None] = {}
+            for left_size in range(1, size // 2 + 1):
+                for a in by_size[left_size]:
+                    for b in by_size[size - left_size]:
+                        if a & b or not self._connected(a, b) or (left_size * 2 == size and a > b):
+                            continue
+                        made = self._join(parts, a, b)
+                        known = parts.get(a | b)
+                        if known is None or made.cost < known.cost:
+                            parts[a | b] = made
+                            found[a | b] = None
+            by_size.append(list(found))
+
+    def _greedy(self, parts: dict[int, Part], everything: int) -> None:
+        """Join the pair with the fewest rows, again and again; pairs that nothing connects come last."""
+        left = self._largest(parts, everything)
+        while len(left) > 1:
+            pairs = [(a, b) for a, b in combinations(left, 2) if self._connected(a, b)] or list(combinations(left, 2))
+            made = {pair: self._join(parts, *pair) for pair in pairs}
+            a, b = min(made, key=lambda pair: made[pair].rows)
+            parts[a | b] = made[a, b]
+            left = [m for m in left if m not in (a, b)] + [a | b]
+
+    def _largest(self, parts: dict[int, Part], everything: int) -> list[int]:
+        """Disjoint sets that cover everything, the largest that are known first."""
+        chosen: list[int] = []
+        taken = 0
+        for mask in sorted(parts, key=lambda m: -m.bit_count()):
+            if not mask & taken:
+                chosen.append(mask)
+                taken |= mask
+        assert taken == everything
+        return chosen
+
+    def _connected(self, a: int, b: int) -> bool:
+        return any(mask & a and mask & b and not mask & ~(a | b) for mask, _ in self.conditions)
+
+    def _join(self, parts: dict[int, Part], a: int, b: int) -> Part:
+        first, second = parts[a], parts[b]
+        if first.rows < second.rows:
+            a, b, first, second = b, a, second, first
+        used = [p for mask, p in self.conditions if mask & a and mask & b and not mask & ~(a | b)]
+        rows = max(1.0, first.rows * second.rows * self._selectivity(a, b, used))
+        work = second.rows * cost.BUILD_ROW + first.rows * cost.probe_row(second.rows) + rows * cost.JOINED_ROW
+        if not used:
+            work += first.rows * second.rows * cost.PAIR
+        return Part(Join("inner", first.plan, second.plan, conjunction(used)), rows, first.cost + second.cost + work)
+
+    def _selectivity(self, a: int, b: int, used: list[Expr]) -> float:
+        """The part of all pairs that the conditions leave."""
+        shared = []
+        for group in self.classes:
+            left, right = ([(leaf, d) for leaf, d in group.items() if mask >> leaf & 1] for mask in (a, b))
+            if left and right:
+                shared.append((min(left, key=lambda p: p[1]), min(right, key=lambda p: p[1])))
+        others = [p for p in used if not (isinstance(p, Call) and p.name in ("=", "is_not_distinct_from"))]
+        result = prod(cost.FILTER_SELECTIVITY for _ in others)
+        if not shared:
+            return result
+        sides = []
+        for side in (0, 1):
+            leaves = {pair[side][0] for pair in shared}
+            values = prod(pair[side][1] for pair in shared)
+            base = self.base[leaves.pop()] if len(leaves) == 1 else float("inf")
+            values = min(values, base)
+            sides.append((values, values >= UNIQUE * base))
+        keys = [values for values, unique in sides if unique]
+        return result / max(1.0, min(keys) if keys else max(values for values, _ in sides))
+
+
+def _owners(expr: Expr, owner: dict[str, int]) -> set[int]:
+    return {owner[c] for c in expr.columns()}
+
+
+def _base_rows(node: Node) -> float:
+    """Rows before filters."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return max(1.0, stats.rows(node))

@@ -1,0 +1,161 @@
+"""Every kind of join, built on either side, against DuckDB: logical joins over random tables with NULLs and duplicates."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import tsql
+from tsql.backends import Run, Settings
+from tsql.backends.interp import InterpreterBackend
+from tsql.backends.local import LocalBackend
+from tsql.kernels.errors import ExecutionError
+from tsql.kernels.expr import Call, Column, Expr
+from tsql.kernels.types import BOOLEAN
+from tsql.planner import joins, logical, make_plan
+from tsql.planner.planfile import parse_plan
+
+CONDITIONS = {
+    "key": ("ak = bk", [("=", "ak", "bk")]),
+    "two keys": ("ak = bk AND a_s = b_s", [("=", "ak", "bk"), ("=", "a_s", "b_s")]),
+    "NULL equals NULL": ("ak = bk AND a_s IS NOT DISTINCT FROM b_s", [("=", "ak", "bk"), ("is_not_distinct_from", "a_s", "b_s")]),
+    "key and rest": ("ak = bk AND av < bv", [("=", "ak", "bk"), ("<", "av", "bv")]),
+    "no key": ("av < bv", [("<", "av", "bv")]),
+    "product": ("true", []),
+}
+Row = tuple[object, ...]
+
+
+def table(rows: int, values: int, prefix: str, chance: random.Random) -> pa.Table:
+    def number() -> int | None:
+        return None if chance.random() < 0.15 else chance.randrange(values)
+
+    def text() -> str | None:
+        return None if chance.random() < 0.15 else chance.choice(["a", "bb", "ccc", "d" * 20, ""])
+
+    return pa.table(
+        {
+            f"{prefix}k": pa.array([number() for _ in range(rows)], pa.int64()),
+            f"{prefix}v": pa.array([number() for _ in range(rows)], pa.int32()),
+            f"{prefix}_s": pa.array([text() for _ in range(rows)], pa.string()),
+        }
+    )
+
+
+class Case:
+    """Two tables, in our engine and in DuckDB."""
+
+    def __init__(self, seed: int, stored: bool, sizes: tuple[int, int]):
+        print(f"seed {seed}")
+        chance = random.Random(seed)
+        self.tables = {"a": table(sizes[0], chance.choice([3, 20, 100]), "a", chance), "b": table(sizes[1], chance.choice([3, 20, 100]), "b", chance)}
+        self.db, self.oracle = tsql.connect(threads=2), duckdb.connect()
+        for name, data in self.tables.items():
+            self.db.register(f"{name}_arrow", data)
+            self.oracle.register(name, data)
+            if stored:
+                self.db.sql(f"CREATE TABLE {name} AS SELECT * FROM {name}_arrow")
+            else:
+                self.db.register(name, data)
+
+    def scan(self, name: str) -> logical.Node:
+        source = self.db.catalog.lookup(name)
+        return logical.Scan(name, source, tuple(source.schema.names))
+
+    def join(self, kind: str, parts: list[tuple[str, str, str]]) -> logical.Join:
+        a, b = self.scan("a"), self.scan("b")
+        columns = {f.name: Column(f.name, f.type, f.nullable) for f in (*a.schema, *b.schema)}
+        calls: list[Expr] = [Call(op, (columns[x], columns[y]), BOOLEAN) for op, x, y in parts]
+        return logical.Join(kind, a, b, joins.conjunction(calls), "m" if kind == "mark" else None)
+
+    def expected(self, kind: str, condition: str) -> list[Row]:
+        match kind:
+            case "semi" | "anti":
+                sql = f"SELECT * FROM a WHERE {'NOT' if kind == 'anti' else ''} EXISTS (SELECT 1 FROM b WHERE {condition})"
+            case "mark":
+                some = f"EXISTS (SELECT 1 FROM b WHERE {condition})"
+                open_ends = f"EXISTS (SELECT 1 FROM b WHERE ({condition}) IS NULL)"
+                sql = f"SELECT *, CASE WHEN {some} THEN true WHEN {open_ends} THEN NULL ELSE false END FROM a"
+            case "single":
+                sql = f"SELECT * FROM a LEFT JOIN b ON {condition}"
+            case _:
+                sql = f"SELECT * FROM a {kind} JOIN b ON {condition}"
+        return self.oracle.execute(sql).fetchall()
+
+    def has_two_partners(self, condition: str) -> bool:
+        sql = f"SELECT max(n) > 1 FROM (SELECT count(*) AS n FROM (SELECT row_number() OVER () AS r, * FROM a) JOIN b ON {condition} GROUP BY r)"
+        return bool(self.oracle.execute(sql).fetchone()[0])
+
+
+def ordered(rows: list[Row]) -> list[Row]:
+    return sorted(rows, key=lambda row: tuple((value is not None, str(value)) for value in row))
+
+
+def choices() -> Iterator[tuple[str, str]]:
+    for kind in logical.JOIN_KINDS:
+        for build in ("left", "right"):
+            if not (build == "left" and kind in ("mark", "single")):
+                yield kind, build
+
+
+@pytest.fixture(scope="module", params=[(1, False, (60, 40)), (2, True, (40, 300)), (3, True, (300, 50)), (4, False, (0, 20)), (5, True, (20, 0)), (6, False, (1, 1))])
+def case(request: pytest.FixtureRequest) -> Case:
+    return Case(*request.param)
+
+
+@pytest.mark.parametrize("settings", [Settings(threads=1, shards=1), Settings(threads=2, shards=3), Settings(threads=2, shards=2, equal_hashes=True)], ids=["one", "shards", "equal hashes"])
+@pytest.mark.parametrize(("kind", "build"), list(choices()))
+def test_join(case: Case, kind: str, build: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joins, "build_side", lambda node: build)
+    for name, (text, parts) in CONDITIONS.items():
+        node = case.join(kind, parts)
+        plan = make_plan(logical.Output(node, node.schema.names, node.schema.names), settings)
+        assert parse_plan(plan.text(), case.db.catalog) == plan, name
+        try:
+            got = [tuple(row.values()) for batch in LocalBackend().run(plan, Run(settings)) for row in batch.to_pylist()]
+        except ExecutionError as error:
+            assert "More than one row" in error.message and kind == "single" and case.has_two_partners(text), name
+            continue
+        assert ordered(got) == ordered(case.expected(kind, text)), name
+        assert kind != "single" or not case.has_two_partners(text), name
+
+
+@pytest.mark.parametrize(("kind", "build"), list(choices()))
+def test_interpreter(kind: str, build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joins, "build_side", lambda node: build)
+    case = Case(7, True, (9, 7))
+    node = case.join(kind, CONDITIONS["key and rest"][1])
+    settings = Settings(threads=1, shards=2)
+    plan = make_plan(logical.Output(node, node.schema.names, node.schema.names), settings)
+    got = [tuple(row.values()) for batch in InterpreterBackend().run(plan, Run(settings)) for row in batch.to_pylist()]
+    assert ordered(got) == ordered(case.expected(kind, CONDITIONS["key and rest"][0]))
+
+
+@pytest.mark.parametrize("kind", ["inner", "left", "full", "semi", "anti"])
+@pytest.mark.parametrize("build", ["left", "right"])
+def test_both_sides_placed(kind: str, build: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables of shards of their own: both sides are redistributed by the keys."""
+    monkeypatch.setattr(joins, "build_side", lambda node: build)
+    case = Case(8, False, (200, 90))
+    node = case.join(kind, CONDITIONS["two keys"][1])
+    settings = Settings(threads=2, shards=5)
+    whole = make_plan(logical.Output(node, node.schema.names, node.schema.names), settings).text()
+    moved = "left" if build == "left" else "right"
+    lines = []
+    for line in whole.split("\n"):
+        if "broadcast" in line:
+            continue
+        if "hash_join" in line:
+            for side, keys in (("a", "ak, a_s"), ("b", "bk, b_s")):
+                lines.append(f"{side}_keyed = rekey {side} key=({keys})")
+                lines.append(f"{side}_placed = redistribute {side}_keyed scope=local shards=5")
+            line = line.replace("hash_join a everywhere", "hash_join a_placed b_placed").replace("hash_join everywhere b", "hash_join a_placed b_placed")
+        lines.append(line)
+    assert any("a_placed b_placed" in line and f"build={moved}" in line for line in lines), whole
+    plan = parse_plan("\n".join(lines), case.db.catalog)
+    got = [tuple(row.values()) for batch in LocalBackend().run(plan, Run(settings)) for row in batch.to_pylist()]
+    assert ordered(got) == ordered(case.expected(kind, CONDITIONS["two keys"][0]))
