@@ -3,30 +3,45 @@
 A split is one row group. Only the columns asked for are read; files are skipped by their partition values and row groups
 by their statistics. The first file's schema decides (with `union_by_name` the union of all), later files are cast to it.
 
-How a row group is read was measured on TPC-H SF1 lineitem (6 M rows, 53 row groups, Snappy, warm page cache). The times
-are CPU milliseconds of one thread, medians of 7 interleaved runs on a 2-core machine that was busy with other work, so
-differences below some 10 % say nothing:
+A column chunk is read by our own decoder of pages (`parquet_pages`), or by pyarrow where the decoder does not know its codec, its
+encoding or its type (`parquet_forms` has the list). Measured on TPC-H SF1 lineitem (6 M rows, 53 row groups, Snappy, dictionaries with
+PLAIN behind them where they grew too large, warm page cache), all of `ParquetSource.read`, in CPU milliseconds of one thread, the best of
+7 interleaved runs on a 2-core machine that was busy with other work:
+
+| columns | by pyarrow | by our decoder |
+|---|---|---|
+| the 4 of Q6 | 121 | 65 |
+| the 7 of Q1 | 173 | 103 |
+| l_discount, l_quantity, l_extendedprice, l_tax | 112 | 63 |
+| l_extendedprice | 91 | 44 |
+| l_returnflag, l_linestatus (as dictionaries) | 36 | 24 |
+| l_orderkey | 39 | 29 |
+| l_comment | 455 | 272 |
+
+Of the 65 for Q6, Snappy takes 28 (libsnappy: 66), copying from the page cache 10, decoding to arrays 22. What else was tried:
 
 | choice | columns | without | with |
 |---|---|---|---|
-| DECIMAL delivered as its stored integers (`parquet_footer`) | 4 decimals | 166 | 123 |
-| `read_dictionary` for small dictionaries | l_returnflag, l_linestatus | 259 | 26 |
+| DECIMAL delivered as its stored integers (`parquet_footer`), by pyarrow | 4 decimals | 166 | 123 |
+| `read_dictionary` for small dictionaries, by pyarrow | l_returnflag, l_linestatus | 259 | 26 |
 | `read_dictionary` for many values (not done) | l_comment | 422 | 1107 |
-| check of indices and UTF-8, so that a damaged page is an error | the 7 of Q1 | 172 | 193 |
-| the same | l_comment | 422 | 498 |
+| looking for bytes that are not ASCII before UTF-8 is checked | l_comment | 372 | 272 |
 | `pre_buffer` (not done) | the 7 of Q1 | 172 | 172 |
 | memory map (not done: a file cut while it is mapped would end the process) | the 7 of Q1 | 172 | 179 |
-| verifying page checksums (lineitem has none) | the 7 of Q1 | 172 | 171 |
 
-Batches of 16 k, 32 k, 64 k and 128 k rows took 182, 183, 172 and 200. All of `ParquetSource.read` took 215 for Q1's columns.
-`use_threads` is off because the engine's workers read splits in parallel.
+Batches of 16 k, 32 k, 64 k and 128 k rows took 182, 183, 172 and 200. `use_threads` is off because the engine's workers read
+splits in parallel.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from io import FileIO
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -38,6 +53,8 @@ from tsql.backends.sources.convert import castable, convert
 from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
+from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
+from tsql.backends.sources.parquet_pages import ChunkReader, UnknownPages, read_all
 from tsql.backends.sources.parquet_statistics import chunk_bounds, dictionary_values, fold, small_dictionary
 from tsql.backends.sources.prune import Bounds, columns_of, may_match
 from tsql.backends.sources.text import from_stored
@@ -56,13 +73,20 @@ class _File:
 
     def __init__(self, footer: Footer):
         self.footer = footer
+        self._forms: dict[int, ColumnForm | None] = {}
         found = engine_schema(footer.schema, footer.path)
         self.types: list[Type] = [DECIMAL(*footer.unscaled[f.name]) if f.name in footer.unscaled else f.type for f in found]
         self.names = found.names
         self.index = {name.lower(): i for i, name in enumerate(found.names)}
-        self.dictionaries = [footer.schema.field(i).name for i, kind in enumerate(self.types) if kind.is_string and small_dictionary(footer, i)]
+        self.dictionaries = {i for i, kind in enumerate(self.types) if kind.is_string and small_dictionary(footer, i)}
         if len(set(footer.schema.names)) != len(footer.schema.names):
             raise SourceError(f"{footer.path}: two columns of this Parquet file have the same name")
+
+    def form(self, index: int) -> ColumnForm | None:
+        """How our decoder reads a column; None where pyarrow does."""
+        if index not in self._forms:
+            self._forms[index] = column_form(self.footer, index)
+        return self._forms[index]
 
 
 class ParquetSource:
@@ -110,15 +134,49 @@ class ParquetSource:
                 rows = min(BATCH_ROWS, split.rows - start)
                 yield batch_of([self._constant(split.path, name, rows) for name in columns], columns, rows)
             return
-        stored = [file.footer.schema.field(i).name for i in positions.values()]
-        rows = 0
         with reading(split.path, "a Parquet file"):
-            for batch in self._reader(file).iter_batches(BATCH_ROWS, [split.detail], stored, use_threads=False):
-                rows += batch.num_rows
-                arrays = [self._column(batch, file, positions, name) for name in columns]
-                yield batch_of(arrays, columns, batch.num_rows)
-        if rows != split.rows:
-            raise SourceError(f"{split.path}: row group {split.detail} holds {rows} rows, its footer says {split.rows}: the file is damaged")
+            for rows, found in self._arrays(file, split, list(positions.values())):
+                arrays = [self._column(found, file, positions, name, rows) for name in columns]
+                yield batch_of(arrays, columns, rows)
+
+    def _arrays(self, file: _File, split: Split, positions: list[int]) -> Iterator[tuple[int, dict[int, pa.Array]]]:
+        """Batches of a row group as (rows, array of each column by its position): columns that our decoder reads, and the others
+        from pyarrow, whose batches then say how many rows there are in each."""
+        ours: dict[int, ChunkReader] = {}
+        descriptor = self._descriptor(file)
+        for position in positions:
+            form, chunk = file.form(position), file.footer.chunks[split.detail][position]
+            if form is not None and is_ours(chunk):
+                origin = f"{split.path}: column {file.names[position]} of row group {split.detail + 1}"
+                with suppress(UnknownPages):
+                    ours[position] = ChunkReader(descriptor, file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin)
+        most = min([BATCH_ROWS, *(reader.batch_rows(BATCH_ROWS) for reader in ours.values())])
+        others = [position for position in positions if position not in ours]
+        done = 0
+        for batch in self._batches(file, split, others, most):
+            rows = min(most, split.rows - done) if batch is None else batch.num_rows
+            done += rows
+            if done > split.rows:
+                break
+            found = dict(zip(ours, read_all(list(ours.values()), rows), strict=True))
+            for number, position in enumerate(others):
+                array = found[position] = batch.column(number)
+                if file.types[position].is_string:
+                    _check_strings(array)
+                elif pa.types.is_time(array.type):
+                    array.validate(full=True)
+            yield rows, found
+        if done != split.rows:
+            raise SourceError(f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: the file is damaged")
+
+    def _batches(self, file: _File, split: Split, positions: list[int], most: int) -> Iterator[pa.RecordBatch | None]:
+        """The batches of the columns that pyarrow reads; None for each batch where it reads nothing."""
+        if positions:
+            names = [file.footer.schema.field(i).name for i in positions]
+            for batch in self._reader(file).iter_batches(most, [split.detail], names, use_threads=False):
+                yield batch.select(names)
+        else:
+            yield from repeat(None, -(-split.rows // most))
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "parquet", "paths": list(self.patterns), "options": dict(self.options)}
@@ -162,24 +220,22 @@ class ParquetSource:
             position = file.index.get(name.lower())
             if position is None:
                 if not self.options.get("union_by_name", False):
-                    raise SourceError(f"{path}: column {name}, which is in {first}, is missing here", hint="union_by_name => true reads missing columns as NULL")
+                    raise SourceError(
+                        f"{path}: column {name}, which is in {first}, is missing here", hint="union_by_name => true reads missing columns as NULL"
+                    )
             elif not castable(file.types[position], self.schema[name].type):
                 raise SourceError(f"{path}: column {name} is {file.types[position]} here and {self.schema[name].type} in {first}")
 
-    def _column(self, batch: pa.RecordBatch, file: _File, positions: dict[str, int], name: str) -> pa.Array:
+    def _column(self, found: dict[int, pa.Array], file: _File, positions: dict[str, int], name: str, rows: int) -> pa.Array:
         kind, path = self.schema[name].type, file.footer.path
         if name not in positions:
-            return self._constant(path, name, batch.num_rows)
+            return self._constant(path, name, rows)
         position = positions[name]
-        source = file.types[position]
-        array = batch.column(file.footer.schema.field(position).name)
-        unscaled = file.footer.unscaled.get(file.names[position])
-        if unscaled is not None:
+        source, array = file.types[position], found[position]
+        if source.is_decimal and pa.types.is_integer(array.type):
             if source == kind:
                 return array if array.type == pa.int64() else array.cast(pa.int64())
             array = _scaled(array, source)
-        elif source.is_string:
-            _check_strings(array)
         (array,) = normalize(array, source) or (pa.nulls(0, source.to_arrow()),)
         if source == kind:
             return array
@@ -229,20 +285,31 @@ class ParquetSource:
             parts.append(Bounds(value, value, rows if value is None else 0, rows))
         return fold(parts, self.schema[name].type)
 
+    def _descriptor(self, file: _File) -> int:
+        """This thread's open descriptor of a file; the footer is not read again, so the file must be as it was."""
+        files: dict[str, FileIO] = self._local.__dict__.setdefault("files", {})
+        path = file.footer.path
+        if path not in files:
+            while len(files) >= OPEN_FILES:
+                files.pop(next(iter(files))).close()
+            files[path] = FileIO(path)
+        descriptor = files[path].fileno()
+        if os.fstat(descriptor).st_size != file.footer.size:
+            raise SourceError(f"{path}: the file has changed since it was opened")
+        return descriptor
+
     def _reader(self, file: _File) -> pq.ParquetFile:
-        """This thread's open reader of a file; the footer is not read again, so the file must be as it was."""
+        """This thread's open reader of a file, for columns that pyarrow reads."""
         readers: dict[str, pq.ParquetFile] = self._local.__dict__.setdefault("readers", {})
         path = file.footer.path
         if path not in readers:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
             stream = pa.OSFile(path, "rb")
-            if stream.size() != file.footer.size:
-                raise SourceError(f"{path}: the file has changed since it was opened")
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,
-                read_dictionary=file.dictionaries,
+                read_dictionary=[file.footer.schema.field(i).name for i in file.dictionaries],
                 pre_buffer=False,
                 coerce_int96_timestamp_unit="us",
                 page_checksum_verification=True,

@@ -168,11 +168,17 @@ def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], in
 
 class Chunk(NamedTuple):
     """What the footer says of one column in one row group. Statistics are raw bytes, or None where there are none;
-    `deprecated` says that they are the old ones, whose order is only right for signed numbers."""
+    `deprecated` says that they are the old ones, whose order is only right for signed numbers. The pages of the chunk lie in
+    `stored_bytes` bytes from `start` on, and take `plain_bytes` when they are decompressed; `elsewhere`: in another file."""
 
     physical: int
     encodings: tuple[int, ...]
+    codec: int
     values: int
+    start: int
+    stored_bytes: int
+    plain_bytes: int
+    elsewhere: bool
     dictionary_bytes: int | None
     minimum: bytes | None
     maximum: bytes | None
@@ -196,13 +202,27 @@ def _chunks(raw: bytes, limit: int | None) -> list[list[Chunk]]:
     groups = []
     for _ in range(count if limit is None else min(limit, count)):
         group, at = thrift.decode(raw, at, thrift.STRUCT)
-        groups.append([_chunk(column[3]) for column in group[1]])
+        groups.append([_chunk(column[3], 1 in column) for column in group[1]])
     return groups
 
 
-def _chunk(column: dict[int, Any]) -> Chunk:
+def _chunk(column: dict[int, Any], elsewhere: bool) -> Chunk:
     statistics = column.get(12) or {}
     deprecated = 5 not in statistics and 6 not in statistics
     low, high = (statistics.get(2), statistics.get(1)) if deprecated else (statistics.get(6), statistics.get(5))
     page = column.get(11)
-    return Chunk(column[1], tuple(column[2]), column[5], None if not page else column[9] - page, low, high, statistics.get(3), deprecated)
+    return Chunk(
+        physical=column[1],
+        encodings=tuple(column[2]),
+        codec=column[4],
+        values=column[5],
+        start=min(page, column[9]) if page else column[9],
+        stored_bytes=column[7],
+        plain_bytes=column[6],
+        elsewhere=elsewhere,
+        dictionary_bytes=None if not page else column[9] - page,
+        minimum=low,
+        maximum=high,
+        nulls=statistics.get(3),
+        deprecated=deprecated,
+    )

@@ -48,12 +48,12 @@ def by(*columns: Column) -> tuple[tuple[str, Expr], ...]:
 @pytest.mark.parametrize(
     ("requirement", "properties", "met"),
     [
-        (ANY, Properties(4, replicated=True), True),
+        (ANY, Properties(4, replicated="local"), True),
         (SINGLE, Properties(1), True),
         (SINGLE, Properties(4), False),
-        (SINGLE, Properties(4, replicated=True), False),
+        (SINGLE, Properties(4, replicated="local"), False),
         (ONCE, Properties(4), True),
-        (ONCE, Properties(4, replicated=True), False),
+        (ONCE, Properties(4, replicated="local"), False),
         (ONCE, Properties(1, replicated=True), True),
         (KEYED, Properties(4), False),
         (KEYED, Properties(4, key=("a",)), True),
@@ -107,10 +107,10 @@ def test_movement_provides(clicks: Step) -> None:
     assert given(Redistribute((clicks,), shards=2), keyed) == Properties(2, placed=("ad_id",), key=("ad_id",))
     assert given(Redistribute((clicks,)), keyed, shards=7).shards == 7
     assert given(Reshard((clicks,)), Properties(4, placed=("ad_id",), order=KEYS)) == Properties(4)
-    assert given(Broadcast((clicks,), shards=3), Properties(4)) == Properties(3, replicated=True)
+    assert given(Broadcast((clicks,), shards=3), Properties(4)) == Properties(3, replicated="local")
     assert given(Gather((clicks,)), Properties(4, order=KEYS)) == Properties(1), "shards that are ordered each do not make an order"
     assert given(Gather((clicks,)), Properties(1, order=KEYS)).order == KEYS
-    assert not given(Gather((clicks,)), Properties(4, replicated=True)).replicated
+    assert not given(Gather((clicks,)), Properties(4, replicated="local")).replicated
 
 
 def test_properties_through_project(clicks: Step) -> None:
