@@ -16,7 +16,7 @@ from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
-from tsql.planner import bind_calls, bind_operators
+from tsql.planner import bind_calls, bind_operators, bind_subquery
 from tsql.planner.bind_syntax import Source, UnaryPlus, deep_recursion, parse_scalar, position_of
 from tsql.planner.bind_types import Bare, coerce, settle
 
@@ -31,6 +31,7 @@ class Binder:
     aggregate: takes a bound aggregate and the node, gives the expression that stands for its result; None where
         aggregates are not allowed, `clause` then says where we are.
     parameters: types of the prepared parameters by name; None if there are none.
+    subquery: the value of a subquery (see `bind_subquery.py`); None where there can be none.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class Binder:
         clause: str = "an expression",
         parameters: dict[str, Type] | None = None,
         special: dict[str, Callable[[Binder, exp.Expr], Expr]] | None = None,
+        subquery: Callable[[Binder, exp.Expr], Expr] | None = None,
     ):
         self.source = source
         self.resolve = resolve
@@ -49,6 +51,7 @@ class Binder:
         self.clause = clause
         self.parameters = parameters
         self.special = special or {}
+        self.subquery = subquery
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`, every implicit cast made explicit."""
@@ -83,7 +86,7 @@ class Binder:
 
     def without_aggregates(self, clause: str) -> Binder:
         """A binder over the same names for a place where an aggregate is an error."""
-        return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters)
+        return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters, subquery=self.subquery)
 
 
 def check_depth(expr: Expr, position: int | None) -> None:
@@ -215,11 +218,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Neg: _bind_negation,
     UnaryPlus: _bind_plus,
     exp.Window: _unsupported("window functions"),
-    exp.Subquery: _unsupported("scalar subqueries"),
-    exp.Select: _unsupported("scalar subqueries"),
-    exp.Exists: _unsupported("EXISTS subqueries"),
-    exp.Any: _unsupported("ANY subqueries"),
-    exp.All: _unsupported("ALL subqueries"),
+    **bind_subquery.HANDLERS,
     **bind_operators.HANDLERS,
     **bind_calls.HANDLERS,
 }

@@ -12,7 +12,7 @@ import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.constant import evaluate
-from tsql.kernels.expr import Aggregate, Call, Expr, Literal, SortKey
+from tsql.kernels.expr import Aggregate, Call, Expr, Literal, Outer, SortKey
 from tsql.kernels.functions.datetime_parts import PARTS
 from tsql.kernels.functions.registry import SCALARS, Registry
 from tsql.kernels.types import DOUBLE, INTEGER, NULL, VARCHAR, Type
@@ -107,7 +107,7 @@ def _literals(binder: Binder, constant: tuple[int, ...], name: str, args: tuple[
 
 def is_constant(expr: Expr) -> bool:
     """Whether an expression has one value for all rows."""
-    return not expr.columns()
+    return not expr.columns() and not any(isinstance(part, Outer) for part in expr.walk())
 
 
 def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], node: exp.Expr) -> Exception:
