@@ -17,7 +17,7 @@ from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
-from tsql.planner import bind_calls, bind_forms, bind_operators, bind_text
+from tsql.planner import bind_calls, bind_forms, bind_operators, bind_subquery, bind_text
 from tsql.planner.bind_source import Source, deep_recursion, position_of
 from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind_types import Bare, coerce, settle
@@ -33,6 +33,7 @@ class Binder:
     aggregate: takes a bound aggregate and the node, gives the expression that stands for its result; None where
         aggregates are not allowed, `clause` then says where we are.
     parameters: types of the prepared parameters by name; None if there are none.
+    subquery: the value of a subquery (see `bind_subquery.py`); None where there can be none.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class Binder:
         clause: str = "an expression",
         parameters: dict[str, Type] | None = None,
         special: dict[str, Callable[[Binder, exp.Expr], Expr]] | None = None,
+        subquery: Callable[[Binder, exp.Expr], Expr] | None = None,
     ):
         self.source = source
         self.resolve = resolve
@@ -51,6 +53,7 @@ class Binder:
         self.clause = clause
         self.parameters = parameters
         self.special = special or {}
+        self.subquery = subquery
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`, every implicit cast made explicit."""
@@ -85,7 +88,7 @@ class Binder:
 
     def without_aggregates(self, clause: str) -> Binder:
         """A binder over the same names for a place where an aggregate is an error."""
-        return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters)
+        return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters, subquery=self.subquery)
 
 
 def check_depth(expr: Expr, position: int | None) -> None:
@@ -215,12 +218,8 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Neg: _bind_negation,
     UnaryPlus: _bind_plus,
     exp.Window: _unsupported("window functions"),
-    exp.Subquery: _unsupported("scalar subqueries"),
-    exp.Select: _unsupported("scalar subqueries"),
-    exp.Exists: _unsupported("EXISTS subqueries"),
-    exp.Any: _unsupported("ANY subqueries"),
-    exp.All: _unsupported("ALL subqueries"),
     Absolute: lambda binder, node: bind_calls.scalar(binder, "abs", [binder.operand(node.this)], node),
+    **bind_subquery.HANDLERS,
     **bind_operators.HANDLERS,
     **bind_text.HANDLERS,
     **bind_forms.HANDLERS,

@@ -11,7 +11,7 @@ import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.constant import evaluate
-from tsql.kernels.expr import Aggregate, Call, Expr, Literal, SortKey
+from tsql.kernels.expr import Aggregate, Call, Expr, Literal, Outer, SortKey
 from tsql.kernels.functions.registry import SCALARS, Registry
 from tsql.kernels.types import BIGINT, INTEGER, NULL, Type
 from tsql.planner.bind_ambiguous import is_ambiguous, may_unify, with_typed_null
@@ -83,7 +83,7 @@ def _literals(binder: Binder, constant: tuple[int, ...], name: str, args: tuple[
 
 def is_constant(expr: Expr) -> bool:
     """Whether an expression has one value for all rows."""
-    return not expr.columns()
+    return not expr.columns() and not any(isinstance(part, Outer) for part in expr.walk())
 
 
 def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], node: exp.Expr) -> Exception:

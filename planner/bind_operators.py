@@ -10,6 +10,7 @@ from sqlglot import exp
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
+from tsql.planner.bind_subquery import bind_subquery, listed_query, quantified
 from tsql.planner.bind_syntax import expression_text
 from tsql.planner.bind_text import operands
 from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, castable, coerce, comparison_type, is_bare_string, settle, unify
@@ -113,6 +114,8 @@ def _bind_bitwise_not(binder: Binder, node: exp.BitwiseNot) -> Expr:
 
 
 def _bind_comparison(binder: Binder, node: exp.Binary) -> Expr:
+    if quantified(node.expression) is not None:
+        return bind_subquery(binder, node)
     op = COMPARISON[type(node)]
     if op in _UNCHAINED and any(COMPARISON.get(type(side)) in _UNCHAINED for side in (node.this, node.expression)):
         raise binder.error("Chained comparisons are not supported, use AND to combine comparisons", binder.operator_position(node))
@@ -193,8 +196,8 @@ def _bind_between(binder: Binder, node: exp.Between) -> Expr:
 
 
 def _bind_in(binder: Binder, node: exp.In) -> Expr:
-    if node.args.get("query") is not None:
-        raise binder.error("IN subqueries are not supported yet", node)
+    if listed_query(node) is not None:
+        return bind_subquery(binder, node)
     if not node.expressions:
         raise binder.error("IN takes a list in parentheses", node)
     position = binder.position(node)

@@ -136,7 +136,7 @@ class ExpressionParser(DuckDBParser):
             call = Call(this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None)
             call.update_positions(token)
             if inner is node:
-                return call
+                return _quantifier(call)
             inner.replace(call)
         return node
 
@@ -201,6 +201,16 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_command(self) -> exp.Command:
         return self._parse_as_command(self._prev)
+
+
+def _quantifier(call: Call) -> exp.Expr:
+    """`EXISTS (VALUES ..)` and `ANY (VALUES ..)`, which sqlglot takes for calls."""
+    kind = {"exists": exp.Exists, "any": exp.Any, "some": exp.Any, "all": exp.All}.get(call.name)
+    if kind is None or len(call.expressions) != 1 or not isinstance(call.expressions[0], (exp.Query, exp.Values)):
+        return call
+    node = kind(this=call.expressions[0])
+    node.meta["at"] = position_of(call)
+    return node
 
 
 class ExpressionGenerator(DuckDBGenerator):

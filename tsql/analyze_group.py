@@ -7,12 +7,14 @@ and placeholders by the columns of the Aggregate node, and finds columns that ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import combinations, product
 
 from sqlglot import exp
 
+from tsql.analyze_outer import map_value
 from tsql.analyze_scope import Names, plan_name
+from tsql.analyze_subquery import Inner, Pending
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal
 from tsql.kernels.types import BIGINT
@@ -145,13 +147,19 @@ class Grouping:
             return int(expr.name.removeprefix(_KEY))
         return max((index for index, key in enumerate(self.keys) if key == expr), default=None)
 
-    def build(self, plan: logical.Node) -> logical.Node:
-        """The Aggregate node; settles the names of its columns."""
-        names = Names(["grouping_id"] if self.sets is not None else [])
+    def expressions(self) -> list[Expr]:
+        """All that the Aggregate node computes over its input."""
+        return [*self.keys, *(expr for call in self.aggregates for expr in call.expressions())]
+
+    def build(self, plan: logical.Node, settle: Callable[[Expr], Expr], taken: Iterable[str]) -> logical.Node:
+        """The Aggregate node; settles the names of its columns, which are none of `taken`. `settle` puts the columns of
+        subqueries in."""
+        names = Names([*taken, *(["grouping_id"] if self.sets is not None else [])])
         self.key_names = [names.unique(name) for name in self.key_names]
-        self.aggregate_names = [names.unique(name or plan_name(call.sql())) for name, call in zip(self.aggregate_names, self.aggregates, strict=True)]
-        keys = tuple(zip(self.key_names, self.keys, strict=True))
-        calls = tuple(zip(self.aggregate_names, self.aggregates, strict=True))
+        settled = [map_value(call, settle) for call in self.aggregates]
+        self.aggregate_names = [names.unique(name or plan_name(call.sql())) for name, call in zip(self.aggregate_names, settled, strict=True)]
+        keys = tuple((name, settle(key)) for name, key in zip(self.key_names, self.keys, strict=True))
+        calls = tuple(zip(self.aggregate_names, settled, strict=True))
         return logical.Aggregate(plan, keys, calls, None if self.sets is None else tuple(self.sets))
 
     def over_result(self, expr: Expr) -> Expr:
@@ -160,6 +168,10 @@ class Grouping:
         if index is not None:
             return Column(self.key_names[index], self.keys[index].type)
         match expr:
+            case Pending():
+                return expr.over(self.over_result)
+            case Inner():
+                return expr
             case Column() if expr.name.startswith(_PLACEHOLDER):
                 index = int(expr.name.removeprefix(_PLACEHOLDER))
                 return Column(self.aggregate_names[index], expr.dtype, position=expr.position)
@@ -178,5 +190,7 @@ class Grouping:
 
 
 def mentions_aggregate(expr: Expr) -> bool:
-    """Whether a bound clause uses an aggregate."""
-    return any(isinstance(e, Column) and e.name.startswith(_PLACEHOLDER) for e in expr.walk())
+    """Whether a bound clause uses an aggregate, be it in a subquery."""
+    parts = list(expr.walk())
+    parts += [column for pending in parts if isinstance(pending, Pending) for column in pending.columns_read()]
+    return any(isinstance(e, Column) and e.name.startswith(_PLACEHOLDER) for e in parts)

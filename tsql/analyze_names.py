@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
+from tsql.analyze_names_query import QueryNames
 from tsql.kernels.keywords import KEYWORDS
 from tsql.planner.bind_operators import COMPARISON
+from tsql.planner.bind_subquery import listed_query
 from tsql.planner.bind_syntax import Absolute, Call, UnaryPlus, expression_text
 from tsql.planner.bind_text import collation_names
 
@@ -74,7 +76,7 @@ def display_name(node: exp.Expr, text: str) -> str:
     return Namer(text).show(node)
 
 
-class Namer:
+class Namer(QueryNames):
     """Prints expressions the way DuckDB does."""
 
     def __init__(self, text: str):
@@ -97,7 +99,10 @@ class Namer:
             node = node.this
         text = self.show(node)
         for step in reversed(spine):
-            text = f"({text} {self._operator(step)} {self.show(step.expression)})"
+            if isinstance(step.expression, exp.All):
+                text = self.compared_with_all(text, self._operator(step), step.expression)
+            else:
+                text = f"({text} {self._operator(step)} {self.show(step.expression)})"
         return text
 
     def _operator(self, node: exp.Binary) -> str:
@@ -209,6 +214,8 @@ class Namer:
         return f"({self.show(node.this)} BETWEEN {self.show(node.args['low'])} AND {self.show(node.args['high'])})"
 
     def _in(self, node: exp.In) -> str:
+        if listed_query(node) is not None:
+            return self.in_query(node)
         return f"({self.show(node.this)} IN ({', '.join(map(self.show, node.expressions))}))"
 
     def _like(self, node: exp.Like) -> str:

@@ -11,11 +11,13 @@ from typing import Any
 from sqlglot import exp
 
 from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
+from tsql.analyze_from import FromAnalyzer, Joined
 from tsql.analyze_limit import limited
 from tsql.analyze_scope import Field, Names, Relation, Scope, Table, integer_of, is_all
 from tsql.analyze_select import SelectAnalyzer, project
+from tsql.analyze_subquery import Frame, Level, computed_rows
 from tsql.kernels.errors import BindError, TsqlError
-from tsql.kernels.expr import Column, Expr, Literal, SortKey
+from tsql.kernels.expr import Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.schema import Field as SchemaField
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import NULL, Type
@@ -31,13 +33,24 @@ Environment = dict[str, Callable[[], Relation]]
 
 
 class QueryAnalyzer:
-    """Analyzes queries against a catalog. `views` are the names of the views that we are inside of."""
+    """Analyzes queries against a catalog. `views` are the names of the views that we are inside of; `outer` is the clause
+    around, if these are subqueries."""
 
-    def __init__(self, source: Source, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = ()):
+    def __init__(self, source: Source, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = (), outer: Frame | None = None):
         self.source = source
         self.catalog = catalog
         self.parameters = parameters
         self.views = views
+        self.outer = outer
+
+    def inside(self, frame: Frame) -> QueryAnalyzer:
+        """An analyzer for the queries inside of a clause."""
+        return QueryAnalyzer(self.source, self.catalog, self.parameters, self.views, frame)
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """Names that the plans of these queries must not use: they are columns of queries around them."""
+        return self.outer.taken if self.outer is not None else frozenset()
 
     def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
@@ -49,15 +62,15 @@ class QueryAnalyzer:
             case exp.Select():
                 relation = self._select(node, environment)
             case exp.SetOperation():
-                relation = self._ordered(node, self._set_operation(node, environment))
+                relation = self._ordered(node, self._set_operation(node, environment), environment)
             case exp.Values():
-                relation = self._ordered(node, self._values(node))
+                relation = self._ordered(node, self._values(node, environment), environment)
             case exp.Subquery():
                 if node.args.get("alias") is not None:
                     raise self.error("a query in parentheses has no alias here", node)
-                relation = self._ordered(node, self.query(node.this, environment))
+                relation = self._ordered(node, self.query(node.this, environment), environment)
             case exp.Table():
-                relation = self._table(node, environment).relation
+                relation = self.table(node, environment).relation
             case _:
                 raise self.error(f"{type(node).key.upper()} is not supported here", node)
         return limited(node, relation, self._constant_binder)
@@ -98,23 +111,21 @@ class QueryAnalyzer:
 
     def _select(self, node: exp.Select, environment: Environment) -> Relation:
         from_clause = node.args.get("from_")
-        joins = node.args.get("joins")
-        if joins:
-            raise self.error("joins are not supported yet", joins[0])
         if from_clause is None:
-            plan: logical.Node = logical.Values(((),), Schema(()))
-            scope = Scope((), self.source)
+            joined = Joined(logical.Values(((),), Schema(())), Scope((), self.source))
         else:
-            table = self._table(from_clause.this, environment)
-            plan, scope = table.relation.plan, Scope((table,), self.source)
-        return SelectAnalyzer(node, scope, plan, self.source, self.parameters).analyze()
+            joined = FromAnalyzer(self, environment).analyze(from_clause.this, node.args.get("joins") or ())
+        return SelectAnalyzer(node, joined.scope, joined.plan, self, environment).analyze()
 
-    def _table(self, node: exp.Expr, environment: Environment) -> Table:
+    def joined_as(self, joined: Joined, alias: exp.TableAlias) -> Table:
+        """A join in parentheses with a name of its own."""
+        return Table(alias.name, self._aliased(Relation(joined.plan, tuple(joined.scope.all_fields(position_of(alias)))), alias, alias.name))
+
+    def table(self, node: exp.Expr, environment: Environment) -> Table:
         """One relation of FROM."""
         for key, what in (
-            ("joins", "joins are"),
             ("pivots", "PIVOT is"),
-            ("laterals", "LATERAL is"),
+            ("laterals", "LATERAL VIEW is"),
             ("sample", "sampling is"),
             ("version", "AS OF is"),
             ("match", "MATCH_RECOGNIZE is"),
@@ -129,8 +140,10 @@ class QueryAnalyzer:
                 inner = exp.Subquery(this=node.this, **{k: v for k, v in node.args.items() if k in ("order", "limit", "offset", "with_")})
                 inner._meta = node._meta
                 relation = self.query(inner, environment)
+            case exp.Lateral() if isinstance(node.this, (exp.Subquery, exp.Values)) and not node.args.get("view"):
+                relation = self.query(node.this, environment)
             case exp.Values():
-                relation = self._values(node)
+                relation = self._values(node, environment)
             case exp.Table() if isinstance(node.this, CallNode):
                 relation = self._table_function(node.this)
                 name = name or node.this.name
@@ -139,7 +152,7 @@ class QueryAnalyzer:
                 name = name or node.name
             case _:
                 raise self.error(f"{type(node).key.upper()} in FROM is not supported yet", node)
-        return Table(name, self._aliased(relation, alias, name))
+        return Table(name, self._aliased(relation, alias, name).apart(self.taken, alias.name if alias is not None else None))
 
     def _named(self, node: exp.Table, environment: Environment) -> Relation:
         name = node.name
@@ -183,10 +196,11 @@ class QueryAnalyzer:
         path, found = open_function(self.catalog, node, self.source)
         return _scan(path, found)
 
-    def _values(self, node: exp.Values) -> Relation:
+    def _values(self, node: exp.Values, environment: Environment) -> Relation:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row] for row in node.expressions]
         width = len(rows[0])
-        binder = self._constant_binder("VALUES")
+        level = Level(self, environment, ())
+        binder = self._constant_binder("VALUES", level)
         bound = []
         for row in rows:
             if len(row) != width:
@@ -200,15 +214,25 @@ class QueryAnalyzer:
                     f"column {index + 1} of VALUES mixes types that do not fit: {', '.join(dict.fromkeys(str(r[index].type) for r in bound))}", rows[0][index]
                 )
             types.append(dtype)
-        schema = Schema(tuple(SchemaField(f"col{i}", t) for i, t in enumerate(types)))
+        names = Names(self.taken)
+        columns = [names.unique(f"col{i}") for i in range(width)]
         cast = tuple(tuple(coerce(value, dtype) for value, dtype in zip(row, types, strict=True)) for row in bound)
-        return Relation(logical.Values(cast, schema), tuple(Field(f.name, f.name, f.type) for f in schema))
+        fields = tuple(Field(f"col{i}", column, dtype) for i, (column, dtype) in enumerate(zip(columns, types, strict=True)))
+        if any(isinstance(part, (Outer, Column)) for row in cast for value in row for part in value.walk()):
+            return Relation(computed_rows(level, cast, columns), fields)
+        return Relation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
 
-    def _constant_binder(self, clause: str) -> Binder:
-        def refuse(node: exp.Column) -> Expr:
-            raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)
+    def _constant_binder(self, clause: str, level: Level | None = None) -> Binder:
+        """A binder for constants; with a level, of what is constant for a query inside of another one."""
 
-        return Binder(self.source, refuse, clause=clause, parameters=self.parameters)
+        def resolve(node: exp.Column) -> Expr:
+            found = level.outside(node) if level is not None else None
+            if found is None:
+                raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)
+            return found
+
+        subquery = level.binder(lambda node: None, None, clause) if level is not None else None
+        return Binder(self.source, resolve, clause=clause, parameters=self.parameters, subquery=subquery)
 
     def _set_operation(self, node: exp.SetOperation, environment: Environment) -> Relation:
         """A chain `a UNION b UNION c ..` leans to the left: it is walked in a loop."""
@@ -238,14 +262,14 @@ class QueryAnalyzer:
         if node.args.get("by_name"):
             if kind != "union":
                 raise self.error(f"{kind.upper()} BY NAME is not supported", node.expression)
-            sides = list(_by_name(*sides))
+            sides = list(_by_name(*sides, self.taken))
         first = sides[0]
         types = [f.type for f in first.fields]
         for side in sides[1:]:
             if len(side.fields) != len(types):
                 raise self.error(f"{kind.upper()} needs the same number of columns on both sides: {len(types)} and {len(side.fields)}", node.expression)
             types = [force_type(dtype, f.type) for dtype, f in zip(types, side.fields, strict=True)]
-        names = Names()
+        names = Names(self.taken)
         columns = [names.unique(f.column) for f in first.fields]
         plans = []
         for side in sides:
@@ -260,7 +284,7 @@ class QueryAnalyzer:
         plan = logical.Distinct(plans[0]) if kind == "union" and not keep_all else plans[0]
         return Relation(plan, tuple(Field(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)))
 
-    def _ordered(self, node: exp.Expr, relation: Relation) -> Relation:
+    def _ordered(self, node: exp.Expr, relation: Relation, environment: Environment) -> Relation:
         """ORDER BY of a set operation or VALUES: positions, output names, expressions over them."""
         order = node.args.get("order")
         if order is None:
@@ -269,14 +293,20 @@ class QueryAnalyzer:
         others = _other_names(node) if isinstance(node, exp.SetOperation) else {}
 
         def resolve(column: exp.Column) -> Expr:
-            found = scope.find(column)
-            if found is None and column.name.lower() in others:
-                return relation.fields[others[column.name.lower()]].to_column(position_of(column))
+            found = find(column) or level.outside(column)
             if found is None:
                 raise scope.unknown(column)
             return found
 
-        binder = Binder(self.source, resolve, clause="ORDER BY", parameters=self.parameters)
+        def find(column: exp.Column) -> Expr | None:
+            found = scope.find(column)
+            if found is None and len(column.parts) == 1 and column.name.lower() in others:
+                return relation.fields[others[column.name.lower()]].to_column(position_of(column))
+            return found
+
+        level = Level(self, environment, relation.plan.schema.names)
+        subquery = level.binder(find, None, "ORDER BY")
+        binder = Binder(self.source, resolve, clause="ORDER BY", parameters=self.parameters, subquery=subquery)
         keys: list[SortKey] = []
         for ordered in order.expressions:
             flags = bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))
@@ -284,7 +314,9 @@ class QueryAnalyzer:
                 keys += [SortKey(f.to_column(), *flags) for f in relation.fields]
                 continue
             keys.append(SortKey(self._sort_expression(ordered.this, relation, binder), *flags))
-        return sort(relation, keys)
+        plan = level.attach(relation.plan, [key.expr for key in keys])
+        keys = [SortKey(level.settle(key.expr), key.descending, key.nulls_first) for key in keys]
+        return sort(Relation(plan, relation.fields), keys, self.taken)
 
     def _sort_expression(self, node: exp.Expr, relation: Relation, binder: Binder) -> Expr:
         ordinal = integer_of(node)
@@ -303,15 +335,15 @@ def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:
     return plain and bool(a.args.get("distinct")) == bool(b.args.get("distinct"))
 
 
-def sort(relation: Relation, keys: list[SortKey]) -> Relation:
+def sort(relation: Relation, keys: list[SortKey], taken: frozenset[str]) -> Relation:
     """The relation in order; keys that are no columns are carried along unseen."""
-    taken = Names(relation.plan.schema.names)
+    names = Names((*relation.plan.schema.names, *taken))
     columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in relation.plan.schema]
     over = []
     for key in keys:
         expr = key.expr
         if not isinstance(expr, Column):
-            name = taken.unique("order_key")
+            name = names.unique("order_key")
             columns.append((name, expr))
             expr = Column(name, expr.type)
         over.append(SortKey(expr, key.descending, key.nulls_first))
@@ -332,14 +364,14 @@ def _recast(relation: Relation, names: list[str], types: list[Type]) -> logical.
     return project(plan, [(name, coerce(f.to_column(), dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)])
 
 
-def _by_name(left: Relation, right: Relation) -> tuple[Relation, Relation]:
+def _by_name(left: Relation, right: Relation, taken: frozenset[str]) -> tuple[Relation, Relation]:
     """Both sides with the columns of both, in the order of the left and then of the right; missing ones are NULL."""
     names = list(dict.fromkeys(f.name.lower() for f in (*left.fields, *right.fields)))
     shown = {f.name.lower(): f.name for f in (*right.fields, *left.fields)}
     sides = []
     for side in (left, right):
         own = {f.name.lower(): f for f in side.fields}
-        unique = Names()
+        unique = Names(taken)
         columns: list[tuple[str, Expr]] = []
         fields = []
         for name in names:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -41,6 +41,22 @@ class Relation:
         fields = tuple(Field(names[i] if i < len(names) else f.name, f.column, f.type, f.nullable) for i, f in enumerate(self.fields))
         return Relation(self.plan, fields)
 
+    def apart(self, taken: Iterable[str], alias: str | None) -> Relation:
+        """The relation with no plan column called like one of `taken`: `a` of the table `u` becomes `u_a`."""
+        known = {name.lower() for name in taken}
+        if not any(name.lower() in known for name in self.plan.schema.names):
+            return self
+        names = Names((*known, *self.plan.schema.names))
+        renamed: dict[str, str] = {}
+        columns: list[tuple[str, Column]] = []
+        for field in self.fields:
+            if field.column not in renamed:
+                is_taken = field.column.lower() in known
+                renamed[field.column] = names.unique(f"{alias}_{field.column}" if alias else field.column) if is_taken else field.column
+                columns.append((renamed[field.column], field.to_column()))
+        fields = tuple(Field(f.name, renamed[f.column], f.type, f.nullable) for f in self.fields)
+        return Relation(logical.Project(self.plan, tuple(columns)), fields)
+
     def as_table(self) -> Relation:
         """The relation as FROM sees it: repeated names are told apart, as in DuckDB (`a`, `a_1`)."""
         names = Names()
@@ -61,6 +77,10 @@ class Names:
         self._taken.add(candidate.lower())
         return candidate
 
+    def take(self, names: Iterable[str]) -> None:
+        """Do not give out these."""
+        self._taken.update(name.lower() for name in names)
+
 
 def plan_name(text: str) -> str:
     """A readable name inside a plan for an expression without an alias: `sum(l_tax)` gives `sum_l_tax`."""
@@ -76,55 +96,86 @@ class Table:
     relation: Relation
 
 
-class Scope:
-    """The tables of a FROM clause."""
+def _nullable(fields: Iterable[Field]) -> tuple[Field, ...]:
+    return tuple(replace(f, nullable=True) for f in fields)
 
-    def __init__(self, tables: Sequence[Table], source: Source):
+
+class Scope:
+    """The tables of a FROM clause. `columns` are what `*` shows and what unqualified names mean: those of all tables, or
+    fewer where USING made two of them one."""
+
+    def __init__(self, tables: Sequence[Table], source: Source, columns: Sequence[Field] | None = None):
         self.tables = tuple(tables)
         self.source = source
+        self.fields = [field for table in self.tables for field in table.relation.fields] if columns is None else list(columns)
         self._by_name: dict[str, list[Field]] = {}
-        for table in self.tables:
-            for field in table.relation.fields:
-                self._by_name.setdefault(field.name.lower(), []).append(field)
+        for field in self.fields:
+            self._by_name.setdefault(field.name.lower(), []).append(field)
 
-    @property
-    def fields(self) -> list[Field]:
-        return [field for table in self.tables for field in table.relation.fields]
+    def padded(self) -> Scope:
+        """The same names where an outer join may put NULLs into every column."""
+        tables = [Table(t.alias, Relation(t.relation.plan, _nullable(t.relation.fields))) for t in self.tables]
+        return Scope(tables, self.source, _nullable(self.fields))
 
     def has(self, node: exp.Column) -> bool:
         """Whether an unqualified name is a column here."""
         return len(node.parts) == 1 and node.name.lower() in self._by_name
 
     def find(self, node: exp.Column) -> Column | None:
-        """The column that a reference means; None for an unqualified name that is not a column of any table."""
+        """The column that a reference means; None if there is none here."""
         parts = node.parts
         position = position_of(parts[0])
-        if len(parts) > 1:
-            return self._qualified(node, parts[-2].name, parts[-1].name, position).to_column(position)
-        found = self._by_name.get(node.name.lower())
-        if not found:
-            return None
+        found = self._qualified(parts[-2].name, parts[-1].name) if len(parts) > 1 else self._by_name.get(node.name.lower(), [])
         if len(found) > 1:
-            raise self.error(f'column "{node.name}" is ambiguous', position)
-        return found[0].to_column(position)
+            raise self._ambiguous(node, position)
+        return found[0].to_column(position) if found else None
 
-    def _qualified(self, node: exp.Column, table: str, name: str, position: int | None) -> Field:
-        relation = self.table(table, position)
-        for field in relation.fields:
-            if field.name.lower() == name.lower():
-                return field
-        raise self.error(f'table "{table}" has no column "{name}"', position_of(node.parts[-1]), nearest(name, (f.name for f in relation.fields)))
+    def _qualified(self, table: str, name: str) -> list[Field]:
+        return [f for t in self._named(table) for f in t.relation.fields if f.name.lower() == name.lower()]
 
-    def table(self, alias: str, position: int | None) -> Relation:
-        """The relation with this alias."""
+    def _named(self, alias: str) -> list[Table]:
+        return [t for t in self.tables if t.alias is not None and t.alias.lower() == alias.lower()]
+
+    def _ambiguous(self, node: exp.Column, position: int | None) -> BindError:
+        if len(node.parts) > 1:
+            return self._twice(node.parts[-2].name, position)
+        ways = [f"{t.alias}.{f.name}" for t in self.tables if t.alias for f in t.relation.fields if f.name.lower() == node.name.lower()]
+        return self.error(f'column "{node.name}" is ambiguous', position, f"use {' or '.join(ways)}" if len(ways) > 1 else None)
+
+    def _twice(self, alias: str, position: int | None) -> BindError:
+        return self.error(f'table "{alias}" is ambiguous: it is twice in FROM', position, f"name one of them: {alias} AS {alias}_2")
+
+    def all_fields(self, position: int | None) -> list[Field]:
+        """The columns of `*`."""
+        seen: set[tuple[str, str]] = set()
         for table in self.tables:
-            if table.alias is not None and table.alias.lower() == alias.lower():
-                return table.relation
+            for field in table.relation.fields:
+                key = ((table.alias or "").lower(), field.name.lower())
+                if table.alias is not None and key in seen:
+                    raise self._twice(table.alias, position)
+                seen.add(key)
+        return self.fields
+
+    def table(self, alias: str, position: int | None) -> list[Field]:
+        """The columns of the tables with this alias."""
+        tables = self._named(alias)
+        if not tables:
+            raise self._no_table(alias, position)
+        return [field for table in tables for field in table.relation.fields]
+
+    def _no_table(self, alias: str, position: int | None) -> BindError:
         known = [t.alias for t in self.tables if t.alias is not None]
-        raise self.error(f'there is no table "{alias}" in FROM', position, nearest(alias, known) or (f"there is {', '.join(known)}" if known else None))
+        return self.error(f'there is no table "{alias}" in FROM', position, nearest(alias, known) or (f"there is {', '.join(known)}" if known else None))
 
     def unknown(self, node: exp.Column, others: Iterable[str] = ()) -> BindError:
         """The error for a name that means nothing here."""
+        if len(node.parts) > 1:
+            table, name = node.parts[-2].name, node.parts[-1].name
+            tables = self._named(table)
+            if not tables:
+                return self._no_table(table, position_of(node.parts[0]))
+            columns = (f.name for t in tables for f in t.relation.fields)
+            return self.error(f'table "{table}" has no column "{name}"', position_of(node.parts[-1]), nearest(name, columns))
         names = [*(f.name for f in self.fields), *others]
         return self.error(f'column "{node.name}" does not exist', position_of(node), nearest(node.name, names))
 

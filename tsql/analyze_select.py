@@ -7,23 +7,29 @@ GROUP BY and HAVING may use an alias; ORDER BY prefers it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
 from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, is_all, lower_names, plan_name
+from tsql.analyze_subquery import Level, Pending
 from tsql.kernels.errors import BindError
-from tsql.kernels.expr import Column, Expr, SortKey
-from tsql.kernels.types import Type
+from tsql.kernels.expr import Aggregate, Column, Expr, SortKey
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_operators import to_boolean
-from tsql.planner.bind_source import Source, position_of
+from tsql.planner.bind_source import position_of
+from tsql.planner.bind_subquery import QUERIES
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import expression_text
 from tsql.planner.bind_text import collated
+
+if TYPE_CHECKING:
+    from tsql.analyze_query import QueryAnalyzer
 
 
 @dataclass
@@ -42,13 +48,15 @@ class Item:
 class SelectAnalyzer:
     """Analyzes one SELECT over an analyzed FROM."""
 
-    def __init__(self, node: exp.Select, scope: Scope, plan: logical.Node, source: Source, parameters: dict[str, Type] | None):
+    def __init__(self, node: exp.Select, scope: Scope, plan: logical.Node, queries: QueryAnalyzer, environment: Any):
         self.node = node
         self.scope = scope
         self.plan = plan
-        self.source = source
-        self.parameters = parameters
-        self.grouping = Grouping(source)
+        self.source = queries.source
+        self.parameters = queries.parameters
+        self.taken = queries.taken
+        self.level = Level(queries, environment, plan.schema.names)
+        self.grouping = Grouping(self.source)
         self.items = self._expand()
         self.aliases: dict[str, int] = {}
         for index, item in enumerate(self.items):
@@ -60,7 +68,8 @@ class SelectAnalyzer:
         self._refuse()
         where = self._where()
         if where is not None:
-            self.plan = logical.Filter(self.plan, where)
+            self.plan = self.level.attach(self.plan, [where])
+            self.plan = logical.Filter(self.plan, self.level.settle(where))
         self._group_by()
         for index in range(len(self.items)):
             self._bind_item(index)
@@ -89,11 +98,10 @@ class SelectAnalyzer:
             if isinstance(node, exp.Alias):
                 alias, inner = node.alias, node.this
             if isinstance(inner, exp.Star):
-                items += self._star(inner, self.scope.fields)
+                items += self._star(inner, self.scope.all_fields(position_of(inner)))
             elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                table = self.scope.table(inner.parts[-2].name, position_of(inner.parts[0]))
-                items += self._star(inner.this, list(table.fields))
-            elif any(call.name == "columns" for call in inner.find_all(CallNode)):
+                items += self._star(inner.this, self.scope.table(inner.parts[-2].name, position_of(inner.parts[0])))
+            elif _columns_calls(inner):
                 items += self._columns(inner)
             else:
                 items.append(Item(inner, alias, alias if alias is not None else self._name(inner)))
@@ -115,7 +123,10 @@ class SelectAnalyzer:
         if not self.scope.tables:
             raise self._error("* needs a FROM clause", star if position_of(star) is not None else self.node)
         known = {f.name.lower() for f in fields}
-        excluded = {self._listed(part, known, "EXCLUDE") for part in _parts(star, "except_")}
+        dropped = {self._excluded(part) for part in _parts(star, "except_") if isinstance(part, exp.Column) and len(part.parts) > 1}
+        fields = [f for f in fields if f.column not in dropped]
+        plain = (part for part in _parts(star, "except_") if not isinstance(part, exp.Column) or len(part.parts) == 1)
+        excluded = {self._listed(part, known, "EXCLUDE") for part in plain}
         replaced = {self._listed(part, known, "REPLACE", part.alias): part.this for part in _parts(star, "replace")}
         renamed = {self._listed(part.this, known, "RENAME"): part.alias for part in _parts(star, "rename")}
         items = []
@@ -132,6 +143,13 @@ class SelectAnalyzer:
             raise self._error("SELECT needs at least one column: EXCLUDE leaves none", self.node)
         return items
 
+    def _excluded(self, node: exp.Column) -> str:
+        """The plan column of `t.a` in EXCLUDE."""
+        column = self.scope.find(node)
+        if column is None:
+            raise self.scope.unknown(node)
+        return column.name
+
     def _listed(self, node: exp.Expr, known: set[str], clause: str, name: str | None = None) -> str:
         name = (name if name is not None else node.name).lower()
         if name not in known:
@@ -140,7 +158,7 @@ class SelectAnalyzer:
 
     def _columns(self, node: exp.Expr) -> list[Item]:
         """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches."""
-        calls = [call for call in node.find_all(CallNode) if call.name == "columns"]
+        calls = _columns_calls(node)
         if any(call != calls[0] for call in calls):
             raise self._error("all COLUMNS of one expression must be the same", node)
         fields = self._matching(calls[0])
@@ -171,27 +189,46 @@ class SelectAnalyzer:
     def _binder(self, clause: str, aliases: int, aggregates: bool) -> Binder:
         """A binder in which names mean columns, or else one of the first `aliases` select items."""
 
+        def find(node: exp.Column) -> Expr | None:
+            return self.scope.find(node) or self._alias(node, aliases, aggregates)
+
+        return self._binder_of(find, clause, aggregates)
+
+    def _binder_of(self, find: Callable[[exp.Column], Expr | None], clause: str, aggregates: bool) -> Binder:
+        """A binder for a clause in which `find` says what a name means; other names are those of the queries around."""
+
         def resolve(node: exp.Column) -> Expr:
-            found = self.scope.find(node)
-            if found is not None:
-                return found
-            return self._alias(node, aliases, aggregates)
+            found = find(node) or self.level.outside(node)
+            if found is None:
+                self._check_alias(node)
+                raise self.scope.unknown(node, (i.alias for i in self.items if i.alias))
+            return found
+
+        def aggregate(call: Aggregate, node: exp.Expr) -> Expr:
+            found = self.level.outer_aggregate(call, node)
+            if found is None and not aggregates:
+                raise self._error(f"an aggregate is not allowed in {clause}", node)
+            return found or self.grouping.placeholder(call, node)
 
         return Binder(
             self.source,
             resolve,
-            aggregate=self.grouping.placeholder if aggregates else None,
+            aggregate=aggregate if aggregates or self.level.outer is not None else None,
             clause=clause,
             parameters=self.parameters,
             special={"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else None,
+            subquery=self.level.binder(find, aggregate if aggregates else None, clause),
         )
 
-    def _alias(self, node: exp.Column, before: int, aggregates: bool) -> Expr:
-        index = self.aliases.get(node.name.lower())
-        if index is None:
-            raise self.scope.unknown(node, (i.alias for i in self.items if i.alias))
-        if index >= before:
+    def _check_alias(self, node: exp.Column) -> None:
+        if len(node.parts) == 1 and node.name.lower() in self.aliases:
             raise self._error(f'alias "{node.name}" cannot be used before it is defined', node)
+
+    def _alias(self, node: exp.Column, before: int, aggregates: bool) -> Expr | None:
+        """The select item that a name means; None if it means none of the first `before`."""
+        index = self.aliases.get(node.name.lower())
+        if index is None or index >= before or len(node.parts) > 1:
+            return None
         expr = self._bind_item(index)
         if not aggregates and mentions_aggregate(expr):
             raise self._error(f'alias "{node.name}" is an aggregate, which is not allowed here', node)
@@ -206,7 +243,8 @@ class SelectAnalyzer:
             item.expr = self._binder("the select list", index, aggregates=True).bind(item.node)
         if not item.plan_name:
             is_column = isinstance(item.expr, Column) and not item.expr.name.startswith("\0")
-            item.plan_name = item.alias or (item.expr.name if is_column else plan_name(item.name))
+            known = item.expr.name if is_column else item.expr.subquery.column if isinstance(item.expr, Pending) else plan_name(item.name)
+            item.plan_name = item.alias or known
         return item.expr
 
     def _where(self) -> Expr | None:
@@ -267,14 +305,13 @@ class SelectAnalyzer:
             return None
         self.grouping.explicit = True
 
-        def resolve(node: exp.Column) -> Expr:
+        def find(node: exp.Column) -> Expr | None:
             column = self.scope.find(node)
             if column is not None and (column in self.grouping.keys or len(node.parts) > 1 or node.name.lower() not in self.aliases):
                 return column
             return self._alias(node, len(self.items), aggregates=True)
 
-        binder = self._binder("HAVING", len(self.items), aggregates=True)
-        binder.resolve = resolve
+        binder = self._binder_of(find, "HAVING", aggregates=True)
         condition = to_boolean(binder, binder.bind(having.this), having.this)
         if self.node.args.get("group") is not None and self.node.args["group"].args.get("all"):
             # As in DuckDB, ALL also means the columns that HAVING uses outside of aggregates.
@@ -323,18 +360,27 @@ class SelectAnalyzer:
         grouping = self.grouping
         for item in self.items:
             grouping.name_result(item.expr, item.plan_name)
-        self.plan = grouping.build(self.plan)
+        self.plan = self.level.attach(self.plan, grouping.expressions())
+        self.plan = grouping.build(self.plan, self.level.settle, self.taken | self.level.used)
+        self.level.regroup()
         for item in self.items:
             item.expr = grouping.over_result(item.expr)
         if having is not None:
-            self.plan = logical.Filter(self.plan, grouping.over_result(having))
+            condition = grouping.over_result(having)
+            self.plan = self.level.attach(self.plan, [condition])
+            self.plan = logical.Filter(self.plan, self.level.settle(condition))
         if on is not None:
             on[:] = [grouping.over_result(expr) for expr in on]
         order[:] = [SortKey(grouping.over_result(k.expr), k.descending, k.nulls_first) for k in order]
 
     def _project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""
-        names = Names()
+        names = Names(self.taken)
+        self.plan = self.level.attach(self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order)])
+        for item in self.items:
+            item.expr = self.level.settle(item.expr)
+        on = None if on is None else [self.level.settle(expr) for expr in on]
+        order = [SortKey(self.level.settle(k.expr), k.descending, k.nulls_first) for k in order]
         columns = [(names.unique(item.plan_name), item.expr) for item in self.items]
         fields = tuple(Field(item.name, name, expr.type, _nullable(expr)) for item, (name, expr) in zip(self.items, columns, strict=True))
         carried = list(columns)
@@ -375,6 +421,12 @@ def _put_column(node: exp.Expr, field: Field) -> exp.Expr:
     if isinstance(node, CallNode) and node.name == "columns":
         return exp.Column(this=exp.Identifier(this=field.name, quoted=True).update_positions(node))
     return node
+
+
+def _columns_calls(node: exp.Expr) -> list[CallNode]:
+    """The COLUMNS(..) of an expression, without those of its subqueries."""
+    parts = node.walk(prune=lambda part: isinstance(part, QUERIES))
+    return [part for part in parts if isinstance(part, CallNode) and part.name == "columns"]
 
 
 def _nullable(expr: Expr) -> bool:

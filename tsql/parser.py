@@ -77,6 +77,14 @@ class TemporalParser(ExpressionParser):
             return self._parse_as_command(start)
         return self._query_or_create()
 
+    def _parse_join(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        """A comma in FROM is a join too; it is marked, since `a JOIN b` without a condition looks the same in the tree."""
+        is_comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
+        node = super()._parse_join(*args, **kwargs)
+        if node is not None and is_comma:
+            node.meta["comma"] = True
+        return node
+
     def _query_or_create(self) -> exp.Expr | None:
         start = self._curr
         if start.token_type in (TokenType.CREATE, TokenType.DROP):

@@ -1,0 +1,312 @@
+"""FROM: any number of relations, joined, to a plan and the names that it gives.
+
+Commas bind weaker than JOIN. A relation may name columns of those before it (LATERAL, said or not): it is then the right
+side of an `Apply`. Both sides of a join have different column names in the plan (`Relation.apart`), and none of a relation
+around the query. RIGHT JOIN is a left join with its sides exchanged; the scope keeps the order of the text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from tsql.analyze_scope import Field, Names, Scope
+from tsql.analyze_subquery import Frame, Level, pendings
+from tsql.kernels.expr import Call, Column, Expr, Literal, Outer, rewrite
+from tsql.kernels.types import BOOLEAN
+from tsql.planner import logical
+from tsql.planner.bind import Binder
+from tsql.planner.bind_operators import compare, to_boolean
+from tsql.planner.bind_source import position_of
+from tsql.planner.bind_types import coerce, force_type
+
+if TYPE_CHECKING:
+    from tsql.analyze_query import QueryAnalyzer
+
+
+@dataclass(frozen=True)
+class Joined:
+    """What FROM gives: a plan, and the names of its columns."""
+
+    plan: logical.Node
+    scope: Scope
+
+
+class FromAnalyzer:
+    """Analyzes a FROM clause, or a part of one."""
+
+    def __init__(self, queries: QueryAnalyzer, environment: Any):
+        self.queries = queries
+        self.environment = environment
+        self.source = queries.source
+
+    def analyze(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Joined:
+        """The relations of FROM: `first`, and the joins in the order of the text."""
+        groups: list[tuple[exp.Expr, list[exp.Join]]] = [(first, [])]
+        for join in joins:
+            if is_comma(join):
+                groups.append((join.this, []))
+            else:
+                groups[-1][1].append(join)
+        result = self._group(*groups[0])
+        for relation, more in groups[1:]:
+            right, is_lateral = self._beside(result, relation, more)
+            result = Joined(combine("inner", result.plan, right.plan, None, is_lateral), _both("inner", result, right))
+        return result
+
+    def _group(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Joined:
+        result = self._relation(first)
+        for join in joins:
+            result = self._join(result, join)
+        return result
+
+    def _relation(self, node: exp.Expr) -> Joined:
+        """One relation, or a join in parentheses."""
+        nested = node.args.get("joins")
+        if nested:
+            bare = node.copy()
+            bare.set("joins", None)
+            return self._group(bare, nested)
+        inner = node.this if isinstance(node, exp.Subquery) else None
+        if isinstance(inner, (exp.Table, exp.Subquery, exp.Lateral)) and (inner.args.get("joins") or isinstance(inner, exp.Table)):
+            joined = self._parenthesized(inner)
+            alias = node.args.get("alias")
+            if alias is None:
+                return joined
+            table = self.queries.joined_as(joined, alias)
+            return Joined(table.relation.plan, Scope((table,), self.source))
+        table = self.queries.table(node, self.environment)
+        return Joined(table.relation.plan, Scope((table,), self.source))
+
+    def _parenthesized(self, node: exp.Expr) -> Joined:
+        joins = node.args.get("joins") or []
+        bare = node.copy()
+        bare.set("joins", None)
+        return self.analyze(bare, joins)
+
+    def _beside(self, left: Joined, node: exp.Expr, joins: Sequence[exp.Join] = ()) -> tuple[Joined, bool]:
+        """The relation to the right of `left`, and whether it names columns of `left`."""
+        level = Level(self.queries, self.environment, left.plan.schema.names)
+        frame = Frame(level, left.scope.find)
+        return FromAnalyzer(self.queries.inside(frame), self.environment)._group(node, joins), frame.used
+
+    def _join(self, left: Joined, join: exp.Join) -> Joined:
+        kind = self._kind(join)
+        right, is_lateral = self._beside(left, join.this)
+        if is_lateral and kind not in ("inner", "left"):
+            raise self.queries.error("The combining JOIN type must be INNER or LEFT for a LATERAL reference", join.this)
+        using = self._using(join, left, right)
+        if using is not None:
+            return self._join_using(kind, left, right, using, is_lateral)
+        on = join.args.get("on")
+        if on is None:
+            plan = combine(kind, left.plan, right.plan, None, is_lateral)
+        else:
+            plan = JoinCondition(self, kind, left, right, is_lateral).join(on)
+        return Joined(plan, _both(kind, left, right))
+
+    def _kind(self, join: exp.Join) -> str:
+        method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
+        if method in ("ASOF", "POSITIONAL"):
+            raise self.queries.error(f"{method} joins are not supported yet", join.this)
+        if join.args.get("match_condition") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
+            raise self.queries.error(f"{' '.join(w for w in (method, side, kind) if w)} JOIN is not supported", join.this)
+        conditions = [k for k in ("on", "using") if join.args.get(k)]
+        if (kind == "CROSS" or method == "NATURAL") and conditions:
+            raise self.queries.error(f"a {kind or method} JOIN takes no {conditions[0].upper()}", join.this)
+        if kind != "CROSS" and method != "NATURAL" and not conditions:
+            raise self.queries.error("a JOIN needs ON or USING; CROSS JOIN takes all pairs", join.this)
+        return side.lower() or (kind.lower() if kind in ("SEMI", "ANTI") else "inner")
+
+    def _using(self, join: exp.Join, left: Joined, right: Joined) -> list[exp.Expr] | None:
+        """The columns of USING, or those that NATURAL means; None for other joins."""
+        if join.args.get("using"):
+            return join.args["using"]
+        if join.args.get("method") != "NATURAL":
+            return None
+        own = {f.name.lower() for f in right.scope.fields}
+        shared = dict.fromkeys(f.name for f in left.scope.fields if f.name.lower() in own)
+        if not shared:
+            names = ("Left", left), ("Right", right)
+            hint = "; ".join(f"{side} candidates: {', '.join(f.name for f in joined.scope.fields)}" for side, joined in names)
+            raise self.queries.error("No columns found to join on in NATURAL JOIN: use CROSS JOIN for all pairs", join.this, hint)
+        position = position_of(join.this)
+        return [_identifier(name, position) for name in shared]
+
+    def _join_using(self, kind: str, left: Joined, right: Joined, using: list[exp.Expr], is_lateral: bool) -> Joined:
+        binder = Binder(self.source, lambda node: node, clause="USING")
+        equal: list[Expr] = []
+        merged: dict[str, Field] = {}
+        pairs: dict[str, tuple[Field, Field]] = {}
+        for name in using:
+            sides = self._side(name, left, "left"), self._side(name, right, "right")
+            position = position_of(name)
+            equal.append(compare(binder, "=", *(side.to_column(position) for side in sides), position))
+            merged[name.name.lower()] = sides[1] if kind == "right" else sides[0]
+            pairs[name.name.lower()] = sides
+        condition = equal[0] if len(equal) == 1 else Call("and", tuple(equal), BOOLEAN)
+        plan = combine(kind, left.plan, right.plan, condition, is_lateral)
+        both = _both(kind, left, right)
+        if kind in ("semi", "anti"):
+            return Joined(plan, both)
+        if kind == "full":
+            plan, merged = self._coalesced(plan, pairs)
+        count = len(left.scope.fields)
+        columns = [merged.get(f.name.lower(), f) for f in both.fields[:count]]
+        columns += [f for f in both.fields[count:] if f.name.lower() not in merged]
+        return Joined(plan, Scope(both.tables, self.source, columns))
+
+    def _side(self, name: exp.Expr, joined: Joined, side: str) -> Field:
+        found = [f for f in joined.scope.fields if f.name.lower() == name.name.lower()]
+        if not found:
+            raise self.queries.error(f'Column "{name.name}" does not exist on {side} side of join!', name)
+        if len(found) > 1:
+            raise self.queries.error(f'column "{name.name}" is ambiguous: it is more than once on the {side} side of the join', name)
+        return found[0]
+
+    def _coalesced(self, plan: logical.Node, pairs: dict[str, tuple[Field, Field]]) -> tuple[logical.Node, dict[str, Field]]:
+        """The merged columns of a full join: the value of the side that has one."""
+        names = Names((*plan.schema.names, *self.queries.taken))
+        columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema]
+        merged = {}
+        for key, (a, b) in pairs.items():
+            dtype = force_type(a.type, b.type)
+            name = names.unique(f"{a.name}_either")
+            sides = tuple(coerce(plan_column(plan, side.column), dtype) for side in (a, b))
+            columns.append((name, Call("coalesce", sides, dtype)))
+            merged[key] = Field(a.name, name, dtype)
+        return logical.Project(plan, tuple(columns)), merged
+
+
+class JoinCondition:
+    """The ON of one join. Without subqueries it is the condition of the join. A subquery that depends on one side is computed
+    there; one that needs both is computed for each pair."""
+
+    def __init__(self, owner: FromAnalyzer, kind: str, left: Joined, right: Joined, is_lateral: bool):
+        self.kind = kind
+        self.left, self.right = left.plan, right.plan
+        self.scope = _both("inner", left, right)
+        self.is_lateral = is_lateral
+        self.queries = owner.queries
+        self.level = Level(owner.queries, owner.environment, (*self.left.schema.names, *self.right.schema.names))
+
+    def join(self, node: exp.Expr) -> logical.Node:
+        binder = Binder(
+            self.queries.source,
+            self._resolve,
+            aggregate=self._aggregate if self.level.outer is not None else None,
+            clause="JOIN conditions",
+            parameters=self.queries.parameters,
+            subquery=self.level.binder(self.scope.find, None, "JOIN conditions"),
+        )
+        condition = to_boolean(binder, binder.bind(node), node)
+        if not pendings(condition):
+            return combine(self.kind, self.left, self.right, condition, self.is_lateral)
+        if self.kind == "inner":
+            return self._filtered(condition)
+        sides = self._sides(condition)
+        if sides is not None:
+            left, right = (self.level.attach(plan, waiting) for plan, waiting in zip((self.left, self.right), sides, strict=True))
+            return combine(self.kind, left, right, self.level.settle(condition), self.is_lateral)
+        if self.kind == "full":
+            return self._full(condition)
+        if self.kind == "right":
+            return self._each("left", self.right, self.left, condition)
+        return self._each(self.kind, self.left, self.right, condition)
+
+    def _resolve(self, node: exp.Column) -> Expr:
+        found = self.scope.find(node) or self.level.outside(node)
+        if found is None:
+            raise self.scope.unknown(node)
+        return found
+
+    def _aggregate(self, call: Any, node: exp.Expr) -> Expr:
+        found = self.level.outer_aggregate(call, node)
+        if found is None:
+            raise self.queries.error("an aggregate is not allowed in JOIN conditions", node)
+        return found
+
+    def _filtered(self, condition: Expr) -> logical.Node:
+        """An inner join: pairs first, the subqueries and their conjuncts above."""
+        parts = condition.args if isinstance(condition, Call) and condition.name == "and" else (condition,)
+        plain = [part for part in parts if not pendings(part)]
+        plan = combine("inner", self.left, self.right, conjunction(plain) if plain else None, self.is_lateral)
+        waiting = [part for part in parts if pendings(part)]
+        plan = self.level.attach(plan, waiting)
+        return logical.Filter(plan, conjunction([self.level.settle(part) for part in waiting]))
+
+    def _sides(self, condition: Expr) -> tuple[list[Expr], list[Expr]] | None:
+        """The subqueries by the side on which each depends; None if one depends on both."""
+        sides: tuple[list[Expr], list[Expr]] = ([], [])
+        left, right = set(self.left.schema.names), set(self.right.schema.names)
+        for pending in pendings(condition):
+            read = {column.name for column in pending.columns_read()}
+            if read & left and read & right:
+                return None
+            # The right side of a lateral join is evaluated for each left row: what does not need it goes to the left.
+            on_left = bool(read & left) or (self.is_lateral and not read & right)
+            sides[0 if on_left else 1].append(pending)
+        return sides
+
+    def _each(self, kind: str, left: logical.Node, right: logical.Node, condition: Expr) -> logical.Node:
+        """For each left row, the right rows for which the condition holds, its subqueries computed for each of these."""
+        own = set(left.schema.names)
+
+        def outside(expr: Expr) -> Expr:
+            is_own = isinstance(expr, Column) and expr.name in own
+            return Outer(expr.name, expr.dtype, expr.nullable, expr.position) if is_own else expr
+
+        self.level.regroup()
+        inner = self.level.attach(right, [condition], outside)
+        inner = logical.Filter(inner, rewrite(self.level.settle(condition), outside))
+        return logical.Apply(kind, left, inner)
+
+    def _full(self, condition: Expr) -> logical.Node:
+        """The rows of the left join, and the right rows that nothing on the left matches."""
+        matched = self._each("left", self.left, self.right, condition)
+        alone = self._each("anti", self.right, self.left, condition)
+        shown = (*self.left.schema, *self.right.schema)
+        own = set(self.right.schema.names)
+        kept = logical.Project(matched, tuple((f.name, Column(f.name, f.type, True)) for f in shown))
+        padded = logical.Project(alone, tuple((f.name, Column(f.name, f.type, True) if f.name in own else Literal(None, f.type)) for f in shown))
+        return logical.SetOperation("union", True, kept, padded)
+
+
+def is_comma(join: exp.Join) -> bool:
+    """Whether a join of the tree is a comma of the text."""
+    return bool(join.meta.get("comma"))
+
+
+def combine(kind: str, left: logical.Node, right: logical.Node, condition: Expr | None, is_lateral: bool) -> logical.Node:
+    """A join node of SQL's kind; RIGHT exchanges the sides."""
+    if kind == "right":
+        kind, left, right = "left", right, left
+    return (logical.Apply if is_lateral else logical.Join)(kind, left, right, condition)
+
+
+def conjunction(parts: Sequence[Expr]) -> Expr:
+    return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN)
+
+
+def plan_column(plan: logical.Node, name: str) -> Column:
+    field = plan.schema[name]
+    return Column(field.name, field.type, field.nullable)
+
+
+def _both(kind: str, left: Joined, right: Joined) -> Scope:
+    """The names that a join gives; what USING merged inside of one side stays merged."""
+    if kind in ("semi", "anti"):
+        return left.scope
+    a = left.scope.padded() if kind in ("right", "full") else left.scope
+    b = right.scope.padded() if kind in ("left", "full") else right.scope
+    return Scope((*a.tables, *b.tables), a.source, (*a.fields, *b.fields))
+
+
+def _identifier(name: str, position: int | None) -> exp.Identifier:
+    node = exp.Identifier(this=name, quoted=True)
+    if position is not None:
+        node.meta["at"] = position
+    return node

@@ -1,0 +1,332 @@
+"""Subqueries in expressions: `(SELECT ..)`, EXISTS, IN, ANY, ALL, to `Apply` nodes below the operator that uses their column.
+
+While a clause is bound, a subquery is a `Pending` column (`Level.bind`, which the binder calls). When the plan below the
+clause is known, `Level.attach` puts the Apply there and the expression reads its column. In between, a grouping may have
+changed what the columns of the query are: `Pending.over` puts the subquery over the result of the grouping.
+
+Names: no column of a subquery's plan is called like a column of a relation around it (`Frame.taken`), so an `Outer` has one
+meaning. The columns that subqueries add are unique in their query for the same reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from sqlglot import exp
+
+from tsql.analyze_outer import as_outer, map_outers, map_value, names_in, outers
+from tsql.analyze_scope import Names, Relation
+from tsql.kernels.expr import Aggregate, Call, Column, Expr, Outer, rewrite
+from tsql.kernels.schema import Schema
+from tsql.kernels.types import BOOLEAN, Type
+from tsql.planner import logical
+from tsql.planner.bind import Binder
+from tsql.planner.bind_operators import COMPARISON
+from tsql.planner.bind_source import position_of
+from tsql.planner.bind_subquery import listed_query, quantified
+from tsql.planner.bind_syntax import Call as CallNode
+from tsql.planner.bind_types import coerce, comparison_type
+
+if TYPE_CHECKING:
+    from tsql.analyze_query import QueryAnalyzer
+
+_OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+
+
+@dataclass(eq=False)
+class Subquery:
+    """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over columns of
+    the query around it and `Inner` columns of the plan."""
+
+    level: Level
+    kind: str
+    plan: logical.Node
+    column: str
+    dtype: Type
+    condition: Expr | None = None
+    _regrouped: Subquery | None = field(default=None, repr=False)
+
+    def over(self, change: Callable[[Expr], Expr]) -> Subquery:
+        """The same subquery over the result of a grouping; `change` does that to an expression."""
+        if self._regrouped is None:
+
+            def put(outer: Outer) -> Expr:
+                column = self.level.own(outer)
+                return outer if column is None else self.level.to_outer(change(column))
+
+            condition = None if self.condition is None else change(self.condition)
+            self._regrouped = replace(self, plan=map_outers(self.plan, put), condition=condition)
+        return self._regrouped
+
+    def needs(self) -> list[Subquery]:
+        """The subqueries of the same query whose columns this one reads."""
+        return [c.subquery for c in self.own_columns() if isinstance(c, Pending)]
+
+    def own_columns(self) -> list[Column]:
+        """The columns of its query that it names."""
+        found = [c for c in map(self.level.own, outers(self.plan)) if c is not None]
+        if self.condition is not None:
+            found += [e for e in self.condition.walk() if isinstance(e, Column) and not isinstance(e, Inner)]
+        return found
+
+    def columns_read(self) -> list[Column]:
+        """The columns of its query that it names, and those of the subqueries that it needs."""
+        return [*self.own_columns(), *(column for other in self.needs() for column in other.columns_read())]
+
+
+@dataclass(frozen=True)
+class Pending(Column):
+    """The column of a subquery that is not in the plan yet."""
+
+    subquery: Subquery = None  # type: ignore[assignment]
+
+    def over(self, change: Callable[[Expr], Expr]) -> Pending:
+        return replace(self, subquery=self.subquery.over(change))
+
+    def columns_read(self) -> list[Column]:
+        """The columns of its query on which the subquery depends."""
+        return self.subquery.columns_read()
+
+
+@dataclass(frozen=True)
+class Inner(Column):
+    """In the condition of a subquery: a column of its own plan."""
+
+
+@dataclass(frozen=True)
+class Deferred(Outer):
+    """An outer column that is a placeholder in its own query: an aggregate or a subquery there."""
+
+    column: Column = None  # type: ignore[assignment]
+    level: Level = None  # type: ignore[assignment]
+
+
+@dataclass(eq=False)
+class Frame:
+    """What a subquery sees of the clause around it: names, and whether an aggregate over them may stand there."""
+
+    level: Level
+    find: Callable[[exp.Column], Expr | None]
+    aggregate: Callable[[Aggregate, exp.Expr], Expr] | None = None
+    clause: str = "FROM"
+    used: bool = False
+
+    @property
+    def taken(self) -> frozenset[str]:
+        """The names of all columns of the relations around."""
+        above = self.level.outer
+        return frozenset(self.level.visible) | (above.taken if above is not None else frozenset())
+
+
+class Level:
+    """The subqueries of one query: of a SELECT, of the condition of a join, of an ORDER BY."""
+
+    def __init__(self, queries: QueryAnalyzer, environment: Any, columns: Iterable[str]):
+        self.queries = queries
+        self.environment = environment
+        self.outer: Frame | None = queries.outer
+        self.visible = set(columns)
+        self.used: set[str] = set()
+        self._names = Names(self.visible | queries.taken)
+        self._known: list[tuple[exp.Expr, Frame, Expr]] = []
+        self._done: dict[Subquery, Column] = {}
+
+    def binder(self, find: Callable[[exp.Column], Expr | None], aggregate: Any, clause: str) -> Callable[[Binder, exp.Expr], Expr]:
+        """What a Binder of a clause calls for its subqueries. `find` is what a name means in the clause, before the queries around."""
+        frame = Frame(self, find, aggregate, clause)
+        return lambda binder, node: self.bind(frame, binder, node)
+
+    def outside(self, node: exp.Column) -> Expr | None:
+        """The meaning of a name that is no column here, in the queries around."""
+        frame = self.outer
+        while frame is not None:
+            found = frame.find(node)
+            if found is not None:
+                frame.used = True
+                return frame.level.to_outer(found)
+            frame = frame.level.outer
+        return None
+
+    def to_outer(self, expr: Expr) -> Expr:
+        """An expression of this query, as a query inside of it says it."""
+
+        def convert(column: Column) -> Expr:
+            if column.name.startswith("\0"):
+                return Deferred(column.name, column.dtype, column.nullable, column.position, column, self)
+            return Outer(column.name, column.dtype, column.nullable, column.position)
+
+        return as_outer(expr, convert)
+
+    def own(self, outer: Outer) -> Column | None:
+        """The column of this query that an outer column means; None if it belongs to another one."""
+        if isinstance(outer, Deferred):
+            return outer.column if outer.level is self else None
+        return Column(outer.name, outer.dtype, outer.nullable, outer.position) if outer.name in self.visible else None
+
+    def outer_aggregate(self, call: Aggregate, node: exp.Expr) -> Expr | None:
+        """An aggregate over outer columns alone belongs to the query that has them, the nearest of these. None for others."""
+        parts = [e for expr in call.expressions() for e in expr.walk()]
+        named = [e for e in parts if isinstance(e, Outer)]
+        if not named or any(isinstance(e, Column) for e in parts):
+            return None
+        frame = self.outer
+        while frame is not None and not any(frame.level.own(outer) is not None for outer in named):
+            frame = frame.level.outer
+        if frame is None:
+            return None
+        level = frame.level
+        if frame.aggregate is None:
+            raise self.queries.error(f"an aggregate is not allowed in {frame.clause}", node)
+
+        def inside(expr: Expr) -> Expr:
+            return rewrite(expr, lambda e: (level.own(e) or e) if isinstance(e, Outer) else e)
+
+        return level.to_outer(frame.aggregate(map_value(call, inside), node))
+
+    def bind(self, frame: Frame, binder: Binder, node: exp.Expr) -> Expr:
+        """A subquery in an expression of `frame`'s clause. Equal ones are one, so that GROUP BY finds them again."""
+        for known, where, expr in self._known:
+            if known == node and (where is frame or self._is_same_place(where, frame)):
+                return expr
+        expr = self._bind(frame, binder, node)
+        self._known.append((node, frame, expr))
+        return expr
+
+    def _is_same_place(self, a: Frame, b: Frame) -> bool:
+        """Whether names mean the same: not in HAVING, which prefers aliases."""
+        return "HAVING" not in (a.clause, b.clause)
+
+    def _bind(self, frame: Frame, binder: Binder, node: exp.Expr) -> Expr:
+        match node:
+            case exp.Exists():
+                relation = self._query(frame, node.this)
+                return self._pending("mark", relation.plan, "found", BOOLEAN, None, node)
+            case exp.In():
+                return self._compared(frame, binder, "=", node.this, listed_query(node), node)
+            case exp.Binary():
+                op = COMPARISON[type(node)]
+                query, is_all = quantified(node.expression)
+                if op not in _OPPOSITE:
+                    raise self.queries.error("ANY and ALL take =, <>, <, <=, > or >=", node)
+                if is_all:
+                    found = self._compared(frame, binder, _OPPOSITE[op], node.this, query, node)
+                    return Call("not", (found,), BOOLEAN, position_of(node))
+                return self._compared(frame, binder, op, node.this, query, node)
+        relation = self._query(frame, node)
+        self._expect(relation, 1, node)
+        (only,) = relation.fields
+        return self._pending("single", relation.plan, only.column, only.type, None, node)
+
+    def _query(self, frame: Frame, node: exp.Expr) -> Relation:
+        """The relation of the subquery, with exactly the columns that it shows."""
+        relation = self.queries.inside(frame).query(node, self.environment)
+        shown = dict.fromkeys(f.column for f in relation.fields)
+        if tuple(shown) == relation.plan.schema.names:
+            return relation
+        fields = {f.column: f for f in relation.fields}
+        plan = logical.Project(relation.plan, tuple((name, fields[name].to_column()) for name in shown))
+        return Relation(plan, relation.fields)
+
+    def _expect(self, relation: Relation, columns: int, node: exp.Expr) -> None:
+        if len(relation.fields) != columns:
+            raise self.queries.error(f"Subquery returns {len(relation.fields)} columns - expected {columns}", node)
+
+    def _pending(self, kind: str, plan: logical.Node, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
+        column = self._names.unique(name)
+        if kind == "single" and column != name:
+            plan = logical.Project(plan, ((column, Column(name, dtype)),))
+        self.visible.add(column)
+        inside = names_in(plan)
+        self.used |= inside
+        self._names.take(inside)
+        return Pending(f"\0{column}", dtype, True, position_of(node), Subquery(self, kind, plan, column, dtype, condition))
+
+    def _compared(self, frame: Frame, binder: Binder, op: str, value: exp.Expr, query: exp.Expr, node: exp.Expr) -> Expr:
+        values = row_values(value)
+        operands = [binder.operand(v) for v in values]
+        relation = self._query(frame, query)
+        self._expect(relation, len(operands), query)
+        if len(operands) > 1 and op not in ("=", "<>"):
+            raise self.queries.error(f"rows are compared by = and <>, not by {op}", node)
+        inner = [Inner(f.column, f.type, f.nullable) for f in relation.fields]
+        equal = [self._comparison("=" if len(operands) > 1 else op, left, right, node) for left, right in zip(operands, inner, strict=True)]
+        condition = equal[0] if len(equal) == 1 else Call("and", tuple(equal), BOOLEAN, position_of(node))
+        if len(equal) > 1 and op == "<>":
+            condition = Call("not", (condition,), BOOLEAN, position_of(node))
+        return self._pending("mark", relation.plan, "is_in" if op == "=" else "is_any", BOOLEAN, condition, node)
+
+    def _comparison(self, op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
+        both = comparison_type(left, right, equality=False)
+        if both is None:
+            raise self.queries.error(f"Cannot compare values of type {left.type} and {right.type} in IN/ANY/ALL clause - an explicit cast is required", node)
+        return Call(op, (coerce(left, both), coerce(right, both)), BOOLEAN, position_of(node))
+
+    def attach(self, plan: logical.Node, exprs: Iterable[Expr], change: Callable[[Expr], Expr] | None = None) -> logical.Node:
+        """The plan with an Apply for each subquery that the expressions wait for; `settle` then gives the expressions.
+        `change` is for columns in the conditions that are not of this plan."""
+        for expr in exprs:
+            for pending in pendings(expr):
+                plan = self._attach(plan, pending.subquery, change)
+        return plan
+
+    def _attach(self, plan: logical.Node, subquery: Subquery, change: Callable[[Expr], Expr] | None) -> logical.Node:
+        if subquery in self._done:
+            return plan
+        for other in subquery.needs():
+            plan = self._attach(plan, other, change)
+        right = map_outers(subquery.plan, self._settled_outer)
+        condition = None if subquery.condition is None else self.settle(subquery.condition)
+        if condition is not None and change is not None:
+            condition = rewrite(condition, change)
+        self._done[subquery] = Column(subquery.column, subquery.dtype)
+        return logical.Apply(subquery.kind, plan, right, condition, subquery.column if subquery.kind == "mark" else None)
+
+    def settle(self, expr: Expr) -> Expr:
+        """The expression over the columns of the plan that `attach` gave."""
+
+        def put(e: Expr) -> Expr:
+            if isinstance(e, Pending):
+                return replace(self._done[e.subquery], position=e.position)
+            return Column(e.name, e.dtype, e.nullable, e.position) if isinstance(e, Inner) else e
+
+        return rewrite(expr, put)
+
+    def _settled_outer(self, outer: Outer) -> Expr:
+        if isinstance(outer, Deferred) and outer.level is self:
+            column = self.settle(outer.column)
+            return Outer(column.name, column.dtype, column.nullable, outer.position)
+        return outer
+
+    def regroup(self) -> None:
+        """Forget the columns that are below a grouping."""
+        self._done = {}
+
+
+def pendings(expr: Expr) -> list[Pending]:
+    """The subqueries of an expression that have no place yet."""
+    return [e for e in expr.walk() if isinstance(e, Pending)]
+
+
+def computed_rows(level: Level, rows: Iterable[tuple[Expr, ...]], columns: list[str]) -> logical.Node:
+    """The rows of a VALUES that are no constants: one relation for each, in order."""
+    plans: list[logical.Node] = []
+    for row in rows:
+        level.regroup()
+        plan = level.attach(logical.Values(((),), Schema(())), row)
+        plans.append(logical.Project(plan, tuple((name, level.settle(value)) for name, value in zip(columns, row, strict=True))))
+    while len(plans) > 1:
+        pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
+        plans = [logical.SetOperation("union", True, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return plans[0]
+
+
+def row_values(node: exp.Expr) -> list[exp.Expr]:
+    """The values of a row `(a, b)`; any other expression is one value."""
+    inner = node
+    while isinstance(inner, exp.Paren):
+        inner = inner.this
+    if isinstance(inner, exp.Tuple) or (isinstance(inner, CallNode) and inner.name == "row"):
+        return inner.expressions
+    return [node]
