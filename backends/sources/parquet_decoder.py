@@ -1,0 +1,99 @@
+"""The machine code of the Parquet decoder: from the disk cache, or made in two steps so that a first query does not wait for it.
+
+The kernel is the same for all files and takes LLVM half a second. So it is kept on disk under a name (a digest of the text of
+its source files, which spares a process the 13 ms that emitting it takes). Where it is not there, a quick version (50 ms, and some
+half as fast) reads the first rows; if there are many, the full version is made meanwhile, and used from then on.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from tsql.kernels.codegen import llvm
+from tsql.kernels.codegen.llvm import FULL, QUICK, Compiled, compiler
+from tsql.kernels.runtime import parquet_reader
+from tsql.kernels.runtime.parquet_reader import decoder_module
+
+Call = Callable[[int, int, int], None]
+"""(record, other record, operation), all addresses and numbers."""
+
+_KEEPS_LOCK = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+
+
+class Decoder(NamedTuple):
+    """The kernel, to be called with the interpreter lock released, or, for work of some microseconds, with the lock held: another
+    thread that takes it then would cost more than the work."""
+
+    long: Call
+    short: Call
+
+    @classmethod
+    def of(cls, compiled: Compiled) -> Decoder:
+        return cls(compiled.function, _KEEPS_LOCK(compiled.address))
+
+
+MANY_VALUES = 1_000_000
+"""After so many values the full version is made."""
+
+
+class TwoTiers:
+    """The decoder of the process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._quick: Decoder | None = None
+        self._full: Decoder | None = None
+        self._values = 0
+        self.making: threading.Thread | None = None
+
+    def get(self, values: int) -> Decoder:
+        """The best version that is there, for so many values."""
+        if self._full is not None:
+            return self._full
+        with self._lock:
+            if self._quick is None and self._full is None:
+                name = _name()
+                if (kept := compiler().stored(name, FULL)) is not None:
+                    self._full = Decoder.of(kept)
+                else:
+                    self._quick = Decoder.of(compiler().stored(name, QUICK) or _compiled(name, QUICK))
+            if self._full is not None:
+                return self._full
+            self._values += values
+            if self._values > MANY_VALUES and self.making is None:
+                # Not a daemon: a process must not end in the middle of LLVM.
+                self.making = threading.Thread(target=self._make, name="tsql-parquet-decoder")
+                self.making.start()
+            return self._quick
+
+    def _make(self) -> None:
+        self._full = Decoder.of(_compiled(_name(), FULL))
+
+
+def _compiled(name: str, opt: int) -> Compiled:
+    found = compiler().compile(decoder_module(), opt)
+    compiler().store(name, decoder_module(), opt)
+    return found
+
+
+def _name() -> str:
+    """The name of the decoder in the disk cache: other source files are another decoder. Without source files, its own text."""
+    runtime, codegen = Path(parquet_reader.__file__).parent, Path(llvm.__file__).parent
+    try:
+        texts = [path.read_bytes() for path in (*sorted(runtime.glob("parquet_*.py")), codegen / "kir.py", codegen / "lang.py", codegen / "llvm.py")]
+    except OSError:
+        texts = [decoder_module().text().encode()]
+    return f"parquet decoder {hashlib.sha256(b''.join(texts)).hexdigest()}"
+
+
+_tiers = TwoTiers()
+
+
+def decoder(values: int) -> Decoder:
+    """The decoder, for a column chunk of so many values."""
+    return _tiers.get(values)
