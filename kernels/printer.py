@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, Parameter, SortKey
+from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, Outer, Parameter, SortKey
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, Type
 
@@ -49,6 +49,8 @@ def _sql(expr: Expr) -> str:
     match expr:
         case Column():
             return quote(expr.name)
+        case Outer():
+            return f"outer.{quote(expr.name)}"
         case Literal():
             return literal_sql(expr)
         case Parameter():

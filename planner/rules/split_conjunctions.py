@@ -9,25 +9,13 @@ Beyond `MAX_FILTERS` parts the rest stays one filter: plans of thousands of node
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Call, Expr
+from tsql.kernels.expr import Call
 from tsql.kernels.types import BOOLEAN
 from tsql.planner.logical import Filter, Node
+from tsql.planner.predicates import conjuncts
 from tsql.planner.tree import transform_up
 
 MAX_FILTERS = 32
-
-
-def conjuncts(expr: Expr) -> list[Expr]:
-    """The parts of a conjunction, in order."""
-    parts: list[Expr] = []
-    stack = [expr]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Call) and part.name == "and":
-            stack.extend(reversed(part.args))
-        else:
-            parts.append(part)
-    return parts
 
 
 def split_conjunctions(plan: Node) -> Node:
