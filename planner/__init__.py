@@ -13,6 +13,7 @@ from tsql.planner.hints import Hint, constraints
 from tsql.planner.logical import Output
 from tsql.planner.rules import optimize
 from tsql.planner.step import PhysicalPlan, named
+from tsql.planner.unnest import unnest
 
 
 def make_plan(query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None, hints: Iterable[Hint] = ()) -> PhysicalPlan:
@@ -20,7 +21,8 @@ def make_plan(query: Output, settings: Any, text: str = "", target: str = "local
     wanted = constraints(hints, query)
     shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
     scope = "global" if target == "spark" else "local"
-    plan = optimize(query) if settings.optimizer else query
+    plan = unnest(query)
+    plan = optimize(plan) if settings.optimizer else plan
     root = Enumerator(shards, wanted, scope).step(plan.input)
     root = enforce(root, shards, scope)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
