@@ -14,6 +14,7 @@ from tsql.planner.hints import Hint, constraints
 from tsql.planner.logical import Output
 from tsql.planner.rules import optimize
 from tsql.planner.step import PhysicalPlan, named
+from tsql.planner.unnest import unnest
 
 
 def make_plan(
@@ -30,7 +31,8 @@ def build(
     wanted = constraints(hints, query)
     shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
     scope = "global" if target == "spark" else "local"
-    plan = optimize(query) if settings.optimizer else query
+    plan = unnest(query)
+    plan = optimize(plan) if settings.optimizer else plan
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.step(plan.input), shards, scope)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())

@@ -19,7 +19,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
-from tsql.planner.bind_source import Source, deep_recursion, tokenize
+from tsql.planner.bind_source import Source, deep_recursion, position_of, tokenize
 
 T = TypeVar("T")
 

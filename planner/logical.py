@@ -211,6 +211,33 @@ class Limit(Unary):
 
 
 @dataclass(frozen=True)
+class LimitBy(Unary):
+    """For each distinct value of the columns `by` (NULL is one), at most `count` rows (None: all) after skipping `offset`, in
+    the order of `order` (none: any rows). What LIMIT in a subquery is once it stands for all outer rows at a time."""
+
+    by: tuple[str, ...]
+    count: Expr | None
+    offset: Expr | None = None
+    order: tuple[SortKey, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name in self.by:
+            if name not in self.input.schema:
+                raise ValueError(f"limit by the column {name}, which is not in {self.input.schema}")
+        for key in self.order:
+            check_columns(key.expr, self.input.schema)
+
+    @property
+    def schema(self) -> Schema:
+        return self.input.schema
+
+    def describe(self) -> str:
+        offset = f" offset {self.offset}" if self.offset is not None else ""
+        order = " order " + ", ".join(map(str, self.order)) if self.order else ""
+        return f"limit {self.count}{offset} by ({', '.join(self.by)}){order}"
+
+
+@dataclass(frozen=True)
 class SetOperation(Node):
     """UNION ALL, INTERSECT [ALL], EXCEPT [ALL] of inputs with equal column types; the left side gives the names.
     UNION without ALL is Distinct over UNION ALL; INTERSECT and EXCEPT without ALL give distinct rows."""

@@ -11,26 +11,44 @@ from collections.abc import Callable
 
 from tsql.planner.logical import Node
 from tsql.planner.rules.collect_equalities import collect_equalities
+from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
 from tsql.planner.rules.fold_constants import fold_constants
+from tsql.planner.rules.infer_filters import infer_filters
+from tsql.planner.rules.mark_to_semi import mark_to_semi
 from tsql.planner.rules.order_joins import order_joins
+from tsql.planner.rules.outer_to_inner import outer_to_inner
 from tsql.planner.rules.prune_columns import prune_columns
 from tsql.planner.rules.push_filter_down import push_filter_down
 from tsql.planner.rules.push_filter_into_scan import push_filter_into_scan
+from tsql.planner.rules.push_join_conditions import push_join_conditions
+from tsql.planner.rules.remove_distinct import remove_distinct
 from tsql.planner.rules.remove_trivial_project import remove_trivial_project
+from tsql.planner.rules.remove_unused_join import remove_unused_join
+from tsql.planner.rules.simplify_join import simplify_join
 from tsql.planner.rules.split_conjunctions import split_conjunctions
 from tsql.planner.rules.unwrap_casts import unwrap_casts
 
 RULES: tuple[Callable[[Node], Node], ...] = (
     fold_constants,
+    extract_common_conjuncts,
     split_conjunctions,
+    remove_unused_join,
+    simplify_join,
+    outer_to_inner,
     push_filter_down,
     unwrap_casts,
+    mark_to_semi,
+    push_join_conditions,
+    infer_filters,
+    push_filter_down,
     collect_equalities,
+    remove_distinct,
     order_joins,
     push_filter_into_scan,
     prune_columns,
     remove_trivial_project,
 )
+"""`push_filter_down` runs twice: marks are found where filters stand right above them, and what joins infer moves on."""
 
 
 def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tuple[str, float, bool]] | None = None) -> Node:

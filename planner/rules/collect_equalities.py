@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal, rewrite
 from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Filter, Node
-from tsql.planner.tree import transform_up
+from tsql.planner.logical import Filter, Join, Node
+from tsql.planner.tree import map_expressions, transform_up
 
 
 def collect_equalities(plan: Node) -> Node:
@@ -18,10 +18,7 @@ def collect_equalities(plan: Node) -> Node:
 
 
 def _node(node: Node) -> Node:
-    if not isinstance(node, Filter):
-        return node
-    predicate = rewrite(node.predicate, _collect)
-    return node if predicate is node.predicate else Filter(node.input, predicate)
+    return map_expressions(node, lambda e: rewrite(e, _collect)) if isinstance(node, Filter | Join) else node
 
 
 def _collect(expr: Expr) -> Expr:

@@ -10,12 +10,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.kernels.constant import evaluate
-from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, SortKey, rewrite
+from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, rewrite
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Aggregate, Filter, Node, Project, Sort
-from tsql.planner.tree import transform_up
+from tsql.planner.logical import Aggregate, Filter, Join, Node, Project, Sort
+from tsql.planner.predicates import TRUE
+from tsql.planner.tree import map_expressions, transform_up
 
 
 def fold_constants(plan: Node) -> Node:
@@ -64,32 +64,11 @@ def _fold_connective(expr: Call, name: str, args: tuple[Expr, ...]) -> Expr:
 
 def _fold_node(node: Node) -> Node:
     match node:
-        case Filter():
-            predicate = fold(node.predicate)
-            if isinstance(predicate, Literal) and predicate.value is True:
+        case Filter() | Join():
+            node = map_expressions(node, fold)
+            if isinstance(node, Filter) and node.predicate == TRUE:
                 return node.input
-            return node if predicate is node.predicate else replace(node, predicate=predicate)
-        case Project():
-            columns = tuple((n, fold(e)) for n, e in node.columns)
-            return node if all(a[1] is b[1] for a, b in zip(columns, node.columns, strict=True)) else replace(node, columns=columns)
-        case Aggregate():
-            keys = tuple((n, fold(e)) for n, e in node.keys)
-            calls = tuple((n, _fold_call(c)) for n, c in node.aggregates)
-            same = all(a[1] is b[1] for a, b in zip((*keys, *calls), (*node.keys, *node.aggregates), strict=True))
-            return node if same else replace(node, keys=keys, aggregates=calls)
-        case Sort():
-            keys = tuple(SortKey(fold(k.expr), k.descending, k.nulls_first) for k in node.keys)
-            return node if all(a.expr is b.expr for a, b in zip(keys, node.keys, strict=True)) else replace(node, keys=keys)
+            return replace(node, condition=None) if isinstance(node, Join) and node.condition == TRUE else node
+        case Project() | Aggregate() | Sort():
+            return map_expressions(node, fold)
     return node
-
-
-def _fold_call(call: AggregateCall) -> AggregateCall:
-    args = tuple(fold(a) for a in call.args)
-    condition = None if call.filter is None else fold(call.filter)
-    order = tuple(SortKey(fold(k.expr), k.descending, k.nulls_first) for k in call.order)
-    same = (
-        all(a is b for a, b in zip(args, call.args, strict=True))
-        and condition is call.filter
-        and all(a.expr is b.expr for a, b in zip(order, call.order, strict=True))
-    )
-    return call if same else replace(call, args=args, filter=condition, order=order)

@@ -3,67 +3,55 @@
 project a               project a
   project a, b=f(c) ->    project a
     scan t (a, c, d)        scan t (a)
+
+A node with several users keeps what any of them uses.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Column
-from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Output, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical import Aggregate, Node, Project, Scan, SetOperation
+from tsql.planner.needed import kept_calls, kept_columns, needed_columns
+from tsql.planner.predicates import column
 
 
 def prune_columns(plan: Node) -> Node:
-    return _prune(plan, set(plan.schema.names))
+    needed = needed_columns(plan)
+    done: dict[int, Node] = {}
+
+    def visit(node: Node) -> Node:
+        found = done.get(id(node))
+        if found is None:
+            inputs = tuple(visit(i) for i in node.inputs)
+            if isinstance(node, SetOperation) and node.kind == "union":
+                inputs = _sides(node, inputs, needed[id(node)])
+            found = done[id(node)] = _prune(node, inputs, needed[id(node)])
+        return found
+
+    return visit(plan)
 
 
-def _prune(node: Node, needed: set[str]) -> Node:
-    """The node with at least the needed columns, in the order that it had."""
+def _prune(node: Node, inputs: tuple[Node, ...], needed: set[str]) -> Node:
+    """The node over pruned inputs with at least the needed columns, in the order that it had."""
     match node:
-        case Output():
-            return node.with_inputs((_prune(node.input, set(node.columns)),))
         case Scan():
-            keep = tuple(c for c in node.columns if c in needed or (node.filter is not None and c in node.filter.columns()))
+            keep = kept_columns(node, needed)
             return node if keep == node.columns else replace(node, columns=keep)
-        case Filter():
-            return node.with_inputs((_prune(node.input, needed | set(node.predicate.columns())),))
         case Project():
-            keep = tuple((n, e) for n, e in node.columns if n in needed)
-            used = {c for _, e in keep for c in e.columns()}
-            below = _prune(node.input, used)
-            return node if below is node.input and len(keep) == len(node.columns) else Project(below, keep)
+            columns = tuple((n, e) for n, e in node.columns if n in needed)
+            return node.with_inputs(inputs) if len(columns) == len(node.columns) else Project(inputs[0], columns)
         case Aggregate():
-            calls = tuple((n, c) for n, c in node.aggregates if n in needed)
-            used = {c for _, e in node.keys for c in e.columns()}
-            used |= {c for _, call in calls for e in call.expressions() for c in e.columns()}
-            if not calls and not node.keys:
-                calls = node.aggregates[:1]
-                used |= {c for _, call in calls for e in call.expressions() for c in e.columns()}
-            below = _prune(node.input, used)
-            return node if below is node.input and len(calls) == len(node.aggregates) else replace(node, input=below, aggregates=calls)
-        case Sort():
-            return node.with_inputs((_prune(node.input, needed | {c for k in node.keys for c in k.expr.columns()}),))
-        case Limit():
-            return node.with_inputs((_prune(node.input, needed),))
-        case Distinct():
-            return node.with_inputs((_prune(node.input, needed | set(node.on) if node.on is not None else set(node.input.schema.names)),))
-        case SetOperation() if node.kind == "union":
-            return _prune_union(node, needed)
-        case Join():
-            used = needed | (set(node.condition.columns()) if node.condition is not None else set())
-            return node.with_inputs(tuple(_prune(i, {n for n in i.schema.names if n in used}) for i in node.inputs))
-        case Values():
-            return node
-    return node.with_inputs(tuple(_prune(i, set(i.schema.names)) for i in node.inputs))
+            calls = kept_calls(node, needed)
+            return node.with_inputs(inputs) if len(calls) == len(node.aggregates) else replace(node, input=inputs[0], aggregates=calls)
+    return node.with_inputs(inputs)
 
 
-def _prune_union(node: SetOperation, needed: set[str]) -> Node:
-    positions = [i for i, f in enumerate(node.left.schema) if f.name in needed]
+def _sides(node: SetOperation, inputs: tuple[Node, ...], needed: set[str]) -> tuple[Node, ...]:
+    """Sides of a union with the same columns again, in the same order; a side that is shared may have kept more."""
+    places = [i for i, f in enumerate(node.left.schema) if f.name in needed]
     sides = []
-    for side in node.inputs:
-        names = [side.schema.fields[i].name for i in positions]
-        pruned = _prune(side, set(names))
-        if list(pruned.schema.names) != names:
-            pruned = Project(pruned, tuple((n, Column(n, pruned.schema[n].type, pruned.schema[n].nullable)) for n in names))
-        sides.append(pruned)
-    return node.with_inputs(tuple(sides))
+    for old, side in zip(node.inputs, inputs, strict=True):
+        names = [old.schema.fields[i].name for i in places]
+        sides.append(side if list(side.schema.names) == names else Project(side, tuple((n, column(side.schema[n])) for n in names)))
+    return tuple(sides)

@@ -1,4 +1,4 @@
-"""push_filter_down: a filter moves below projections, sorts, distincts, unions, and below an aggregate if it is on keys.
+"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate if it is on keys.
 
     filter (y > 5)          project y = x + 1
       project y = x + 1 ->    filter (x + 1 > 5)
@@ -7,28 +7,38 @@
 It does not move below a limit (other rows would be counted), nor below an aggregate with grouping sets (a key is NULL in
 rows that had it), nor past a filter that stays if it may fail: it would then see rows that the other one removes.
 Filters that lie on each other move together and keep their order.
+
+Below a join it moves to the side that it names. What names both sides of an inner join becomes part of the condition. The
+right side of a left, single, anti or mark join is not filtered from above, and no side of a full join: padded rows and
+marks would change. A node with several users keeps the filters of each above it, so that it is computed once.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
-from tsql.planner.logical import Aggregate, Distinct, Filter, Node, Project, SetOperation, Sort
+from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort
+from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
-from tsql.planner.tree import transform_down
+from tsql.planner.tree import shared, transform_down
 
 
 def push_filter_down(plan: Node) -> Node:
-    return transform_down(plan, _push)
+    several = shared(plan)
+    return transform_down(plan, lambda node: _push(node, several))
 
 
-def _push(node: Node) -> Node:
+def _push(node: Node, several: set[int]) -> Node:
     """One level down; `transform_down` comes back to the filters where they are now."""
     predicates: list[Expr] = []
     below = node
-    while isinstance(below, Filter):
+    while isinstance(below, Filter) and (below is node or id(below) not in several):
         predicates.append(below.predicate)
         below = below.input
+    if id(below) in several:
+        return node
     moved: list[Expr] = []
     kept: list[Expr] = []
     for predicate in reversed(predicates):
@@ -51,7 +61,20 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
             return bool(used) and all(c in keys and _is_cheap(keys[c]) for c in used)
         case SetOperation():
             return node.kind == "union"
+        case LimitBy():
+            return set(predicate.columns()) <= set(node.by)
+        case Join() if not isinstance(node, Apply):
+            return _moves_below_join(predicate, node)
     return False
+
+
+def _moves_below_join(predicate: Expr, node: Join) -> bool:
+    used = set(predicate.columns())
+    if node.kind == "full":
+        return False
+    if node.kind == "inner" and not used <= set(node.left.schema.names) and not used <= set(node.right.schema.names):
+        return True
+    return (node.kind == "inner" or used <= set(node.left.schema.names)) and not is_risky(predicate)
 
 
 def _lower(node: Node, predicates: list[Expr]) -> Node:
@@ -66,7 +89,17 @@ def _lower(node: Node, predicates: list[Expr]) -> Node:
                 renamed: dict[str, Expr] = {f.name: Column(g.name, g.type, g.nullable) for f, g in zip(node.schema, side.schema, strict=True)}
                 sides.append(_stack(side, [substitute(p, renamed) for p in predicates]))
             return node.with_inputs(tuple(sides))
+        case Join():
+            return _lower_into_join(node, predicates)
     return node.with_inputs((_stack(node.inputs[0], predicates),))
+
+
+def _lower_into_join(node: Join, predicates: list[Expr]) -> Node:
+    left = [p for p in predicates if set(p.columns()) <= set(node.left.schema.names)]
+    right = [p for p in predicates if p not in left and set(p.columns()) <= set(node.right.schema.names)]
+    both = [p for p in predicates if p not in left and p not in right]
+    condition = conjunction((*conjuncts(node.condition), *both)) if both else node.condition
+    return replace(node, left=_stack(node.left, left), right=_stack(node.right, right), condition=condition)
 
 
 def _stack(node: Node, predicates: list[Expr]) -> Node:
@@ -87,5 +120,19 @@ def may_fail(expr: Expr) -> bool:
             case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
                 return True
             case Cast() if not node.safe and not is_widening(node.arg.type, node.type):
+                return True
+    return False
+
+
+def is_risky(expr: Expr) -> bool:
+    """Whether an expression may fail for more than a number out of range: such a condition stays above the join whose condition
+    may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters early.)"""
+    for node in expr.walk():
+        match node:
+            case Call("+" | "-" | "*" | "neg") if all(a.type.is_numeric for a in node.args):
+                continue
+            case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
+                return True
+            case Cast() if not node.safe and not (node.arg.type.is_numeric and node.type.is_numeric) and not is_widening(node.arg.type, node.type):
                 return True
     return False

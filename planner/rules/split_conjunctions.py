@@ -4,30 +4,21 @@
       x                 ->    filter a
                                 x
 
+The condition of a join stays one conjunction, without nesting: its parts belong to the join together.
 Beyond `MAX_FILTERS` parts the rest stays one filter: plans of thousands of nodes cost more to walk than they save.
 """
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Call, Expr
+from dataclasses import replace
+
+from tsql.kernels.expr import Call
 from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Filter, Node
+from tsql.planner.logical import Filter, Join, Node
+from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.tree import transform_up
 
 MAX_FILTERS = 32
-
-
-def conjuncts(expr: Expr) -> list[Expr]:
-    """The parts of a conjunction, in order."""
-    parts: list[Expr] = []
-    stack = [expr]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Call) and part.name == "and":
-            stack.extend(reversed(part.args))
-        else:
-            parts.append(part)
-    return parts
 
 
 def split_conjunctions(plan: Node) -> Node:
@@ -35,6 +26,9 @@ def split_conjunctions(plan: Node) -> Node:
 
 
 def _split(node: Node) -> Node:
+    if isinstance(node, Join) and isinstance(node.condition, Call) and node.condition.name == "and":
+        parts = conjuncts(node.condition)
+        return node if tuple(dict.fromkeys(parts)) == node.condition.args else replace(node, condition=conjunction(parts))
     if not isinstance(node, Filter):
         return node
     parts = conjuncts(node.predicate)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from tsql.kernels.expr import Call, Cast, Column, Expr, InList, Literal, rewrite
 from tsql.kernels.types import BOOLEAN, Type
-from tsql.planner.logical import Filter, Node
-from tsql.planner.tree import transform_up
+from tsql.planner.logical import Filter, Join, Node
+from tsql.planner.tree import map_expressions, transform_up
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 DAY_US = 86_400_000_000
@@ -22,10 +22,7 @@ def unwrap_casts(plan: Node) -> Node:
 
 
 def _node(node: Node) -> Node:
-    if not isinstance(node, Filter):
-        return node
-    predicate = rewrite(node.predicate, _unwrap)
-    return node if predicate is node.predicate else Filter(node.input, predicate)
+    return map_expressions(node, lambda e: rewrite(e, _unwrap)) if isinstance(node, Filter | Join) else node
 
 
 def _unwrap(expr: Expr) -> Expr:

@@ -1,0 +1,134 @@
+"""infer_filters: a condition on a column holds for every column that is equal to it.
+
+inner join on a = b          inner join on a = b
+  filter a = 5          ->     filter a = 5
+    x                            x
+  y                            filter b = 5
+                                 y
+
+Inner and semi joins hand conditions to both sides; left, single and anti joins from the left side to the right one, whose other
+rows have no partner. Conditions are comparisons of one column with constants, which cannot fail.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from tsql.kernels.expr import Call, Column, Expr, InList, Literal, Parameter, substitute
+from tsql.planner.logical import Apply, Distinct, Filter, Join, Node, Project, Sort
+from tsql.planner.predicates import conjuncts, sides
+from tsql.planner.tree import shared
+
+_COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
+_MOST = 64
+
+
+def infer_filters(plan: Node) -> Node:
+    several = shared(plan)
+    done: dict[int, Node] = {}
+
+    def visit(node: Node, above: tuple[Expr, ...]) -> Node:
+        """`above` holds for every row of the node that reaches the result."""
+        if id(node) in several:
+            if id(node) not in done:
+                done[id(node)] = change(node, ())
+            return done[id(node)]
+        return change(node, above)
+
+    def change(node: Node, above: tuple[Expr, ...]) -> Node:
+        match node:
+            case Filter():
+                return node.with_inputs((visit(node.input, (*above, *(p for p in conjuncts(node.predicate) if _is_simple(p)))),))
+            case Sort():
+                return node.with_inputs((visit(node.input, above),))
+            case Distinct() if node.on is None:
+                return node.with_inputs((visit(node.input, above),))
+            case Project():
+                return node.with_inputs((visit(node.input, _renamed(above, {n: e for n, e in node.columns if isinstance(e, Column)})),))
+            case Join() if not isinstance(node, Apply):
+                return _join(node, above, visit)
+        return node.with_inputs(tuple(visit(i, ()) for i in node.inputs))
+
+    return visit(plan, ())
+
+
+def _is_simple(part: Expr) -> bool:
+    match part:
+        case Call(name, (Column(), Literal() | Parameter())) | Call(name, (Literal() | Parameter(), Column())):
+            return name in _COMPARISONS
+        case InList(Column(), _):
+            return True
+    return False
+
+
+def _renamed(parts: Collection[Expr], names: dict[str, Column]) -> tuple[Expr, ...]:
+    """The parts over other columns, those that have one there."""
+    return tuple(substitute(p, dict(names)) for p in parts if p.columns()[0] in names)
+
+
+def holds(node: Node) -> tuple[Expr, ...]:
+    """Simple conditions that all rows of a node meet."""
+    match node:
+        case Filter():
+            return (*holds(node.input), *(p for p in conjuncts(node.predicate) if _is_simple(p)))
+        case Sort() | Distinct():
+            return holds(node.input)
+        case Project():
+            columns: dict[str, Column] = {}
+            for name, expr in node.columns:
+                if isinstance(expr, Column):
+                    columns.setdefault(expr.name, Column(name, expr.dtype, expr.nullable))
+            return _renamed(holds(node.input), columns)
+        case Join() if node.kind in ("inner", "semi") and not isinstance(node, Apply):
+            parts = tuple(p for p in conjuncts(node.condition) if _is_simple(p) and p.columns()[0] in node.schema)
+            return (*holds(node.left), *(holds(node.right) if node.kind == "inner" else ()), *parts)
+        case Join() if node.kind in ("left", "anti", "mark", "single"):
+            return holds(node.left)
+    return ()
+
+
+def _join(node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr, ...]], Node]) -> Node:
+    left_names, right_names = set(node.left.schema.names), set(node.right.schema.names)
+    left, right = holds(node.left), holds(node.right)
+    from_above_left = tuple(p for p in above if p.columns()[0] in left_names) if node.kind != "full" else ()
+    from_above_right = tuple(p for p in above if p.columns()[0] in right_names) if node.kind == "inner" else ()
+    own = [p for p in conjuncts(node.condition) if _is_simple(p)]
+    own_left = tuple(p for p in own if p.columns()[0] in left_names) if node.kind in ("inner", "semi") else ()
+    own_right = tuple(p for p in own if p.columns()[0] in right_names) if node.kind not in ("full", "mark") else ()
+    # By their text: whether a column is known to hold no NULL makes no other condition.
+    known_left = {str(p): p for p in (*left, *from_above_left, *own_left)}
+    known_right = {str(p): p for p in (*right, *from_above_right, *own_right)}
+    new_left: list[Expr] = []
+    new_right: list[Expr] = []
+    pairs = _pairs(node, left_names, right_names)
+    changed = bool(pairs) and node.kind not in ("full", "mark")
+    while changed and len(new_left) + len(new_right) < _MOST:
+        changed = False
+        for a, b in pairs:
+            ways = [(a, b, known_left, known_right, new_right)]
+            if node.kind in ("inner", "semi"):
+                ways.append((b, a, known_right, known_left, new_left))
+            for source, target, known, there, new in ways:
+                for part in _renamed([p for p in known.values() if p.columns()[0] == source.name], {source.name: target}):
+                    if str(part) not in there:
+                        there[str(part)] = part
+                        new.append(part)
+                        changed = True
+    below = (_filtered(node.left, new_left), _filtered(node.right, new_right))
+    return node.with_inputs((visit(below[0], tuple(known_left.values())), visit(below[1], tuple(known_right.values()))))
+
+
+def _pairs(node: Join, left: set[str], right: set[str]) -> list[tuple[Column, Column]]:
+    """Columns that the condition equates."""
+    found = []
+    for part in conjuncts(node.condition):
+        pair = sides(part, left, right) if isinstance(part, Call) and part.name == "=" else None
+        if pair is not None and all(isinstance(c, Column) for c in pair):
+            found.append(pair)
+    return found
+
+
+def _filtered(node: Node, parts: Collection[Expr]) -> Node:
+    for part in parts:
+        node = Filter(node, part)
+    return node

@@ -1,0 +1,69 @@
+"""mark_to_semi: a mark join right below a filter on its mark becomes a semi join, below a filter on NOT mark an anti join.
+
+filter m                          project x.*, m=true
+  mark join m=x.a = y.b     ->      semi join on x.a = y.b
+    x                                 x
+    y                                 y
+
+NOT m keeps the mark where m may be NULL: `a NOT IN (..)` is not true if the list has a NULL, or a is one and the list has
+rows, and an anti join would keep such rows. A test of a column for NULL that another part of the condition implies is dropped.
+"""
+
+from __future__ import annotations
+
+from tsql.kernels.expr import Call, Column, Expr
+from tsql.planner.facts import not_null
+from tsql.planner.logical import Apply, Filter, Join, Node, Project
+from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, never_null, rejects
+from tsql.planner.tree import shared, transform_down
+
+
+def mark_to_semi(plan: Node) -> Node:
+    several = shared(plan)
+
+    def change(node: Node) -> Node:
+        filters: list[Filter] = []
+        below = node
+        while isinstance(below, Filter) and (below is node or id(below) not in several):
+            filters.append(below)
+            below = below.input
+        if not filters or not isinstance(below, Join) or isinstance(below, Apply) or below.kind != "mark" or id(below) in several:
+            return node
+        for chosen in filters:
+            result = _convert(below, chosen.predicate)
+            if result is not None:
+                for f in reversed(filters):
+                    if f is not chosen:
+                        result = Filter(result, f.predicate)
+                return result
+        return node
+
+    return transform_down(plan, change)
+
+
+def _convert(node: Join, predicate: Expr) -> Node | None:
+    match predicate:
+        case Column(name) if name == node.mark:
+            kind, value = "semi", TRUE
+        case Call("not", (Column(name),)) if name == node.mark and _is_certain(node):
+            kind, value = "anti", FALSE
+        case _:
+            return None
+    joined = Join(kind, node.left, node.right, without_implied(node.condition))
+    return Project(joined, (*((f.name, column(f)) for f in joined.schema), (node.mark, value)))
+
+
+def _is_certain(node: Join) -> bool:
+    return node.condition is None or never_null(node.condition, not_null(node.left) | not_null(node.right))
+
+
+def without_implied(condition: Expr | None) -> Expr | None:
+    """Without tests of a column for NULL where another part is not true for a NULL anyway."""
+    parts = conjuncts(condition)
+    kept = []
+    for part in parts:
+        match part:
+            case Call("is_not_null", (Column(name),)) if any(p is not part and rejects(p, (name,)) and p.columns() != (name,) for p in parts):
+                continue
+        kept.append(part)
+    return conjunction(kept)

@@ -1,0 +1,49 @@
+"""remove_unused_join: a join goes away if nothing uses what it adds and it neither drops nor repeats a left row.
+
+    project a                     project a
+      left join on a = k    ->      project a, k=NULL, n=NULL
+        x                             x
+        aggregate by=(k) n=..
+
+A left join must find at most one partner for each row: its condition equates a key of the right side. A single join of which
+that is not certain stays, since it may have to fail. A mark that nothing uses goes too. Where a projection above still names
+columns of the right side, which nothing uses there, they are NULL until `prune_columns` drops them.
+"""
+
+from __future__ import annotations
+
+from tsql.kernels.expr import Literal
+from tsql.kernels.schema import Schema
+from tsql.planner.facts import pairs_at_most_once
+from tsql.planner.logical import Apply, Join, Node, Project
+from tsql.planner.needed import needed_columns
+from tsql.planner.predicates import column
+
+
+def remove_unused_join(plan: Node) -> Node:
+    needed = needed_columns(plan)
+    done: dict[int, Node] = {}
+
+    def visit(node: Node) -> Node:
+        found = done.get(id(node))
+        if found is None:
+            if _is_unused(node, needed[id(node)]):
+                found = _padded(visit(node.left), node.schema)
+            else:
+                found = node.with_inputs(tuple(visit(i) for i in node.inputs))
+            done[id(node)] = found
+        return found
+
+    return visit(plan)
+
+
+def _padded(node: Node, schema: Schema) -> Node:
+    return Project(node, tuple((f.name, column(node.schema[f.name]) if f.name in node.schema else Literal(None, f.type)) for f in schema))
+
+
+def _is_unused(node: Node, needed: set[str]) -> bool:
+    if not isinstance(node, Join) or isinstance(node, Apply):
+        return False
+    if node.kind == "mark":
+        return node.mark not in needed
+    return node.kind in ("left", "single") and not needed & set(node.right.schema.names) and pairs_at_most_once(node)
