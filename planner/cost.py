@@ -36,6 +36,12 @@ BROADCAST_ROWS = 1_000_000
 BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 """What it costs to put a row into the table of a join, to pass a pair on, to compare a pair of a product."""
 
+LEAST_ANTI = 0.05
+"""At least this part of the rows is expected to be without a partner."""
+
+REDUCTION_WORTH = 8.0
+"""The input of an aggregate is reduced by the keys that a join will ask for if there are so many times more groups."""
+
 EARLY_WORTH = 0.7
 """If no more than this part of the rows finds a partner, they are looked for where the rows are scanned."""
 

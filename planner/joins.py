@@ -6,27 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.kernels.expr import Call, Column, Expr
-from tsql.kernels.types import BOOLEAN
 from tsql.planner import cost, logical, stats
+from tsql.planner.join_stats import matching
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.join import HashJoin, JoinKey
 from tsql.planner.operators.project import Project
+from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.step import Step
-
-
-def conjuncts(condition: Expr | None) -> list[Expr]:
-    """The parts of a condition that AND joins."""
-    if condition is None:
-        return []
-    if isinstance(condition, Call) and condition.name == "and":
-        return [part for arg in condition.args for part in conjuncts(arg)]
-    return [condition]
-
-
-def conjunction(parts: list[Expr]) -> Expr | None:
-    if not parts:
-        return None
-    return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN)
 
 
 def as_key(part: Expr, left: set[str], right: set[str]) -> JoinKey | None:
@@ -79,7 +65,7 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=keys, condition=condition, build=build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
     if keys and joined.probe_kind in ("inner", "semi", "touch"):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
-        joined = replace(joined, early=stats.matching(node, joined.build) <= cost.EARLY_WORTH * probed)
+        joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     built = stats.rows(node.left if joined.build == "left" else node.right)
     if scope == "local" or shards == 1 or (built <= cost.BROADCAST_ROWS and not joined.marks):
         return joined

@@ -8,7 +8,15 @@ from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node,
 
 
 def rows(node: Node) -> float:
-    """The estimated number of rows."""
+    """The estimated number of rows; it is remembered with the node."""
+    known: float | None = node.__dict__.get("_rows")
+    if known is None:
+        known = _rows(node)
+        object.__setattr__(node, "_rows", known)
+    return known
+
+
+def _rows(node: Node) -> float:
     match node:
         case Scan():
             known = node.source.statistics().rows if hasattr(node.source, "statistics") else None
@@ -26,6 +34,10 @@ def rows(node: Node) -> float:
             return below * node.count.value / 100 if node.count.type.is_float else min(below, float(node.count.value))
         case SetOperation():
             return rows(node.left) + rows(node.right)
+        case Join():
+            from tsql.planner.join_stats import join_rows
+
+            return join_rows(node)
     return rows(node.inputs[0]) if node.inputs else 1.0
 
 
@@ -126,12 +138,3 @@ def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) 
         return cost.FILTER_SELECTIVITY
     below = min(1.0, max(0.0, (value - low) / (high - low)))
     return below if name[0] == "<" else 1.0 - below
-
-
-def matching(node: Join, build: str) -> float:
-    """How many rows of the side that is not built are expected to find a partner."""
-    probed, built = (node.right, node.left) if build == "left" else (node.left, node.right)
-    base = built
-    while isinstance(base, Filter | Project):
-        base = base.input
-    return rows(probed) * min(1.0, rows(built) / max(1.0, rows(base)))

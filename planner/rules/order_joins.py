@@ -17,8 +17,8 @@ from math import prod
 
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner import cost, stats
-from tsql.planner.joins import conjunction, conjuncts
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
+from tsql.planner.predicates import conjunction, conjuncts
 
 MOST_EXACT = 10
 UNIQUE = 0.9

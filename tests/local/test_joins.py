@@ -18,6 +18,7 @@ from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.types import BOOLEAN
 from tsql.planner import joins, logical, make_plan
 from tsql.planner.planfile import parse_plan
+from tsql.planner.predicates import conjunction
 
 CONDITIONS = {
     "key": ("ak = bk", [("=", "ak", "bk")]),
@@ -70,7 +71,7 @@ class Case:
         a, b = self.scan("a"), self.scan("b")
         columns = {f.name: Column(f.name, f.type, f.nullable) for f in (*a.schema, *b.schema)}
         calls: list[Expr] = [Call(op, (columns[x], columns[y]), BOOLEAN) for op, x, y in parts]
-        return logical.Join(kind, a, b, joins.conjunction(calls), "m" if kind == "mark" else None)
+        return logical.Join(kind, a, b, conjunction(calls), "m" if kind == "mark" else None)
 
     def expected(self, kind: str, condition: str) -> list[Row]:
         match kind:

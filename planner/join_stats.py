@@ -1,0 +1,107 @@
+"""Estimates of joins: how many pairs there are, and how many rows find a partner. `planner/stats.py` asks here."""
+
+from __future__ import annotations
+
+from math import prod
+
+from tsql.kernels.expr import Call, Column, Expr
+from tsql.planner import cost, stats
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort
+from tsql.planner.predicates import conjuncts
+
+UNIQUE = 0.9
+"""A column with so many distinct values per row of its table is taken for a key of it."""
+
+
+def equalities(node: Join) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
+    """The (left, right) sides of equalities between the inputs, and the other conjuncts."""
+    left, right = set(node.left.schema.names), set(node.right.schema.names)
+    pairs, rest = [], []
+    for part in conjuncts(node.condition):
+        match part:
+            case Call("=" | "is_not_distinct_from", (a, b)) if a.columns() and b.columns():
+                used, other = set(a.columns()), set(b.columns())
+                if used <= left and other <= right:
+                    pairs.append((a, b))
+                    continue
+                if used <= right and other <= left:
+                    pairs.append((b, a))
+                    continue
+        rest.append(part)
+    return pairs, rest
+
+
+def join_rows(node: Join) -> float:
+    """The estimated number of rows of a join."""
+    left, right = stats.rows(node.left), stats.rows(node.right)
+    if node.kind in ("mark", "single"):
+        return left
+    pairs, rest = equalities(node)
+    kept = cost.FILTER_SELECTIVITY ** len(rest)
+    if node.kind in ("semi", "anti"):
+        part = matching_part(pairs, node.left, node.right) * kept
+        return left * (part if node.kind == "semi" else 1.0 - min(part, 1.0 - cost.LEAST_ANTI))
+    found = left * right * key_selectivity(pairs, node.left, node.right) * kept
+    if node.kind == "inner":
+        return found
+    return max(found, left, right if node.kind == "full" else 0.0)
+
+
+def key_selectivity(pairs: list[tuple[Expr, Expr]], left: Node, right: Node) -> float:
+    """The part of all pairs of rows whose keys are equal: every value of the side whose keys are unique is met."""
+    if not pairs:
+        return 1.0
+    sides = [combinations([pair[at] for pair in pairs], node) for at, node in ((0, left), (1, right))]
+    unique = [values for values, base in sides if values >= UNIQUE * base]
+    return 1.0 / max(1.0, min(unique) if unique else max(values for values, _ in sides))
+
+
+def combinations(keys: list[Expr], node: Node) -> tuple[float, float]:
+    """How many different values keys have before filters, and how many rows the table has that they come from."""
+    base = max(base_rows(key, node) for key in keys)
+    values = []
+    for key in keys:
+        known = stats.distinct(key, node)
+        values.append(max(1.0, base * cost.GROUPS_OF_UNKNOWN_KEYS) if known is None else max(1.0, min(known, base)))
+    return min(prod(values), base), base
+
+
+def base_rows(key: Expr, node: Node) -> float:
+    """The rows of the relation that a key's column comes from, before filters and joins."""
+    name = key.columns()[0] if key.columns() else None
+    while True:
+        match node:
+            case Scan():
+                return max(1.0, stats.rows(node))
+            case Project():
+                expr = dict(node.columns).get(name)
+                if not isinstance(expr, Column):
+                    return max(1.0, stats.rows(node))
+                name, node = expr.name, node.input
+            case Filter() | Sort() | Limit():
+                node = node.input
+            case Join():
+                node = node.left if name in node.left.schema else node.right
+            case Aggregate() | Distinct():
+                return max(1.0, stats.rows(node))
+            case _:
+                return max(1.0, stats.rows(node))
+
+
+def matching_part(pairs: list[tuple[Expr, Expr]], probed: Node, built: Node) -> float:
+    """The part of the probed rows that is expected to find a partner: that of the built side's values which are left."""
+    if not pairs:
+        return 1.0
+    values, base = combinations([b for _, b in pairs], built)
+    left = min(values, stats.rows(built))
+    if values >= UNIQUE * base:
+        return min(1.0, left / values)
+    return min(1.0, left / max(1.0, combinations([a for a, _ in pairs], probed)[0]))
+
+
+def matching(node: Join, build: str) -> float:
+    """How many rows of the side that is not built are expected to find a partner."""
+    pairs, _ = equalities(node)
+    if build == "left":
+        return stats.rows(node.right) * matching_part([(b, a) for a, b in pairs], node.right, node.left)
+    return stats.rows(node.left) * matching_part(pairs, node.left, node.right)
