@@ -48,6 +48,8 @@ class Enumerator:
         self.estimator = Estimator(shards, costs)
         self.taken: list[tuple[str, tuple[str, ...]]] = []
         self.done: dict[int, Step] = {}
+        self.chains: dict[int, float] = {}
+        """Of scans, by id: the part of the rows that all filters above one let through."""
 
     def step(self, node: logical.Node) -> Step:
         found = self.done.get(id(node))
@@ -90,8 +92,15 @@ class Enumerator:
         return Filter((self.step(node.input),), predicate=node.predicate, how=how)
 
     def _how(self, node: logical.Filter) -> str:
-        """Whether a filter above a scan decides runs of rows at once: where few pass, and a cheap condition tells them apart."""
-        few = string_equality(node.predicate) is not None or stats.selectivity(node.predicate, node.input) <= cost.SELECT_WORTH
+        """Whether a filter above a scan decides runs of rows at once: where few pass it, or the filters below it with it, and
+        a cheap condition tells them apart."""
+        parts, below = [node.predicate], node.input
+        while isinstance(below, logical.Filter):
+            parts.append(below.predicate)
+            below = below.input
+        whole = self.chains.get(id(below), 1.0)
+        few = string_equality(node.predicate) is not None or min(whole, stats.joint_selectivity(parts, below)) <= cost.SELECT_WORTH
+        self.chains[id(below)] = min(whole, stats.joint_selectivity(parts, below))
         return "select" if few and is_selectable(node.predicate) else "branch"
 
     def _scan(self, node: logical.Scan, filters: list[logical.Filter]) -> Step:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Values
@@ -24,7 +26,11 @@ def _rows(node: Node) -> float:
         case Values():
             return float(len(node.rows))
         case Filter():
-            return rows(node.input) * selectivity(node.predicate, node.input)
+            below, parts = node, []
+            while isinstance(below, Filter):
+                parts.append(below.predicate)
+                below = below.input
+            return rows(below) * joint_selectivity(parts, below)
         case Aggregate():
             return groups([e for _, e in node.keys], node.input) * (len(node.sets) if node.sets else 1)
         case Distinct():
@@ -77,6 +83,9 @@ def distinct(expr: Expr, node: Node) -> float | None:
     known = column_statistics(node, columns[0])
     if known is None:
         return None
+    values = _values_of_part(expr, known)
+    if values is not None:
+        return values
     if known.distinct is not None:
         return float(known.distinct)
     if isinstance(known.minimum, int) and isinstance(known.maximum, int):
@@ -96,14 +105,44 @@ def groups(keys: list[Expr], node: Node) -> float:
     return max(1.0, min(product, total))
 
 
+PARTS_OF_DATES = {"month": 12.0, "quarter": 4.0, "day": 31.0, "dow": 7.0, "dayofweek": 7.0, "isodow": 7.0, "week": 53.0, "doy": 366.0, "hour": 24.0, "minute": 60.0, "second": 60.0}
+DAYS = {"DATE": 1, "TIMESTAMP": 86_400_000_000, "TIMESTAMPTZ": 86_400_000_000}
+
+
+def _values_of_part(expr: Expr, known: Any) -> float | None:
+    """How many values a part of a date has."""
+    match expr:
+        case Call("date_part", (Literal() as part, Column() as column)):
+            name = str(part.value).lower()
+            if name == "year" and column.type.name in DAYS and isinstance(known.minimum, int) and isinstance(known.maximum, int):
+                return (known.maximum - known.minimum) / (DAYS[column.type.name] * 365.25) + 1
+            return PARTS_OF_DATES.get(name)
+    return None
+
+
+def joint_selectivity(parts: list[Expr], node: Node) -> float:
+    """The estimated part of rows for which all predicates are true; a lower and an upper bound of one column are a range."""
+    result = 1.0
+    bounds: dict[str, list[float]] = {}
+    for part in parts:
+        match part:
+            case Call("<" | "<=" | ">" | ">=" as name, (Column() as column, Literal() as literal)):
+                kept = _range_selectivity(name, column, literal, node)
+                if kept is not None:
+                    span = bounds.setdefault(column.name, [0.0, 1.0])
+                    span[0 if name[0] == ">" else 1] = max(span[0], 1.0 - kept) if name[0] == ">" else min(span[1], kept)
+                    continue
+        result *= selectivity(part, node)
+    for low, high in bounds.values():
+        result *= max(cost.LEAST_RANGE, high - low)
+    return result
+
+
 def selectivity(predicate: Expr, node: Node) -> float:
     """The estimated part of rows for which a predicate is true."""
     match predicate:
         case Call("and", args):
-            result = 1.0
-            for a in args:
-                result *= selectivity(a, node)
-            return result
+            return joint_selectivity(list(args), node)
         case Call("or", args):
             return min(1.0, sum(selectivity(a, node) for a in args))
         case Call("not", (arg,)):
@@ -118,7 +157,10 @@ def selectivity(predicate: Expr, node: Node) -> float:
         case Call("is_not_null", (arg,)):
             return 1.0 - _null_part(arg, node)
         case Call("<" | "<=" | ">" | ">=" as name, (Column() as column, Literal() as literal)):
-            return _range_selectivity(name, column, literal, node)
+            kept = _range_selectivity(name, column, literal, node)
+            return cost.FILTER_SELECTIVITY if kept is None else kept
+        case Call("like" | "ilike" | "contains" | "starts_with" | "ends_with" | "prefix" | "suffix" | "glob"):
+            return cost.LIKE_SELECTIVITY
         case InList(arg, options):
             return min(1.0, len(options) * selectivity(Call("=", (arg, options[0]), predicate.type), node))
     return cost.FILTER_SELECTIVITY
@@ -131,10 +173,10 @@ def _null_part(expr: Expr, node: Node) -> float:
     return cost.NULL_PART if known is None or known.nulls is None or not total else min(1.0, known.nulls / total)
 
 
-def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float:
+def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float | None:
     known = column_statistics(node, column.name)
     low, high, value = getattr(known, "minimum", None), getattr(known, "maximum", None), literal.value
     if not all(isinstance(v, int | float) for v in (low, high, value)) or high <= low:
-        return cost.FILTER_SELECTIVITY
+        return None
     below = min(1.0, max(0.0, (value - low) / (high - low)))
     return below if name[0] == "<" else 1.0 - below

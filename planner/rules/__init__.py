@@ -21,6 +21,7 @@ from tsql.planner.rules.prune_columns import prune_columns
 from tsql.planner.rules.push_filter_down import push_filter_down
 from tsql.planner.rules.push_filter_into_scan import push_filter_into_scan
 from tsql.planner.rules.push_join_conditions import push_join_conditions
+from tsql.planner.rules.push_semi_join import push_semi_join
 from tsql.planner.rules.reduce_aggregate import reduce_aggregate
 from tsql.planner.rules.remove_distinct import remove_distinct
 from tsql.planner.rules.remove_trivial_project import remove_trivial_project
@@ -44,6 +45,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     push_filter_down,
     collect_equalities,
     remove_distinct,
+    push_semi_join,
     order_joins,
     reduce_aggregate,
     push_filter_down,
