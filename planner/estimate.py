@@ -184,12 +184,22 @@ class Estimator:
         groups, shards = self._groups(step, given), given.properties.shards
         placed = given.properties.placed is not None and not step.exports
         here = groups / shards if placed or shards == 1 else seen(groups, given.rows / shards)
-        fits = here <= cost.CACHED_GROUPS
+        fits = here <= cost.CACHED_GROUPS or self._is_dense(step, given, groups)
         if step.absorbs:
             each = self.costs.merge_ns if fits else self.costs.merge_ns + self.costs.miss_ns - self.costs.group_ns
         else:
             each = self.costs.group_ns if fits else self.costs.miss_ns
         return self._work(given.rows * each, shards, here * shards * _width(step.schema))
+
+    def _is_dense(self, step: Aggregate, given: Estimate, groups: float) -> bool:
+        """Whether the groups will be in an array, by the bounds of the keys."""
+        possible = 1.0
+        for _, key in step.by:
+            known = stats.column_statistics(given.shadow, key.name) if isinstance(key, Column) and key.name in given.shadow.schema else None
+            if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
+                return False
+            possible *= known.maximum - known.minimum + 1
+        return possible <= min(cost.LARGEST_DENSE, 2 * groups)
 
     def _movement(self, step: Movement, given: Estimate, properties: Properties) -> Cost:
         copies = properties.shards if isinstance(step, Broadcast) else 1

@@ -54,8 +54,10 @@ def build_side(node: logical.Join) -> str:
     match node.kind:
         case "inner" | "full":
             return "left" if left < right else "right"
-        case "left" | "semi" | "anti":
+        case "semi" | "anti":
             return "left" if left * cost.MARKING_WORTH < right else "right"
+        case "left":
+            return "left" if left * cost.OUTER_MARKING_WORTH < right else "right"
     return "right"
 
 

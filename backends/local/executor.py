@@ -28,7 +28,7 @@ from tsql.kernels.operators import expand as kernel_expand
 from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators import replicate as kernel_replicate
-from tsql.kernels.operators.aggregate import AggregateSink, Grouping, is_dense, make_sink
+from tsql.kernels.operators.aggregate import DENSE_GROUPS, AggregateSink, Grouping, is_dense, make_sink
 from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.kernels.operators.top import LARGEST, Top
 from tsql.kernels.pipeline import Pipeline, Sink
@@ -223,7 +223,7 @@ class Executor(JoinRunner):
         def make() -> AggregateSink:
             return make_sink(grouping(), dense)
 
-        dense = bool(by) and not equal and self._is_dense(flow, grouping())
+        dense = bool(by) and not equal and self._is_dense(flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
         if step.phase == "partial":
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)
@@ -238,7 +238,7 @@ class Executor(JoinRunner):
         rows = flow.data.rows if flow.data.rows is not None else step.groups
         return min(step.groups // shards, rows // flow.data.shards + 1)
 
-    def _is_dense(self, flow: Flow, grouping: Grouping) -> bool:
+    def _is_dense(self, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
         """Whether the keys, as they reach the sink, have few known values; found by a dry run over them."""
         answers: list[bool] = []
 
@@ -248,7 +248,7 @@ class Executor(JoinRunner):
             def probe(self, k: PipelineKernel, row: Any) -> None:
                 grouping.calls = ()
                 grouping.probe(k, row)
-                answers.append(is_dense(grouping.fields))
+                answers.append(is_dense(grouping.fields, expected))
 
         Pipeline(flow.data.empty_source(), flow.operators, Probe())._probe()
         return answers[0]

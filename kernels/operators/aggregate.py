@@ -26,6 +26,11 @@ from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
 
 DENSE_GROUPS = 1 << 12
+"""Keys with so few possible values are always counted out in an array."""
+
+LARGEST_DENSE = 1 << 20
+"""Keys with so many are, where most of their values are expected to occur."""
+
 MEMO_ENTRIES = 1 << 12
 
 
@@ -309,14 +314,15 @@ def dense_code(k: PipelineKernel, f: KeyField, d: Datum, card: int) -> Val:
     return code if d.valid is None else k.select(d.valid, code, k.i64(card - 1))
 
 
-def is_dense(fields: list[KeyField]) -> bool:
-    """Whether the keys have known, few possible values."""
+def is_dense(fields: list[KeyField], expected: int | None = None) -> bool:
+    """Whether the keys have known, few possible values; more if many groups are expected among them."""
+    most = DENSE_GROUPS if expected is None else min(LARGEST_DENSE, max(DENSE_GROUPS, 2 * expected))
     groups = 1
     for f in fields:
         if not (f.type.name == "BOOLEAN" or (f.exact and f.range is not None and f.machines == ("i64",))):
             return False
         groups *= cardinality(f)
-        if groups > DENSE_GROUPS:
+        if groups > most:
             return False
     return bool(fields)
 
