@@ -20,7 +20,8 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.kernels.batch import Dictionary, Morsels, source_columns
 from tsql.kernels.codegen.interp import Interpreter
-from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
+from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED, Compiled, compiler
+from tsql.kernels.codegen.promote import promoter
 from tsql.kernels.context import (
     CANCEL,
     COUNTER,
@@ -292,13 +293,26 @@ class Code:
         self.program = program
         self.milliseconds = 0.0
         self.origin = "interpreter"
+        self.can_improve = False
         if interpret:
             interpreter = Interpreter(program.module)
             self.call = lambda ctx, morsels, count: interpreter(program.module.main, ctx, morsels, count)
         else:
-            compiled = compiler().compile(program.module, opt, check)
+            compiled = compiler().known(program.module, FULL) if opt == TIERED else None
+            self.can_improve = opt == TIERED and compiled is None
+            if compiled is None:
+                compiled = compiler().compile(program.module, QUICK if opt == TIERED else opt, check)
             self.milliseconds, self.origin = compiled.milliseconds, compiled.origin
             self.call = compiled.function
+
+    def improve(self) -> None:
+        """Have code that was compiled quickly compiled in full, for the next runs."""
+        if self.can_improve:
+            self.can_improve = False
+            promoter.add(self.program.module, self._take)
+
+    def _take(self, compiled: Compiled) -> None:
+        self.call = compiled.function
 
     def run(self, context: Context, morsels: Morsels) -> None:
         """Run one worker over the morsels; raises what the kernel reports."""

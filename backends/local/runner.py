@@ -21,7 +21,7 @@ from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dat
 from tsql.backends.local.host import Chunk, Code, Context, Shared, take_chunks
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
-from tsql.kernels.codegen.llvm import FULL, QUICK
+from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.context import Slot
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators import filter as kernel_filter
@@ -32,6 +32,9 @@ from tsql.kernels.pipeline import Operator, Pipeline, Sink
 from tsql.kernels.schema import Schema
 from tsql.kernels.selection import is_plain
 from tsql.planner.step import Step
+
+TIERED_FACTOR = 80
+"""For up to so many times `small_rows` a first run is better off with code that is made quickly."""
 
 
 @dataclass
@@ -75,6 +78,8 @@ class PipelineRunner:
 
     def close(self) -> None:
         """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
+        for _, code in list(self.kernels.made.values()):
+            code.improve()
         while self.states:
             free_state(*self.states.popitem()[1], self.shared)
         while self.tables:
@@ -98,8 +103,9 @@ class PipelineRunner:
                 pipeline = Pipeline(source, operators, sink, f"{step.name} {role}".strip())
                 start = time.perf_counter()
                 rows = flow.data.rows
-                small = rows is not None and rows <= self.run.settings.small_rows
-                code = Code(pipeline.emit(), self.interpret, QUICK if small else FULL, self.run.check)
+                small = self.run.settings.small_rows
+                level = FULL if rows is None or rows > small * TIERED_FACTOR else QUICK if rows <= small else TIERED
+                code = Code(pipeline.emit(), self.interpret, level, self.run.check)
                 self.kernels.compile_ms += (time.perf_counter() - start) * 1000
                 found = self.kernels.made[signature] = (pipeline, code)
         if all(p is not found[0] for _, p in self.pipelines):

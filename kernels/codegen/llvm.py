@@ -28,9 +28,10 @@ from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, pars
 VERSION = 2
 """Part of the cache key: raise it when rendering or the calling convention changes."""
 
-QUICK, FULL = 0, 2
+QUICK, TIERED, FULL = 0, 1, 2
 """Levels of optimisation: a few passes and fast instruction selection for kernels that see few rows (about a tenth of the
-compile time), or everything, vector instructions included."""
+compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and in full
+once the query is done (`promote.py`)."""
 
 INLINE_OPS = 40
 """Routines with more ops than this are called, never inlined."""
@@ -274,6 +275,8 @@ class Compiler:
         self._making: dict[str, threading.Lock] = {}
         self._jit = binding.create_lljit_compiler()
         self._serial = 0
+        self.in_foreground = 0
+        """How many queries are waiting for code."""
         self._cpu = binding.get_host_cpu_name()
         self._features = binding.get_host_cpu_features().flatten()
 
@@ -285,9 +288,31 @@ class Compiler:
         parts = (str(VERSION), llvmlite.__version__, self._cpu, self._features, str(opt), text)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
-    def compile(self, module: Module, opt: int = FULL, check: Callable[[], None] = lambda: None) -> Compiled:
+    def known(self, module: Module, opt: int = FULL) -> Compiled | None:
+        """The machine code of `module` if it is in memory or on disk."""
+        start, key = time.perf_counter(), self._key(module.text(), opt)
+        with self._lock:
+            found = self._memory.get(key)
+            if found is None:
+                code = _read_cache(key)
+                if code is not None:
+                    found = self._memory[key] = self._link(code, module.main, start, "disk")
+            return found
+
+    def compile(self, module: Module, opt: int = FULL, check: Callable[[], None] = lambda: None, foreground: bool = True) -> Compiled:
         """The machine code of `module`, from memory, from disk, or made now. `check` is called between the stages, and may raise
         to end the work: LLVM itself cannot be interrupted."""
+        if not foreground:
+            return self._compile(module, opt, check)
+        with self._lock:
+            self.in_foreground += 1
+        try:
+            return self._compile(module, opt, check)
+        finally:
+            with self._lock:
+                self.in_foreground -= 1
+
+    def _compile(self, module: Module, opt: int, check: Callable[[], None]) -> Compiled:
         start = time.perf_counter()
         text = module.text()
         key = self._key(text, opt)

@@ -1,0 +1,78 @@
+"""Code that was compiled quickly is compiled again in full, in the background, once the query that needed it is done.
+
+A first run should not wait for LLVM longer than the better code would save it; the runs after it should have that code. One
+thread does this work, one kernel after the other, and lets queries that compile go first. At the end of the process it is
+told to stop and waited for, as LLVM must not be left in the middle of its work.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.llvm import FULL, Compiled, compiler
+
+Job = tuple[Module, Callable[[Compiled], None]]
+POLITE_SECONDS = 0.005
+
+
+class Promoter:
+    """The background thread; it starts with its first job."""
+
+    def __init__(self) -> None:
+        self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self.thread: threading.Thread | None = None
+        self.lock = threading.Lock()
+        self.stopped = False
+
+    def add(self, module: Module, done: Callable[[Compiled], None]) -> None:
+        """Compile a module in full, and hand the result to `done`, in the background thread."""
+        with self.lock:
+            if self.stopped:
+                return
+            if self.thread is None:
+                self.thread = threading.Thread(target=self._serve, name="tsql-promote", daemon=True)
+                self.thread.start()
+                atexit.register(self.stop)
+        self.jobs.put((module, done))
+
+    def _serve(self) -> None:
+        while (job := self.jobs.get()) is not None and not self.stopped:
+            while compiler().in_foreground and not self.stopped:
+                time.sleep(POLITE_SECONDS)
+            module, done = job
+            if not self.stopped:
+                done(compiler().compile(module, FULL, foreground=False))
+            del job, module, done
+
+    def wait(self) -> None:
+        """Return when all jobs so far are done; for tests and benchmarks."""
+        ready = threading.Event()
+        if self.thread is None:
+            return
+        self.jobs.put((_NOTHING, lambda _: ready.set()))
+        ready.wait()
+
+    def stop(self) -> None:
+        self.stopped = True
+        self.jobs.put(None)
+        if self.thread is not None:
+            self.thread.join()
+
+
+def _nothing() -> Module:
+    from tsql.kernels.codegen.lang import Kernel
+
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    k.ret()
+    k.finish()
+    return module
+
+
+_NOTHING = _nothing()
+promoter = Promoter()
