@@ -8,6 +8,12 @@ NULL_PART = 0.1
 GROUPS_OF_UNKNOWN_KEYS = 0.1
 """Groups per row where nothing is known of the keys."""
 
+SEMI_SELECTIVITY = 0.5
+"""The part of rows that have a partner in a semi join of which nothing is known."""
+
+LEAST_ANTI_PART = 0.05
+"""An anti join is taken to leave so much: that all rows have a partner is a guess."""
+
 SELECT_WORTH = 0.4
 """A filter above a scan that lets less than this part of the rows through decides runs of rows at once."""
 

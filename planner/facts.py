@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from itertools import product
 
-from tsql.kernels.expr import Column, Literal
+from tsql.kernels.expr import Column, Expr, Literal
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values
 from tsql.planner.predicates import conjuncts, never_null, rejects, sides
 
@@ -31,8 +31,7 @@ def not_null(node: Node) -> frozenset[str]:
             counts = {n for n, c in node.aggregates if c.name in COUNTS}
             return frozenset(counts) if node.sets is not None else frozenset(counts | {n for n, e in node.keys if never_null(e, below)})
         case SetOperation():
-            left = {f.name for f in node.left.schema if f.name in not_null(node.left)}
-            right = not_null(node.right)
+            left, right = not_null(node.left), not_null(node.right)
             on_right = {a.name for a, b in zip(node.left.schema, node.right.schema, strict=True) if b.name in right}
             return frozenset(left & on_right if node.kind == "union" else left | on_right if node.kind == "intersect" else left)
         case Join():
@@ -55,13 +54,20 @@ def _not_null_of_join(node: Join) -> frozenset[str]:
     return frozenset()
 
 
-def _tested(names: tuple[str, ...], parts: list) -> frozenset[str]:
+def _tested(names: tuple[str, ...], parts: list[Expr]) -> frozenset[str]:
     """Columns that are not NULL where all parts are true."""
     return frozenset(n for part in parts for n in part.columns() if n in names and rejects(part, (n,)))
 
 
 def keys(node: Node) -> list[frozenset[str]]:
-    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row."""
+    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row. A node remembers them."""
+    found = node.__dict__.get("_keys")
+    if found is None:
+        found = node.__dict__["_keys"] = _keys(node)
+    return found
+
+
+def _keys(node: Node) -> list[frozenset[str]]:
     match node:
         case Values():
             return [frozenset()] if len(node.rows) <= 1 else []

@@ -36,7 +36,9 @@ def _between_joins(plan: Node) -> Node:
         if id(node) in done:
             return done[id(node)]
         inputs = [visit(i, named) for i, named in zip(node.inputs, _by_name(node, by_name), strict=True)]
-        if isinstance(node, Join) and not isinstance(node, Apply):
+        if isinstance(node, Join) and len({node.mark, *(n for i in inputs for n in i.schema.names)}) <= sum(len(i.schema) for i in inputs):
+            inputs = [visit(i, False) for i in node.inputs]
+        elif isinstance(node, Join) and not isinstance(node, Apply):
             inputs = _opened(node, inputs, _by_name(node, by_name), several)
         result = node.with_inputs(tuple(inputs))
         if id(node) in several:

@@ -176,4 +176,8 @@ class Generator:
             right = Limit(self.ordered(right), Literal(1, BIGINT))
         both = Join("inner", left, right)
         condition = self.predicate(both, scope) if self.random.random() < (0.3 if kind == "single" else 0.6) else None
-        return node(kind, left, right, condition, self.name() if kind == "mark" else None)
+        joined = node(kind, left, right, condition, self.name() if kind == "mark" else None)
+        if kind == "mark" and self.random.random() < 0.5:
+            mark: Expr = Column(joined.mark, BOOLEAN)
+            return Filter(joined, mark if self.random.random() < 0.5 else Call("not", (mark,), BOOLEAN))
+        return joined
