@@ -332,7 +332,8 @@ def two_valued(left: Node, right: Node, parts: list[Expr]) -> tuple[Node, list[E
 
     An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested first.
     """
-    inner, known = set(right.schema.names), not_null(left) | not_null(right)
+    used = {c for p in parts for c in p.columns()}
+    inner, known = set(right.schema.names), not_null(left, used) | not_null(right, used)
     changed, dropped = [], []
     for part in parts:
         if never_null(part, known):

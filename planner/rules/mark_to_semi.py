@@ -13,9 +13,9 @@ simplified, since for semi and anti joins both mean no partner.
 from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr
-from tsql.planner.facts import not_null
+from tsql.planner.facts import never_null_condition
 from tsql.planner.logical import Apply, Filter, Join, Node, Project
-from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, never_null, rejects
+from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
 from tsql.planner.tree import shared, transform_down
 
 
@@ -47,16 +47,12 @@ def _convert(node: Join, predicate: Expr) -> Node | None:
     match predicate:
         case Column(name) if name == node.mark:
             kind, value = "semi", TRUE
-        case Call("not", (Column(name),)) if name == node.mark and _is_certain(node):
+        case Call("not", (Column(name),)) if name == node.mark and never_null_condition(node):
             kind, value = "anti", FALSE
         case _:
             return None
     joined = Join(kind, node.left, node.right, _simplified(node.condition))
     return Project(joined, (*((f.name, column(f)) for f in joined.schema), (node.mark, value)))
-
-
-def _is_certain(node: Join) -> bool:
-    return node.condition is None or never_null(node.condition, not_null(node.left) | not_null(node.right))
 
 
 def _simplified(condition: Expr | None) -> Expr | None:
