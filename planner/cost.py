@@ -19,6 +19,12 @@ NULL_PART = 0.1
 GROUPS_OF_UNKNOWN_KEYS = 0.1
 """Groups per row where nothing is known of the keys."""
 
+SEMI_SELECTIVITY = 0.5
+"""The part of rows that have a partner in a semi join of which nothing is known."""
+
+LEAST_ANTI_PART = 0.05
+"""An anti join is taken to leave so much: that all rows have a partner is a guess."""
+
 SELECT_WORTH = 0.4
 """A filter above a scan that lets less than this part of the rows through decides runs of rows at once."""
 
@@ -41,9 +47,6 @@ BROADCAST_ROWS = 1_000_000
 
 BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 """What it costs to put a row into the table of a join, to pass a pair on, to compare a pair of a product."""
-
-LEAST_ANTI = 0.05
-"""At least this part of the rows is expected to be without a partner."""
 
 REDUCTION_WORTH = 8.0
 """The input of an aggregate is reduced by the keys that a join will ask for if there are so many times more groups."""

@@ -3,9 +3,10 @@ for correctness, so a doubt is a no."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import product
 
-from tsql.kernels.expr import Column, Literal
+from tsql.kernels.expr import Column, Expr, Literal
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values
 from tsql.planner.predicates import conjuncts, never_null, rejects, sides
 
@@ -13,55 +14,85 @@ COUNTS = {"count", "count_star", "count_if", "countif"}
 _MOST_KEYS = 8
 
 
-def not_null(node: Node) -> frozenset[str]:
-    """The columns that hold no NULL."""
+def not_null(node: Node, wanted: Iterable[str]) -> frozenset[str]:
+    """Those of the wanted columns that hold no NULL. Only these are looked at: statistics of a column may be dear."""
+    wanted = frozenset(wanted) & frozenset(node.schema.names)
+    if not wanted:
+        return wanted
     match node:
         case Scan():
             known = node.source.statistics().columns if hasattr(node.source, "statistics") else {}
-            return frozenset(f.name for f in node.schema if not f.nullable or (f.name in known and known[f.name].nulls == 0))
+            return frozenset(n for n in wanted if not node.schema[n].nullable or (n in known and known[n].nulls == 0))
         case Values():
-            return frozenset(f.name for i, f in enumerate(node.fields) if all(never_null(row[i], ()) for row in node.rows))
+            return frozenset(f.name for i, f in enumerate(node.fields) if f.name in wanted and all(never_null(row[i], ()) for row in node.rows))
         case Filter():
-            return not_null(node.input) | _tested(node.input.schema.names, [node.predicate])
+            tested = _tested(wanted, [node.predicate])
+            return tested | not_null(node.input, wanted - tested)
         case Project():
-            below = not_null(node.input)
-            return frozenset(n for n, e in node.columns if never_null(e, below))
+            return _computed(node.columns, node.input, wanted)
         case Aggregate():
-            below = not_null(node.input)
-            counts = {n for n, c in node.aggregates if c.name in COUNTS}
-            return frozenset(counts) if node.sets is not None else frozenset(counts | {n for n, e in node.keys if never_null(e, below)})
+            counts = {n for n, c in node.aggregates if c.name in COUNTS and n in wanted}
+            return frozenset(counts) if node.sets is not None else _computed(node.keys, node.input, wanted) | counts
         case SetOperation():
-            left = {f.name for f in node.left.schema if f.name in not_null(node.left)}
-            right = not_null(node.right)
-            on_right = {a.name for a, b in zip(node.left.schema, node.right.schema, strict=True) if b.name in right}
-            return frozenset(left & on_right if node.kind == "union" else left | on_right if node.kind == "intersect" else left)
+            return _not_null_of_both(node, wanted)
         case Join():
-            return _not_null_of_join(node)
-    return not_null(node.inputs[0]) if len(node.inputs) == 1 else frozenset()
+            return _not_null_of_join(node, wanted)
+    return not_null(node.inputs[0], wanted) if len(node.inputs) == 1 else frozenset()
 
 
-def _not_null_of_join(node: Join) -> frozenset[str]:
-    left, parts = not_null(node.left), conjuncts(node.condition)
+def _computed(columns: tuple[tuple[str, Expr], ...], below: Node, wanted: frozenset[str]) -> frozenset[str]:
+    used = [(n, e) for n, e in columns if n in wanted]
+    known = not_null(below, {c for _, e in used for c in e.columns()})
+    return frozenset(n for n, e in used if never_null(e, known))
+
+
+def _not_null_of_both(node: SetOperation, wanted: frozenset[str]) -> frozenset[str]:
+    there = {b.name: a.name for a, b in zip(node.left.schema, node.right.schema, strict=True) if a.name in wanted}
+    left = not_null(node.left, wanted)
+    if node.kind == "except":
+        return left
+    right = {there[n] for n in not_null(node.right, there)}
+    return left & right if node.kind == "union" else left | right
+
+
+def _not_null_of_join(node: Join, wanted: frozenset[str]) -> frozenset[str]:
     match node.kind:
         case "inner":
-            return left | not_null(node.right) | _tested(node.schema.names, parts)
+            tested = _tested(wanted, conjuncts(node.condition))
+            return tested | not_null(node.left, wanted - tested) | not_null(node.right, wanted - tested)
         case "semi":
-            return left | _tested(node.left.schema.names, parts)
+            tested = _tested(wanted, conjuncts(node.condition))
+            return tested | not_null(node.left, wanted - tested)
         case "mark":
-            known = left | not_null(node.right)
-            return left | {node.mark} if node.condition is None or never_null(node.condition, known) else left
+            left = not_null(node.left, wanted)
+            return left | {node.mark} if node.mark in wanted and never_null_condition(node) else left
         case "left" | "anti" | "single":
-            return left
+            return not_null(node.left, wanted)
     return frozenset()
 
 
-def _tested(names: tuple[str, ...], parts: list) -> frozenset[str]:
+def never_null_condition(node: Join) -> bool:
+    """Whether the condition of a join has a value for every pair of rows."""
+    if node.condition is None:
+        return True
+    used = node.condition.columns()
+    return never_null(node.condition, not_null(node.left, used) | not_null(node.right, used))
+
+
+def _tested(names: Iterable[str], parts: list[Expr]) -> frozenset[str]:
     """Columns that are not NULL where all parts are true."""
     return frozenset(n for part in parts for n in part.columns() if n in names and rejects(part, (n,)))
 
 
 def keys(node: Node) -> list[frozenset[str]]:
-    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row."""
+    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row. A node remembers them."""
+    found = node.__dict__.get("_keys")
+    if found is None:
+        found = node.__dict__["_keys"] = _keys(node)
+    return found
+
+
+def _keys(node: Node) -> list[frozenset[str]]:
     match node:
         case Values():
             return [frozenset()] if len(node.rows) <= 1 else []

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import prod
 
-from tsql.kernels.expr import Call, Column, Expr
+from tsql.kernels.expr import Column, Expr
 from tsql.planner import cost, stats
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort
-from tsql.planner.predicates import conjuncts
+from tsql.planner.predicates import conjuncts, sides
 
 UNIQUE = 0.9
 """A column with so many distinct values per row of its table is taken for a key of it."""
@@ -15,19 +15,13 @@ UNIQUE = 0.9
 
 def equalities(node: Join) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
     """The (left, right) sides of equalities between the inputs, and the other conjuncts."""
-    left, right = set(node.left.schema.names), set(node.right.schema.names)
     pairs, rest = [], []
     for part in conjuncts(node.condition):
-        match part:
-            case Call("=" | "is_not_distinct_from", (a, b)) if a.columns() and b.columns():
-                used, other = set(a.columns()), set(b.columns())
-                if used <= left and other <= right:
-                    pairs.append((a, b))
-                    continue
-                if used <= right and other <= left:
-                    pairs.append((b, a))
-                    continue
-        rest.append(part)
+        pair = sides(part, node.left.schema.names, node.right.schema.names)
+        if pair is None:
+            rest.append(part)
+        else:
+            pairs.append(pair)
     return pairs, rest
 
 
@@ -37,10 +31,10 @@ def join_rows(node: Join) -> float:
     if node.kind in ("mark", "single"):
         return left
     pairs, rest = equalities(node)
-    kept = cost.FILTER_SELECTIVITY ** len(rest)
     if node.kind in ("semi", "anti"):
-        part = matching_part(pairs, node.left, node.right) * kept
-        return left * (part if node.kind == "semi" else 1.0 - min(part, 1.0 - cost.LEAST_ANTI))
+        part = matching_part(pairs, node.left, node.right) * (cost.SEMI_SELECTIVITY if rest else 1.0)
+        return left * (part if node.kind == "semi" else max(1.0 - part, cost.LEAST_ANTI_PART))
+    kept = prod(stats.selectivity(part, node) for part in rest)
     found = left * right * key_selectivity(pairs, node.left, node.right) * kept
     if node.kind == "inner":
         return found

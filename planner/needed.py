@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort
 from tsql.planner.tree import expressions
@@ -34,7 +35,7 @@ def _users_first(plan: Node) -> list[Node]:
     return order[::-1]
 
 
-def kept_calls(node: Aggregate, needed: set[str]) -> tuple:
+def kept_calls(node: Aggregate, needed: set[str]) -> tuple[tuple[str, AggregateCall], ...]:
     """The aggregates that are used; one at least where there are no keys, since a relation has a column."""
     calls = tuple((n, c) for n, c in node.aggregates if n in needed)
     return calls if calls or node.keys else node.aggregates[:1]

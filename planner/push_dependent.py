@@ -17,7 +17,7 @@ from tsql.kernels.expr import Call, Case, Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
 from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
-from tsql.planner.facts import at_most_one, pairs_at_most_once
+from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import map_call, map_keys
@@ -304,7 +304,7 @@ class Pusher(Binding):
         bound = self.bindings(left)
         plan, waiting = right.plan, [resolve(p, bound) for p in right.pending]
         if node.kind == "mark":
-            plan, waiting = two_valued(plan, waiting)
+            plan, waiting = two_valued(left.plan, plan, waiting)
         condition = conjunction((*waiting, *(resolve(p, bound) for p in parts)))
         return Dependent(Join(node.kind, left.plan, plan, condition, node.mark), left.pending, left.computed)
 
@@ -327,20 +327,22 @@ def or_empty(value: Expr, aggregate: AggregateCall) -> Expr:
     return value if zero.value is None else Call("coalesce", (value, zero), zero.type)
 
 
-def two_valued(plan: Node, parts: list[Expr]) -> tuple[Node, list[Expr]]:
+def two_valued(left: Node, right: Node, parts: list[Expr]) -> tuple[Node, list[Expr]]:
     """Conditions of a WHERE as part of a mark join's condition: what is NULL there must be false, and the mark not NULL by it.
 
     An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested first.
     """
-    inner, changed, dropped = set(plan.schema.names), [], []
+    used = {c for p in parts for c in p.columns()}
+    inner, known = set(right.schema.names), not_null(left, used) | not_null(right, used)
+    changed, dropped = [], []
     for part in parts:
-        if never_null(part, ()):
+        if never_null(part, known):
             changed.append(part)
         elif isinstance(part, Call) and part.name == "=" and any(set(a.columns()) <= inner for a in part.args):
             for arg in part.args:
-                if not never_null(arg, ()):
+                if not never_null(arg, known):
                     (dropped if arg.columns() and set(arg.columns()) <= inner else changed).append(call("is_not_null", arg))
             changed.append(part)
         else:
             changed.append(same(part, Literal(True, part.type)))
-    return where(plan, dropped), changed
+    return where(right, dropped), changed

@@ -6,7 +6,7 @@ from typing import Any
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
-from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Values
 
 
 def rows(node: Node) -> float:
@@ -38,6 +38,9 @@ def _rows(node: Node) -> float:
         case Limit() if isinstance(node.count, Literal) and node.count.value is not None:
             below = rows(node.input)
             return below * node.count.value / 100 if node.count.type.is_float else min(below, float(node.count.value))
+        case LimitBy() if isinstance(node.count, Literal) and node.count.value is not None:
+            keys: list[Expr] = [Column(n, node.schema[n].type) for n in node.by]
+            return min(rows(node.input), groups(keys, node.input) * float(node.count.value))
         case SetOperation():
             return rows(node.left) + rows(node.right)
         case Join():
@@ -63,12 +66,13 @@ def column_statistics(node: Node, name: str) -> object | None:
                 if not isinstance(expr, Column):
                     return None
                 name, node = expr.name, node.input
+            case Join():
+                side = node.left if name in node.left.schema else node.right
+                if name not in side.schema:
+                    return None
+                node = side
             case SetOperation() | Values():
                 return None
-            case Join():
-                node = node.left if name in node.left.schema else node.right
-                if name not in node.schema:
-                    return None
             case _:
                 if len(node.inputs) != 1:
                     return None
@@ -147,6 +151,9 @@ def selectivity(predicate: Expr, node: Node) -> float:
             return min(1.0, sum(selectivity(a, node) for a in args))
         case Call("not", (arg,)):
             return 1.0 - selectivity(arg, node)
+        case Call("=" | "is_not_distinct_from", (Column() as column, Column() as other)):
+            both = [d for d in (distinct(column, node), distinct(other, node)) if d is not None]
+            return 1.0 / max(*both, 1.0) if both else cost.EQUALITY_SELECTIVITY
         case Call("=", (Column() as column, _)):
             known = distinct(column, node)
             return cost.EQUALITY_SELECTIVITY if known is None else 1.0 / max(known, 1.0)

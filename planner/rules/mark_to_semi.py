@@ -6,15 +6,16 @@ filter m                          project x.*, m=true
     y                                 y
 
 NOT m keeps the mark where m may be NULL: `a NOT IN (..)` is not true if the list has a NULL, or a is one and the list has
-rows, and an anti join would keep such rows. A test of a column for NULL that another part of the condition implies is dropped.
+rows, and an anti join would keep such rows. Parts of the condition that only told NULL from false are
+simplified, since for semi and anti joins both mean no partner.
 """
 
 from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr
-from tsql.planner.facts import not_null
+from tsql.planner.facts import never_null_condition
 from tsql.planner.logical import Apply, Filter, Join, Node, Project
-from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, never_null, rejects
+from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
 from tsql.planner.tree import shared, transform_down
 
 
@@ -42,24 +43,21 @@ def mark_to_semi(plan: Node) -> Node:
 
 
 def _convert(node: Join, predicate: Expr) -> Node | None:
+    """The semi or anti join of a mark join, with what the mark is then as a column beside it."""
     match predicate:
         case Column(name) if name == node.mark:
             kind, value = "semi", TRUE
-        case Call("not", (Column(name),)) if name == node.mark and _is_certain(node):
+        case Call("not", (Column(name),)) if name == node.mark and never_null_condition(node):
             kind, value = "anti", FALSE
         case _:
             return None
-    joined = Join(kind, node.left, node.right, without_implied(node.condition))
+    joined = Join(kind, node.left, node.right, _simplified(node.condition))
     return Project(joined, (*((f.name, column(f)) for f in joined.schema), (node.mark, value)))
 
 
-def _is_certain(node: Join) -> bool:
-    return node.condition is None or never_null(node.condition, not_null(node.left) | not_null(node.right))
-
-
-def without_implied(condition: Expr | None) -> Expr | None:
-    """Without tests of a column for NULL where another part is not true for a NULL anyway."""
-    parts = conjuncts(condition)
+def _simplified(condition: Expr | None) -> Expr | None:
+    """Without tests of a column for NULL where another part is not true for a NULL anyway, and without `IS NOT DISTINCT FROM true`."""
+    parts = [p.args[0] if isinstance(p, Call) and p.name == "is_not_distinct_from" and p.args[1] == TRUE else p for p in conjuncts(condition)]
     kept = []
     for part in parts:
         match part:

@@ -26,7 +26,7 @@ UNIQUE = 0.9
 
 
 def order_joins(plan: Node) -> Node:
-    return _visit(plan, False)
+    return _visit(plan, True)
 
 
 def _visit(node: Node, ordered: bool) -> Node:

@@ -24,6 +24,9 @@ from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
 from tsql.planner.tree import shared, transform_down
 
+OUT_OF_RANGE_ONLY = {"+", "-", "*", "neg", "abs", "round", "substring", "substr", "left", "right", "date_part", "date_trunc"}
+"""Functions that fail for numbers and dates out of range at most."""
+
 
 def push_filter_down(plan: Node) -> Node:
     several = shared(plan)
@@ -42,7 +45,8 @@ def _push(node: Node, several: set[int]) -> Node:
     moved: list[Expr] = []
     kept: list[Expr] = []
     for predicate in reversed(predicates):
-        movable = _moves_below(predicate, below) and not (kept and may_fail(predicate))
+        may_raise = is_risky if isinstance(below, Join) else may_fail
+        movable = _moves_below(predicate, below) and not (kept and may_raise(predicate))
         (moved if movable else kept).append(predicate)
     return _stack(_lower(below, moved), kept) if moved else node
 
@@ -129,7 +133,7 @@ def is_risky(expr: Expr) -> bool:
     may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters early.)"""
     for node in expr.walk():
         match node:
-            case Call("+" | "-" | "*" | "neg") if all(a.type.is_numeric for a in node.args):
+            case Call() if node.name in OUT_OF_RANGE_ONLY:
                 continue
             case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
                 return True

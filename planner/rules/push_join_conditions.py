@@ -38,7 +38,7 @@ def _push(node: Node) -> Node:
             kept.append(part)
         elif used <= left_names and node.kind in ("inner", "semi"):
             left.append(part)
-        elif used and used <= right_names and (node.kind != "mark" or never_null(part, not_null(node.right))):
+        elif used and used <= right_names and (node.kind != "mark" or never_null(part, not_null(node.right, used))):
             right.append(part)
         else:
             kept.append(part)

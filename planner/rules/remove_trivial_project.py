@@ -2,24 +2,73 @@
 
 project a, b
   scan t (a, b)   ->   scan t (a, b)
+
+So does one between two joins that only leaves out columns: the join above names those that it uses, and joins that lie on each
+other can be put in another order. It stays where a column that it hides has the name of one on the other side.
 """
 
 from __future__ import annotations
 
 from tsql.kernels.expr import Column
-from tsql.planner.logical import Node, Project
-from tsql.planner.tree import transform_up
+from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Sort
+from tsql.planner.tree import shared, transform_up
 
 
 def remove_trivial_project(plan: Node) -> Node:
-    return transform_up(plan, _remove)
+    return _between_joins(transform_up(plan, _remove))
 
 
 def _remove(node: Node) -> Node:
-    if (
-        isinstance(node, Project)
-        and all(isinstance(e, Column) and e.name == n for n, e in node.columns)
-        and tuple(n for n, _ in node.columns) == node.input.schema.names
-    ):
-        return node.input
-    return node
+    return node.input if _passes(node) and tuple(n for n, _ in node.columns) == node.input.schema.names else node
+
+
+def _passes(node: Node) -> bool:
+    return isinstance(node, Project) and all(isinstance(e, Column) and e.name == n for n, e in node.columns)
+
+
+def _between_joins(plan: Node) -> Node:
+    several = shared(plan)
+    done: dict[int, Node] = {}
+
+    def visit(node: Node, by_name: bool) -> Node:
+        """`by_name`: what uses the node takes columns by their names, so that more of them do not matter."""
+        by_name = by_name and id(node) not in several
+        if id(node) in done:
+            return done[id(node)]
+        inputs = [visit(i, named) for i, named in zip(node.inputs, _by_name(node, by_name), strict=True)]
+        if isinstance(node, Join) and len({node.mark, *(n for i in inputs for n in i.schema.names)}) <= sum(len(i.schema) for i in inputs):
+            inputs = [visit(i, False) for i in node.inputs]
+        elif isinstance(node, Join) and not isinstance(node, Apply):
+            inputs = _opened(node, inputs, _by_name(node, by_name), several)
+        result = node.with_inputs(tuple(inputs))
+        if id(node) in several:
+            done[id(node)] = result
+        return result
+
+    return visit(plan, False)
+
+
+def _by_name(node: Node, by_name: bool) -> list[bool]:
+    match node:
+        case Project() | Aggregate() | Output():
+            return [True]
+        case Filter() | Sort() | Limit() | LimitBy():
+            return [by_name]
+        case Distinct() if node.on is not None:
+            return [by_name]
+        case Join():
+            return [by_name, by_name or node.kind in ("semi", "anti", "mark")]
+    return [False] * len(node.inputs)
+
+
+def _opened(node: Join, inputs: list[Node], by_name: list[bool], several: set[int]) -> list[Node]:
+    """The inputs of a join without projections that stand on a join and only leave out columns."""
+    opened = list(inputs)
+    for place, (old, named) in enumerate(zip(node.inputs, by_name, strict=True)):
+        side, other = opened[place], opened[1 - place]
+        if not (named and _passes(side) and isinstance(side.input, Join)) or id(old) in several:
+            continue
+        taken = {node.mark, *other.schema.names}
+        if not taken & set(side.input.schema.names):
+            opened[place] = side.input
+    return opened

@@ -176,4 +176,13 @@ class Generator:
             right = Limit(self.ordered(right), Literal(1, BIGINT))
         both = Join("inner", left, right)
         condition = self.predicate(both, scope) if self.random.random() < (0.3 if kind == "single" else 0.6) else None
-        return node(kind, left, right, condition, self.name() if kind == "mark" else None)
+        if self.random.random() < 0.3 and self.numbers(left) and self.numbers(right):
+            a, b = (self.random.choice(self.numbers(side)) for side in (left, right))
+            condition = Call("=", (Column(a.name, a.type, a.nullable), Column(b.name, b.type, b.nullable)), BOOLEAN)
+            if self.random.random() < 0.5:
+                left = Filter(left, Call(self.random.choice(("=", "<", ">=")), (Column(a.name, a.type, a.nullable), Literal(1, BIGINT)), BOOLEAN))
+        joined = node(kind, left, right, condition, self.name() if kind == "mark" else None)
+        if kind == "mark" and self.random.random() < 0.5:
+            mark: Expr = Column(joined.mark, BOOLEAN)
+            return Filter(joined, mark if self.random.random() < 0.5 else Call("not", (mark,), BOOLEAN))
+        return joined

@@ -13,7 +13,6 @@ from typing import Any
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Outer, SortKey
-from tsql.planner.dependent import Free
 from tsql.planner.logical import (
     Aggregate,
     Apply,
@@ -151,8 +150,6 @@ def _join(node: Join, outer: Scope) -> list[Row]:
     met: set[int] = set()
     result: list[Row] = []
     padding = (None,) * len(node.right.schema)
-    if isinstance(node, Apply) and not left and not Free().of(node.right):
-        run(node.right, outer)  # A right side that depends on nothing is evaluated anyway: it may have too many rows.
     for row in left:
         right = fixed if fixed is not None else run(node.right, {**outer, **_named(node.left, row)})
         truth = [True if node.condition is None else value(node.condition, dict(zip(names, row + other, strict=True)), outer) for other in right]
