@@ -213,6 +213,10 @@ def _quantifier(call: Call) -> exp.Expr:
     return node
 
 
+def _unwrapped(node: exp.Expr) -> exp.Expr:
+    return node.this if isinstance(node, exp.Paren) else node
+
+
 class ExpressionGenerator(DuckDBGenerator):
     """Text of the same grammar: calls as they were written."""
 
@@ -227,6 +231,12 @@ class ExpressionGenerator(DuckDBGenerator):
         exp.Pow: lambda self, node: self.binary(node, "**"),
         Call: lambda self, node: self.call_sql(node),
     }
+
+    def any_sql(self, node: exp.Any) -> str:
+        return f"ANY ({self.sql(_unwrapped(node.this))})"
+
+    def all_sql(self, node: exp.All) -> str:
+        return f"ALL ({self.sql(_unwrapped(node.this))})"
 
     def withingroup_sql(self, node: exp.WithinGroup) -> str:
         return f"{self.sql(node, 'this')} WITHIN GROUP ({self.sql(node, 'expression').strip()})"

@@ -45,24 +45,43 @@ def _has_parts(value: Any) -> bool:
     return is_dataclass(value) and not isinstance(value, (logical.Node, type)) and type(value).__module__ in (Expr.__module__, logical.Node.__module__)
 
 
-def outers(plan: logical.Node) -> Iterator[Outer]:
-    """All outer columns that a plan names, at any depth."""
-    for node in nodes(plan):
-        for expr in expressions(node):
-            yield from (e for e in expr.walk() if isinstance(e, Outer))
+def own_outers(node: logical.Node) -> Iterator[Outer]:
+    """The outer columns in the expressions of one node."""
+    for expr in expressions(node):
+        yield from (e for e in expr.walk() if isinstance(e, Outer))
+
+
+def outers(plan: logical.Node) -> list[Outer]:
+    """The outer columns that a plan names and that mean something outside of it: not those of an Apply inside."""
+    return free_outers(plan)[id(plan)]
+
+
+def free_outers(plan: logical.Node) -> dict[int, list[Outer]]:
+    """For each node, by its id, the outer columns that it and its inputs name and that mean something outside of it."""
+    found: dict[int, list[Outer]] = {}
+
+    def visit(node: logical.Node) -> list[Outer]:
+        if id(node) not in found:
+            free = list(own_outers(node))
+            for index, inner in enumerate(node.inputs):
+                bound = bound_names(node, index)
+                free += [outer for outer in visit(inner) if outer.name not in bound]
+            found[id(node)] = list(dict.fromkeys(free))
+        return found[id(node)]
+
+    visit(plan)
+    return found
+
+
+def bound_names(node: logical.Node, index: int) -> tuple[str, ...]:
+    """The names that outer columns in input `index` of a node can mean in the node."""
+    return node.left.schema.names if isinstance(node, logical.Apply) and index == 1 else ()
 
 
 def names_in(plan: logical.Node) -> set[str]:
     """The names of the columns of all nodes that an outer column could meet: not those inside of a part that names none."""
+    free = free_outers(plan)
     found: set[str] = set()
-    known: dict[int, bool] = {}
-
-    def has_outer(node: logical.Node) -> bool:
-        if id(node) not in known:
-            below = [has_outer(i) for i in node.inputs]
-            known[id(node)] = any(below) or any(isinstance(e, Outer) for expr in expressions(node) for e in expr.walk())
-        return known[id(node)]
-
     seen: set[int] = set()
     stack = [plan]
     while stack:
@@ -70,29 +89,30 @@ def names_in(plan: logical.Node) -> set[str]:
         if id(node) not in seen:
             seen.add(id(node))
             found.update(node.schema.names)
-            if has_outer(node):
+            if free[id(node)]:
                 stack.extend(node.inputs)
     return found
 
 
 def map_outers(plan: logical.Node, change: Callable[[Outer], Expr]) -> logical.Node:
-    """The plan with every outer column put through `change`; the same objects where nothing changes."""
+    """The plan with the outer columns that `outers` gives put through `change`; the same objects where nothing changes."""
+    named = {key: frozenset(outer.name for outer in found) for key, found in free_outers(plan).items()}
+    done: dict[tuple[int, frozenset[str]], logical.Node] = {}
 
-    def leaf(expr: Expr) -> Expr:
-        return change(expr) if isinstance(expr, Outer) else expr
+    def visit(node: logical.Node, bound: frozenset[str]) -> logical.Node:
+        free = named[id(node)]
+        if not free - bound:
+            return node
+        key = (id(node), bound & free)
+        if key not in done:
+            inputs = tuple(visit(inner, bound.union(bound_names(node, index))) for index, inner in enumerate(node.inputs))
+            done[key] = map_node(node.with_inputs(inputs), lambda e: rewrite(e, lambda part: put(part, bound)))
+        return done[key]
 
-    def map_expr(expr: Expr) -> Expr:
-        return rewrite(expr, leaf)
+    def put(expr: Expr, bound: frozenset[str]) -> Expr:
+        return change(expr) if isinstance(expr, Outer) and expr.name not in bound else expr
 
-    done: dict[int, logical.Node] = {}
-
-    def visit(node: logical.Node) -> logical.Node:
-        found = done.get(id(node))
-        if found is None:
-            found = done[id(node)] = map_node(node.with_inputs(tuple(visit(i) for i in node.inputs)), map_expr)
-        return found
-
-    return visit(plan)
+    return visit(plan, frozenset())
 
 
 def map_node(node: logical.Node, change: Callable[[Expr], Expr]) -> logical.Node:
@@ -119,6 +139,6 @@ def map_value(value: Any, change: Callable[[Expr], Expr]) -> Any:
     return replace(value, **changed) if changed else value
 
 
-def as_outer(expr: Expr, convert: Callable[[Column], Expr]) -> Expr:
+def as_outer(expr: Expr) -> Expr:
     """An expression over an enclosing relation, as a subquery says it."""
-    return rewrite(expr, lambda e: convert(e) if isinstance(e, Column) else e)
+    return rewrite(expr, lambda e: Outer(e.name, e.dtype, e.nullable, e.position) if isinstance(e, Column) else e)

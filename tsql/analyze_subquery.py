@@ -53,8 +53,8 @@ class Subquery:
         if self._regrouped is None:
 
             def put(outer: Outer) -> Expr:
-                column = self.level.own(outer)
-                return outer if column is None else self.level.to_outer(change(column))
+                value = self.level.own(outer)
+                return outer if value is None else self.level.to_outer(change(value))
 
             condition = None if self.condition is None else change(self.condition)
             self._regrouped = replace(self, plan=map_outers(self.plan, put), condition=condition)
@@ -62,14 +62,13 @@ class Subquery:
 
     def needs(self) -> list[Subquery]:
         """The subqueries of the same query whose columns this one reads."""
-        return [c.subquery for c in self.own_columns() if isinstance(c, Pending)]
+        return [column.subquery for column in self.own_columns() if isinstance(column, Pending)]
 
     def own_columns(self) -> list[Column]:
         """The columns of its query that it names."""
-        found = [c for c in map(self.level.own, outers(self.plan)) if c is not None]
-        if self.condition is not None:
-            found += [e for e in self.condition.walk() if isinstance(e, Column) and not isinstance(e, Inner)]
-        return found
+        values = [value for value in map(self.level.own, outers(self.plan)) if value is not None]
+        values += [self.condition] if self.condition is not None else []
+        return [e for value in values for e in value.walk() if isinstance(e, Column) and not isinstance(e, Inner)]
 
     def columns_read(self) -> list[Column]:
         """The columns of its query that it names, and those of the subqueries that it needs."""
@@ -97,9 +96,9 @@ class Inner(Column):
 
 @dataclass(frozen=True)
 class Deferred(Outer):
-    """An outer column that is a placeholder in its own query: an aggregate or a subquery there."""
+    """A value of an outer query that is no column of its plan yet: an aggregate or a subquery there, or what an alias means."""
 
-    column: Column = None  # type: ignore[assignment]
+    value: Expr = None  # type: ignore[assignment]
     level: Level = None  # type: ignore[assignment]
 
 
@@ -151,18 +150,15 @@ class Level:
 
     def to_outer(self, expr: Expr) -> Expr:
         """An expression of this query, as a query inside of it says it."""
+        columns = [e for e in expr.walk() if isinstance(e, Column)]
+        if not columns or (isinstance(expr, Column) and not expr.name.startswith("\0")):
+            return as_outer(expr)
+        return Deferred("\0value", expr.type, True, columns[0].position, expr, self)
 
-        def convert(column: Column) -> Expr:
-            if column.name.startswith("\0"):
-                return Deferred(column.name, column.dtype, column.nullable, column.position, column, self)
-            return Outer(column.name, column.dtype, column.nullable, column.position)
-
-        return as_outer(expr, convert)
-
-    def own(self, outer: Outer) -> Column | None:
-        """The column of this query that an outer column means; None if it belongs to another one."""
+    def own(self, outer: Outer) -> Expr | None:
+        """What an outer column means in this query; None if it belongs to another one."""
         if isinstance(outer, Deferred):
-            return outer.column if outer.level is self else None
+            return outer.value if outer.level is self else None
         return Column(outer.name, outer.dtype, outer.nullable, outer.position) if outer.name in self.visible else None
 
     def outer_aggregate(self, call: Aggregate, node: exp.Expr) -> Expr | None:
@@ -234,6 +230,8 @@ class Level:
             raise self.queries.error(f"Subquery returns {len(relation.fields)} columns - expected {columns}", node)
 
     def _pending(self, kind: str, plan: logical.Node, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
+        if kind == "mark":
+            self._names.take(plan.schema.names)
         column = self._names.unique(name)
         if kind == "single" and column != name:
             plan = logical.Project(plan, ((column, Column(name, dtype)),))
@@ -247,7 +245,7 @@ class Level:
         values = row_values(value)
         operands = [binder.operand(v) for v in values]
         relation = self._query(frame, query)
-        self._expect(relation, len(operands), query)
+        self._expect(relation, len(operands), node)
         if len(operands) > 1 and op not in ("=", "<>"):
             raise self.queries.error(f"rows are compared by = and <>, not by {op}", node)
         inner = [Inner(f.column, f.type, f.nullable) for f in relation.fields]
@@ -295,8 +293,7 @@ class Level:
 
     def _settled_outer(self, outer: Outer) -> Expr:
         if isinstance(outer, Deferred) and outer.level is self:
-            column = self.settle(outer.column)
-            return Outer(column.name, column.dtype, column.nullable, outer.position)
+            return as_outer(self.settle(outer.value))
         return outer
 
     def regroup(self) -> None:

@@ -85,6 +85,15 @@ class TemporalParser(ExpressionParser):
             node.meta["comma"] = True
         return node
 
+    def _parse_query_modifiers(self, this):  # type: ignore[no-untyped-def]
+        """`FROM a JOIN b ..` with nothing or SELECT behind it: sqlglot hangs the joins on `a`, here they are the query's."""
+        node = super()._parse_query_modifiers(this)
+        first = node.args["from_"].this if isinstance(node, exp.Select) and node.args.get("from_") is not None else None
+        if first is not None and first.args.get("joins") and not node.args.get("joins"):
+            node.set("joins", first.args["joins"])
+            first.set("joins", None)
+        return node
+
     def _query_or_create(self) -> exp.Expr | None:
         start = self._curr
         if start.token_type in (TokenType.CREATE, TokenType.DROP):

@@ -12,6 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from tests.slt.datasets_joins import JOINED
+
 HUGEINT = pa.decimal128(38, 0)
 TIMESTAMP = pa.timestamp("us")
 TIMESTAMPTZ = pa.timestamp("us", tz="UTC")
@@ -221,4 +223,5 @@ DATASETS: dict[str, pa.Table] = {
     "empty_types": _table(ALL_TYPES, []),
     "nulls": _table(NUMS, [(i, None, None, None, None, None, None) for i in range(3)]),
     "one": _table(NUMS, [(7, 1, "only", -5, 2.5, Decimal("3.25"), True)]),
+    **JOINED,
 }

@@ -1,0 +1,136 @@
+"""What the analyzer makes of the corpus of joins and subqueries, run by DuckDB: the plan, said in SQL again, gives the rows,
+names and types of the query. This holds the front end alone to the oracle, without the rules and the executor."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from tests.frontend.plan_sql import plan_sql
+from tests.slt import records as slt
+from tests.slt.datasets import DATASETS
+from tests.slt.engines import DuckDB
+from tests.slt.render import differing_row, render
+from tests.slt_runner import CORPUS
+from tsql import statements
+from tsql.analyze import analyze
+from tsql.analyze_outer import bound_names, nodes, outers, own_outers
+from tsql.catalog import Catalog, as_source
+from tsql.dialect import Temporal
+from tsql.generator import to_duckdb
+from tsql.kernels.errors import TsqlError
+from tsql.parser import parse
+from tsql.planner import logical
+
+FILES = [path for folder in ("joins", "subqueries") for path in sorted((CORPUS / folder).glob("*.slt"))]
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    tables = Catalog()
+    for name, table in DATASETS.items():
+        tables.add(name, as_source(name, table))
+    return tables
+
+
+@pytest.fixture(scope="module")
+def duck():
+    engine = DuckDB()
+    for name in DATASETS:
+        engine.load(name)
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize("path", FILES, ids=[f"{path.parent.name}/{path.stem}" for path in FILES])
+def test_plans_mean_what_the_query_says(path: Path, catalog: Catalog, duck: DuckDB) -> None:
+    checked = 0
+    wrong = []
+    for record in slt.read(path):
+        if record.kind not in ("query", "statement"):
+            continue
+        checked += 1
+        problem = _refused(record, catalog, duck) if record.error is not None else _different(record, catalog, duck)
+        if problem is not None:
+            wrong.append(f"line {record.line}: {problem}\n    {record.sql}")
+    assert not wrong, "\n" + "\n".join(wrong)
+    assert checked >= 10
+
+
+@pytest.mark.parametrize("path", FILES, ids=[f"{path.parent.name}/{path.stem}" for path in FILES])
+def test_texts_read_back(path: Path, duck: DuckDB) -> None:
+    """Our text of a query reads back to an equal tree, and the oracle's text gives the same rows."""
+    for record in slt.read(path):
+        if record.kind == "query":
+            (first,) = parse(record.sql)
+            (second,) = parse(Temporal().generate(first.node))
+            assert second.node == first.node
+            if record.oracle is None:
+                given, expected = render(duck.query(to_duckdb(record.sql))), render(duck.query(record.sql))
+                assert given.sorted("rowsort") == expected.sorted("rowsort"), record.sql
+
+
+def _different(record: slt.Record, catalog: Catalog, duck: DuckDB) -> str | None:
+    try:
+        (statement,) = analyze(record.sql, catalog)
+    except TsqlError as error:
+        return f"refused: {error.message}"
+    assert isinstance(statement, statements.Query)
+    expected = duck.query(record.oracle or record.sql)
+    if list(statement.plan.names) != expected.column_names:
+        return f"names {list(statement.plan.names)} instead of {expected.column_names}"
+    shared = _shared_names(statement.plan)
+    if shared:
+        return shared
+    if any(isinstance(node, logical.Aggregate) and node.sets is not None for node in statement.plan.walk()):
+        return None
+    try:
+        given = duck.query(plan_sql(statement.plan))
+    except duckdb.Error as error:
+        return f"the plan does not run: {str(error).splitlines()[0]}\n{logical.show(statement.plan)}"
+    ours, theirs = render(given), render(expected)
+    if ours.types != theirs.types or [str(f.type) for f in statement.plan.schema] != theirs.types:
+        return f"types {ours.types} instead of {theirs.types}"
+    difference = differing_row(ours.sorted("rowsort"), theirs.sorted("rowsort"), theirs.types)
+    return f"{difference}\n{logical.show(statement.plan)}" if difference else None
+
+
+def _refused(record: slt.Record, catalog: Catalog, duck: DuckDB) -> str | None:
+    """An error of the analyzer has a place; one that only rows can show is that of the plan."""
+    try:
+        (statement,) = analyze(record.sql, catalog)
+    except TsqlError as error:
+        return None if error.line_column is not None else f"no place: {error.message}"
+    assert isinstance(statement, statements.Query)
+    try:
+        duck.query(plan_sql(statement.plan))
+    except duckdb.Error:
+        return None
+    return "accepted"
+
+
+def _shared_names(plan: logical.Node) -> str | None:
+    """What is wrong with the names of a plan: one that repeats, or an outer column that could mean two, or none."""
+    for node in nodes(plan):
+        names = {name.lower() for name in node.schema.names}
+        if len(names) != len(node.schema.names):
+            return f"{node.describe()}: names repeat"
+        if isinstance(node, logical.Apply):
+            left = {name.lower() for name in node.left.schema.names}
+            for inner in nodes(node.right):
+                if any(outer.name.lower() in left for outer in outers(inner)) and left & {name.lower() for name in inner.schema.names}:
+                    return f"{inner.describe()}: a name of the relation around it"
+    return _unknown_outer(plan, frozenset())
+
+
+def _unknown_outer(node: logical.Node, around: frozenset[str]) -> str | None:
+    for outer in own_outers(node):
+        if outer.name not in around:
+            return f"{node.describe()}: {outer} is no column around it"
+    for index, inner in enumerate(node.inputs):
+        problem = _unknown_outer(inner, around.union(bound_names(node, index)))
+        if problem is not None:
+            return problem
+    return None
