@@ -176,8 +176,12 @@ def selectivity(predicate: Expr, node: Node) -> float:
 def _null_part(expr: Expr, node: Node) -> float:
     """The estimated part of rows in which an expression is NULL."""
     known = column_statistics(node, expr.name) if isinstance(expr, Column) else None
-    total = rows(node)
-    return cost.NULL_PART if known is None or known.nulls is None or not total else min(1.0, known.nulls / total)
+    if known is None or known.nulls is None:
+        return cost.NULL_PART
+    while isinstance(node, Join):
+        # The rows of the join itself are what is being estimated.
+        node = node.left if expr.name in node.left.schema else node.right
+    return min(1.0, known.nulls / max(1.0, rows(node)))
 
 
 def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float | None:

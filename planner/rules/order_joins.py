@@ -37,6 +37,8 @@ def _visit(node: Node, ordered: bool) -> Node:
         if len(region.leaves) > 2:
             best = region.best()
             names = node.schema.names
+            if best == node:
+                return node
             if ordered and best.schema.names != names:
                 return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
             return best

@@ -53,6 +53,8 @@ def _side(side: Node, other: Node, pairs: list[tuple[Expr, Expr]]) -> Node | Non
         return None if below is None else side.with_inputs((below,))
     if not isinstance(side, Aggregate) or side.sets is not None:
         return None
+    if isinstance(side.input, Join) and side.input.kind == "semi" and isinstance(side.input.right, Project) and side.input.right.input == other:
+        return None
     keys = dict(side.keys)
     used = [(keys[a.name], b) for a, b in pairs if isinstance(a, Column) and a.name in keys]
     if not used or stats.rows(other) * cost.REDUCTION_WORTH > stats.groups([e for e, _ in used], side.input):

@@ -149,7 +149,7 @@ class _Reader:
         made = []
         for item in items:
             match = re.match(r"(\w+)=(.*)$", item)
-            name, text = match.groups() if match else (item, item)
+            name, text = match.groups() if match else (item.strip('"'), item)
             made.append((name, self._expression(text, schema, scope)))
         return tuple(made)
 

@@ -95,3 +95,15 @@ def test_no_domain_for_equalities() -> None:
     for comments, text, _, _ in records("tpch"):
         plan = read_plan(text, SOURCES["tpch"])
         assert not uses_domain(unnest(plan), plan), comments
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_texts_read_back(name: str) -> None:
+    """The text of a plan, outer columns included, says the plan again."""
+    seen = 0
+    for _, text, _, _ in records(name):
+        printed = show(read_plan(text, SOURCES[name]))
+        if "values" not in printed:
+            assert show(read_plan(printed, SOURCES[name])) == printed
+            seen += "outer." in printed
+    assert seen >= 5
