@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden
+from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden, wrong_names
 from tests.frontend.support import FakeView
 from tsql.analyze import analyze
 from tsql.kernels.errors import BindError
@@ -100,6 +100,13 @@ def test_a_view_joined_with_its_table_has_names_of_its_own():
     plan = analyze("SELECT a.x, v.x, a.k FROM a JOIN v ON a.k = v.k", tables)[0].plan
     assert plan.names == ("x", "x", "k")
     assert plan.columns == ("x", "x_1", "k")
+
+
+def test_a_subquery_of_on_does_not_take_a_name_inside_of_the_lateral_side():
+    text = "SELECT * FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IN (SELECT y FROM d)) q ON 1 IN (SELECT k FROM d)"
+    plan = plan_of(text)
+    assert wrong_names(plan) is None
+    assert sorted(n.mark for n in plan.walk() if isinstance(n, logical.Apply) and n.kind == "mark") == ["is_in", "is_in_1"]
 
 
 def test_every_join_of_a_plan_has_disjoint_sides():
