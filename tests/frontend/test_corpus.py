@@ -3,6 +3,7 @@ names and types of the query. This holds the front end alone to the oracle, with
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import duckdb
@@ -102,6 +103,8 @@ def _refused(record: slt.Record, catalog: Catalog, duck: DuckDB) -> str | None:
     try:
         (statement,) = analyze(record.sql, catalog)
     except TsqlError as error:
+        if not re.search(record.error or "", str(error), re.IGNORECASE):
+            return f"another error: {error.message}"
         return None if error.line_column is not None else f"no place: {error.message}"
     assert isinstance(statement, statements.Query)
     try:

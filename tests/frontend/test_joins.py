@@ -49,6 +49,7 @@ ERRORS = [
     ("SELECT * FROM a SEMI JOIN (SELECT y FROM b WHERE b.k = a.k) q ON true", None, "The combining JOIN type must be INNER or LEFT for a LATERAL", None),
     ("SELECT * FROM (SELECT a.x) q, a", 23, 'there is no table "a" in FROM', None),
     ("SELECT * FROM a, LATERAL (SELECT sum(a.x)) q", 34, "an aggregate is not allowed in FROM", None),
+    ("SELECT b.k, count(*) FROM a JOIN b USING (k) GROUP BY k", 8, 'column "k" must appear in the GROUP BY clause', "any_value(k)"),
     ("SELECT * EXCLUDE (z) FROM a, b", 19, 'column "z" in EXCLUDE does not exist', None),
     ("SELECT * EXCLUDE (a.z) FROM a, b", 21, 'table "a" has no column "z"', None),
     ("SELECT q.* FROM a, b", 8, 'there is no table "q" in FROM', None),
