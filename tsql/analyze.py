@@ -1,7 +1,8 @@
 """SQL text → statements with typed logical plans. The session calls `analyze`; every error has a place in the text.
 
-The parts: `parser.py` text to tree, `analyze_query.py` queries, `analyze_select.py` one SELECT, `analyze_group.py` its
-aggregation, `analyze_scope.py` names, `analyze_names.py` names of unnamed columns, `planner/bind.py` expressions.
+The parts: `parser.py` text to tree, `analyze_query.py` queries, `analyze_from.py` FROM and joins, `analyze_select.py` one
+SELECT, `analyze_group.py` its aggregation, `analyze_subquery.py` subqueries in expressions, `analyze_scope.py` names,
+`analyze_names.py` names of unnamed columns, `planner/bind.py` expressions.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
+from tsql.analyze_outer import names_in
 from tsql.analyze_scope import Field, Names, Scope
 from tsql.analyze_subquery import Frame, Level, pendings
 from tsql.kernels.expr import Call, Column, Expr, Literal, Outer, rewrite
@@ -192,6 +193,7 @@ class JoinCondition:
         self.is_lateral = is_lateral
         self.queries = owner.queries
         self.level = Level(owner.queries, owner.environment, (*self.left.schema.names, *self.right.schema.names))
+        self.level.avoid(names_in(self.right))
 
     def join(self, node: exp.Expr) -> logical.Node:
         binder = Binder(

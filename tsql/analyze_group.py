@@ -42,6 +42,8 @@ class Grouping:
         self.explicit = False
         self.item_keys: dict[int, int] = {}
         self._references: dict[str, int] = {}
+        self.shown: dict[str, str] = {}
+        """What the user calls a plan column, for messages."""
 
     @property
     def used(self) -> bool:
@@ -178,11 +180,12 @@ class Grouping:
             case Column() if expr.name == _GROUPING_ID:
                 return Column("grouping_id", BIGINT)
             case Column():
+                name = self.shown.get(expr.name, expr.name)
                 raise BindError(
-                    f'column "{expr.name}" must appear in the GROUP BY clause or must be part of an aggregate function',
+                    f'column "{name}" must appear in the GROUP BY clause or must be part of an aggregate function',
                     position=expr.position,
                     text=self.source.text,
-                    hint=f"add it to GROUP BY, or take any of its values: any_value({expr.name})",
+                    hint=f"add it to GROUP BY, or take any of its values: any_value({name})",
                 )
             case Call() | Case() | Cast() | InList():
                 return expr.with_children(tuple(self.over_result(child) for child in expr.children))

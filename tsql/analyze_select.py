@@ -57,6 +57,7 @@ class SelectAnalyzer:
         self.taken = queries.taken
         self.level = Level(queries, environment, plan.schema.names)
         self.grouping = Grouping(self.source)
+        self.grouping.shown = {f.column: f.name for table in scope.tables for f in table.relation.fields}
         self.items = self._expand()
         self.aliases: dict[str, int] = {}
         for index, item in enumerate(self.items):

@@ -132,6 +132,10 @@ class Level:
         self._known: list[tuple[exp.Expr, Frame, Expr]] = []
         self._done: dict[Subquery, Column] = {}
 
+    def avoid(self, names: Iterable[str]) -> None:
+        """Give the columns of subqueries other names than these."""
+        self._names.take(names)
+
     def binder(self, find: Callable[[exp.Column], Expr | None], aggregate: Any, clause: str) -> Callable[[Binder, exp.Expr], Expr]:
         """What a Binder of a clause calls for its subqueries. `find` is what a name means in the clause, before the queries around."""
         frame = Frame(self, find, aggregate, clause)

@@ -7,6 +7,7 @@ from pathlib import Path
 from tests.frontend.support import FakeCatalog, FakeSource
 from tsql import statements
 from tsql.analyze import analyze
+from tsql.analyze_outer import bound_names, nodes, outers, own_outers
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import parse_type
 from tsql.planner import logical
@@ -47,3 +48,28 @@ def write_golden(name: str, queries: list[str]) -> None:
 def kinds(plan: logical.Node) -> list[str]:
     """The joins and applies of a plan, from the root."""
     return [f"{'apply ' if isinstance(n, logical.Apply) else ''}{n.kind}" for n in plan.walk() if isinstance(n, logical.Join)]
+
+
+def wrong_names(plan: logical.Node) -> str | None:
+    """What is wrong with the names of a plan: one that repeats, or an outer column that could mean two, or none."""
+    for node in nodes(plan):
+        names = {name.lower() for name in node.schema.names}
+        if len(names) != len(node.schema.names):
+            return f"{node.describe()}: names repeat"
+        if isinstance(node, logical.Apply):
+            left = {name.lower() for name in node.left.schema.names}
+            for inner in nodes(node.right):
+                if any(outer.name.lower() in left for outer in outers(inner)) and left & {name.lower() for name in inner.schema.names}:
+                    return f"{inner.describe()}: a name of the relation around it"
+    return _unknown_outer(plan, frozenset())
+
+
+def _unknown_outer(node: logical.Node, around: frozenset[str]) -> str | None:
+    for outer in own_outers(node):
+        if outer.name not in around:
+            return f"{node.describe()}: {outer} is no column around it"
+    for index, inner in enumerate(node.inputs):
+        problem = _unknown_outer(inner, around.union(bound_names(node, index)))
+        if problem is not None:
+            return problem
+    return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden
+from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden, wrong_names
 from tests.frontend.support import FakeView
 from tsql.analyze import analyze
 from tsql.kernels.errors import BindError
@@ -49,6 +49,7 @@ ERRORS = [
     ("SELECT * FROM a SEMI JOIN (SELECT y FROM b WHERE b.k = a.k) q ON true", None, "The combining JOIN type must be INNER or LEFT for a LATERAL", None),
     ("SELECT * FROM (SELECT a.x) q, a", 23, 'there is no table "a" in FROM', None),
     ("SELECT * FROM a, LATERAL (SELECT sum(a.x)) q", 34, "an aggregate is not allowed in FROM", None),
+    ("SELECT b.k, count(*) FROM a JOIN b USING (k) GROUP BY k", 8, 'column "k" must appear in the GROUP BY clause', "any_value(k)"),
     ("SELECT * EXCLUDE (z) FROM a, b", 19, 'column "z" in EXCLUDE does not exist', None),
     ("SELECT * EXCLUDE (a.z) FROM a, b", 21, 'table "a" has no column "z"', None),
     ("SELECT q.* FROM a, b", 8, 'there is no table "q" in FROM', None),
@@ -100,6 +101,13 @@ def test_a_view_joined_with_its_table_has_names_of_its_own():
     plan = analyze("SELECT a.x, v.x, a.k FROM a JOIN v ON a.k = v.k", tables)[0].plan
     assert plan.names == ("x", "x", "k")
     assert plan.columns == ("x", "x_1", "k")
+
+
+def test_a_subquery_of_on_does_not_take_a_name_inside_of_the_lateral_side():
+    text = "SELECT * FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IN (SELECT y FROM d)) q ON 1 IN (SELECT k FROM d)"
+    plan = plan_of(text)
+    assert wrong_names(plan) is None
+    assert sorted(n.mark for n in plan.walk() if isinstance(n, logical.Apply) and n.kind == "mark") == ["is_in", "is_in_1"]
 
 
 def test_every_join_of_a_plan_has_disjoint_sides():
