@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -73,7 +74,12 @@ def short(value: float) -> str:
 
 
 def interleaved(work: Mapping[str, Callable[[], object]], runs: int, warmup: int = 2, least_ms: float = 0.0) -> dict[str, Times]:
-    """Time each piece of work `runs` times, taking turns, so that a slow moment of the machine falls on all of them.
+    """Time each piece of work `runs` times, taking turns; see `taking_turns`."""
+    return taking_turns({name: partial(_timed, call) for name, call in work.items()}, runs, warmup, least_ms)
+
+
+def taking_turns(work: Mapping[str, Callable[[], float]], runs: int, warmup: int = 2, least_ms: float = 0.0) -> dict[str, Times]:
+    """Do each piece of work, which returns its own milliseconds, `runs` times in turn, so that a slow moment of the machine falls on all of them.
 
     The one that goes first changes from round to round. Short work gets more rounds until each has been timed for
     `least_ms` in all.
@@ -89,14 +95,19 @@ def interleaved(work: Mapping[str, Callable[[], object]], runs: int, warmup: int
         turn = 0
         while turn < runs or (turn < 50 * runs and any(sum(times) < least_ms for times in taken.values())):
             for name in names[turn % len(names) :] + names[: turn % len(names)]:
-                start = time.perf_counter()
-                result = work[name]()
-                taken[name].append((time.perf_counter() - start) * 1000)
-                del result
+                taken[name].append(work[name]())
             turn += 1
     finally:
         gc.enable()
     return {name: Times(tuple(times)) for name, times in taken.items()}
+
+
+def _timed(call: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    result = call()
+    spent = (time.perf_counter() - start) * 1000
+    del result
+    return spent
 
 
 def difference(left: pa.Table, right: pa.Table, ordered: bool) -> str | None:

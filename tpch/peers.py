@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 
 import pyarrow as pa
@@ -158,6 +159,18 @@ def open_engines(names: Iterable[str], threads: int) -> tuple[dict[str, Engine],
         except Exception as error:
             absent[name] = f"not started: {reason(error)}"
     return opened, absent
+
+
+def versions(names: Iterable[str]) -> dict[str, str]:
+    """The version of each engine's library."""
+    libraries = {"hyper": "tableauhyperapi"}
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(libraries.get(name, name))
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
 
 
 def reason(error: BaseException) -> str:
