@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from tsql.kernels.errors import TsqlError
 from tsql.tpch.data import tables
 from tsql.tpch.queries import NUMBERS, query
 
@@ -18,7 +20,10 @@ def main(arguments: list[str] | None = None, program: str = "python -m tsql.tpch
     options = _parser(program).parse_args(arguments)
     try:
         return _follow(options)
-    except (RuntimeError, OSError) as error:
+    except ImportError as error:
+        print(f"tpch: {error}: pip install 'tsql[bench]'", file=sys.stderr)
+        return 1
+    except (TsqlError, RuntimeError, OSError) as error:
         print(f"tpch: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -82,9 +87,9 @@ def bench_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--runs", type=_positive, default=9, metavar="N", help="timed runs of each query on each engine (default: 9)")
     parser.add_argument("--repeats", type=_positive, default=3, metavar="N", help="fresh processes for each cold time and each peak of memory (default: 3)")
     parser.add_argument("--join-rows", type=_positive, default=1_000_000, metavar="N", help="rows of the smallest join of the mode joins (default: 1000000)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was measured as JSON")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as markdown")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="draw the times as an SVG file, such as docs/tpch.svg")
+    parser.add_argument("--json", type=_writable, metavar="FILE", help="write everything that was measured as JSON")
+    parser.add_argument("--markdown", type=_writable, metavar="FILE", help="write the tables as markdown")
+    parser.add_argument("--chart", type=_writable, metavar="FILE", help="draw the times as an SVG file, such as docs/tpch.svg")
 
 
 def _scale(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +141,15 @@ def _numbers(text: str) -> list[int]:
     return list(dict.fromkeys(found))
 
 
-def _names(known: tuple[str, ...]):
+def _writable(text: str) -> Path:
+    """A file to be written at the end: a mistake in its path is better told before an hour of measuring than after it."""
+    path = Path(text)
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is {'a folder' if path.is_dir() else 'in a folder that does not exist'}")
+    return path
+
+
+def _names(known: tuple[str, ...]) -> Callable[[str], list[str]]:
     def parse(text: str) -> list[str]:
         names = list(dict.fromkeys(part.strip() for part in text.split(",")))
         if unknown := [name for name in names if name not in known]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from functools import partial
 
 from tsql.tpch import fresh, joins
 from tsql.tpch.chart import Panel, draw
@@ -148,4 +147,6 @@ def _work(engines: dict[str, Engine], chosen: set[str], number: int, scale: floa
     return {name: engines[name].tpch(number, query(number, scale), scale) for name in engines if name in chosen}
 
 
-tell = partial(print, file=sys.stderr, flush=True)
+def tell(line: str) -> None:
+    """Progress, which is no part of the report."""
+    print(line, file=sys.stderr, flush=True)

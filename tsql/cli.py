@@ -100,7 +100,9 @@ def _parser() -> argparse.ArgumentParser:
     diff.add_argument("new", metavar="B.plan")
 
     command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
-    command("bench", _bench, "list the benchmarks that are installed", session=False)
+    bench = command("bench", _bench, "run a benchmark, or list them", session=False)
+    bench.add_argument("name", nargs="?", choices=("tpch",), help="tpch: TPC-H beside DuckDB, Hyper, Polars and DataFusion")
+    bench.add_argument("options", nargs=argparse.REMAINDER, metavar="..", help="options of the benchmark; tsql bench tpch --help lists them")
     return parser
 
 
@@ -257,17 +259,15 @@ def _shell(arguments: Any) -> int:
 
 
 def _bench(arguments: Any) -> int:
-    import importlib
-    import pkgutil
+    if arguments.name is None:
+        print("tpch: TPC-H beside DuckDB, Hyper, Polars and DataFusion; tsql bench tpch --help lists its options")
+        return 0
+    from tsql.tpch.__main__ import main as tpch
 
-    import tsql.tpch
-
-    for module in sorted(pkgutil.iter_modules(tsql.tpch.__path__), key=lambda m: m.name):
-        if module.name.startswith("_"):
-            continue
-        doc = (importlib.import_module(f"tsql.tpch.{module.name}").__doc__ or "").strip().partition("\n")[0]
-        print(f"tsql.tpch.{module.name}: {doc}".rstrip(": "))
-    return 0
+    try:
+        return tpch(["bench", *arguments.options], program="tsql")
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else 2
 
 
 if __name__ == "__main__":

@@ -178,7 +178,12 @@ def test_an_explain_statement_prints_text(call):
 
 def test_version_and_bench(call):
     assert call("--version")[1] == f"tsql {tsql.__version__}\n"
-    assert call("bench")[0] == 0
+    code, out, _ = call("bench")
+    assert code == 0 and out.startswith("tpch: ")
+    code, out, _ = call("bench", "tpch", "--help")
+    assert code == 0 and out.startswith("usage: tsql bench ") and "--modes" in out
+    assert call("bench", "tpch", "--engines", "oracle")[0] == 2
+    assert call("bench", "nothing")[0] == 2
 
 
 def test_a_reader_that_leaves_early(tmp_path):
