@@ -15,9 +15,21 @@ MODES = ("memory", "parquet", "cold", "peak", "threads", "joins")
 ENGINE_NAMES = ("tsql", "duckdb", "hyper", "polars", "datafusion")
 
 
-def main(arguments: list[str] | None = None, program: str = "python -m tsql.tpch") -> int:
+def main(arguments: list[str] | None = None) -> int:
     """Run the command line; the exit code is 0, 1 if the work failed or an answer is wrong, 2 if the arguments are wrong."""
-    options = _parser(program).parse_args(arguments)
+    return _guarded(_parser().parse_args(arguments))
+
+
+def main_bench(arguments: list[str]) -> int:
+    """The benchmark alone, as `tsql bench tpch`."""
+    parser = argparse.ArgumentParser(prog="tsql bench tpch", description="TPC-H beside DuckDB, Hyper, Polars and DataFusion")
+    _bench_options(parser)
+    parser.set_defaults(command="bench")
+    return _guarded(parser.parse_args(arguments))
+
+
+def _guarded(options: argparse.Namespace) -> int:
+    """Do what was asked for; what goes wrong is one message."""
     try:
         return _follow(options)
     except ImportError as error:
@@ -53,8 +65,8 @@ def _follow(options: argparse.Namespace) -> int:
             return bench(options)
 
 
-def _parser(program: str) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, description="TPC-H: data, queries, answers, times")
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tsql.tpch", description="TPC-H: data, queries, answers, times")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     data = commands.add_parser("data", help="make the tables as Parquet files and print their paths")
     _scale(data)
@@ -74,11 +86,11 @@ def _parser(program: str) -> argparse.ArgumentParser:
     _backend(check)
     check.add_argument("--engines", type=_names(ENGINE_NAMES), default=["tsql"], metavar="NAME,..", help=f"of {', '.join(ENGINE_NAMES)} (default: tsql)")
 
-    bench_options(commands.add_parser("bench", help="measure against DuckDB, Hyper, Polars and DataFusion"))
+    _bench_options(commands.add_parser("bench", help="measure against DuckDB, Hyper, Polars and DataFusion"))
     return parser
 
 
-def bench_options(parser: argparse.ArgumentParser) -> None:
+def _bench_options(parser: argparse.ArgumentParser) -> None:
     """The options of the benchmark."""
     _scale(parser)
     _common(parser)

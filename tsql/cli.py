@@ -262,10 +262,10 @@ def _bench(arguments: Any) -> int:
     if arguments.name is None:
         print("tpch: TPC-H beside DuckDB, Hyper, Polars and DataFusion; tsql bench tpch --help lists its options")
         return 0
-    from tsql.tpch.__main__ import main as tpch
+    from tsql.tpch.__main__ import main_bench
 
     try:
-        return tpch(["bench", *arguments.options], program="tsql")
+        return main_bench(arguments.options)
     except SystemExit as leave:
         return leave.code if isinstance(leave.code, int) else 2
 

@@ -181,7 +181,7 @@ def test_version_and_bench(call):
     code, out, _ = call("bench")
     assert code == 0 and out.startswith("tpch: ")
     code, out, _ = call("bench", "tpch", "--help")
-    assert code == 0 and out.startswith("usage: tsql bench ") and "--modes" in out
+    assert code == 0 and out.startswith("usage: tsql bench tpch ") and "--modes" in out
     assert call("bench", "tpch", "--engines", "oracle")[0] == 2
     assert call("bench", "nothing")[0] == 2
 
