@@ -21,7 +21,7 @@ SCALE = 0.01
 
 def in_process(engine_name: str, path: Path, sql: str) -> dict[str, float]:
     """First and warm times of a query over a Parquet file loaded as `lineitem`, in this process, in milliseconds."""
-    from bench.engines import ENGINES
+    from tsql.tpch.engines import ENGINES
 
     engine = ENGINES[engine_name](threads=2)
     engine.load("lineitem", path)

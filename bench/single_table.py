@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 
 from bench import cold
-from bench.engines import ENGINES, DuckDB, Engine, Tsql, quoted
-from bench.measure import difference, interleaved
-from bench.report import Row, Section, machine, write
 from tsql.tpch.data import tables
+from tsql.tpch.engines import ENGINES, DuckDB, Engine, Tsql, quoted
+from tsql.tpch.measure import difference, interleaved
 from tsql.tpch.queries import query
+from tsql.tpch.report import Row, Section, machine, write
 
 THREADS = 2
 

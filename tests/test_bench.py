@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from bench.measure import difference, interleaved
-from bench.report import Row, Section, write
+from tsql.tpch.measure import difference, interleaved
+from tsql.tpch.report import Row, Section, write
 
 TABLE = pa.table({"k": ["a", "b", None], "d": pa.array([Decimal("1.10"), None, Decimal("2.00")], pa.decimal128(15, 2)), "f": [0.5, None, 1e12]})
 

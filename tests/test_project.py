@@ -26,6 +26,8 @@ ONLY_IN = {
     "numba": ("kernels/udf.py", "tests/*"),
     "pyspark": ("backends/spark/*", "tests/*", "bench/*"),
     "duckdb": ("tests/*", "tpch/*", "bench/*"),
+    "datafusion": ("tpch/peers.py",),
+    "tableauhyperapi": ("tpch/peers.py",),
 }
 """Libraries and the files that may import them, as patterns of paths."""
 
@@ -118,7 +120,7 @@ import sys
 class Absent:
     """What a plain installation does not bring must not be needed."""
     def find_spec(name, path=None, target=None):
-        if name in ("duckdb", "pandas", "polars", "pyspark", "hypothesis", "pytest"):
+        if name in ("datafusion", "duckdb", "pandas", "polars", "pyspark", "hypothesis", "pytest", "tableauhyperapi"):
             raise ModuleNotFoundError(name, name=name)
 sys.meta_path.insert(0, Absent)
 import pyarrow as pa

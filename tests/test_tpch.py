@@ -1,17 +1,22 @@
-"""TPC-H data and queries: made once, made whole, and understood by DuckDB."""
+"""TPC-H data and queries: made once, made whole, understood by DuckDB, and answered by this project as by DuckDB."""
 
 from __future__ import annotations
 
 import multiprocessing
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+import tsql
 from tsql.tpch import data
 from tsql.tpch.__main__ import main
-from tsql.tpch.queries import queries, query
+from tsql.tpch.check import Oracle, fill
+from tsql.tpch.engines import Tsql
+from tsql.tpch.peers import reason
+from tsql.tpch.queries import NUMBERS, queries, query
 
 SCALE = 0.001
 
@@ -20,6 +25,15 @@ SCALE = 0.001
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TSQL_DATA", str(tmp_path))
     return tmp_path
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder that is filled once, for tests that are not about making the data."""
+    path = tmp_path_factory.mktemp("tpch")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TSQL_DATA", str(path))
+        yield path
 
 
 def test_data_is_made_once(folder: Path) -> None:
@@ -86,3 +100,92 @@ def test_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("SELECT sum(l_extendedprice * l_discount)")
     with pytest.raises(SystemExit, match="2"):
         main(["data", "--scale", "-1"])
+
+
+def test_check_command(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--scale", "0.001,0.002", "--queries", "1,6"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "scale 0.001, tsql, query 1: ok" and out[-1] == "all 4 answers are as DuckDB's"
+
+
+def test_check_command_tells_what_differs(shared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    paths = data.tables(SCALE)
+    other = {**paths, "lineitem": data.tables(0.002)["lineitem"]}
+    monkeypatch.setattr("tsql.tpch.check.fill", lambda engine, _, how: fill(engine, other, how))
+    assert main(["check", "--scale", "0.001", "--queries", "6"]) == 1
+    out = capsys.readouterr().out.splitlines()
+    assert out[0] == "scale 0.001, tsql, query 6: wrong answer"
+    assert out[1].startswith("  row 1, column revenue: ") and ", expected " in out[1]
+    assert out[2] == "1 of 1 answers are not as DuckDB's"
+
+
+def test_run_command(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--scale", "0.001", "--queries", "6,1", "--source", "parquet", "--rows", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "query 6: 1 row, " in out and "query 1: 4 rows, " in out and out.count("count_order") == 1 and " 2 rows" in out
+
+
+def test_run_command_goes_on_after_a_refusal(shared: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tsql.tpch.check.query", lambda number, scale: "SELECT none FROM lineitem" if number == 1 else query(number, scale))
+    assert main(["run", "--scale", "0.001", "--queries", "1,6", "--rows", "0"]) == 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.startswith("query 1: not run: ") and second.startswith("query 6: 1 row, ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "--queries", "23"], "TPC-H has queries 1 to 22, not 23"),
+        (["check", "--engines", "tsql,oracle"], "unknown: oracle"),
+        (["bench", "--modes", "warm"], "unknown: warm"),
+        (["bench", "--runs", "0"], "0 is too few"),
+        (["bench", "--chart", "nowhere/chart.svg"], "in a folder that does not exist"),
+        (["check", "--scale", "inf"], "a scale factor is a positive number, not inf"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_backend(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--scale", "0.001", "--backend", "abacus"]) == 1
+    assert capsys.readouterr().err.startswith("tpch: ")
+
+
+@pytest.fixture(scope="module")
+def loaded(shared: Path) -> Iterator[tuple[Tsql, Oracle]]:
+    """This project with the tables of scale 0.01 in memory, and DuckDB's answers."""
+    paths = data.tables(0.01)
+    engine, oracle = Tsql(threads=2), Oracle(0.01, paths)
+    fill(engine, paths, "memory")
+    yield engine, oracle
+    engine.close()
+    oracle.close()
+
+
+ONE_TABLE = (1, 6)
+"""The queries without a join or a subquery."""
+
+JOINS = "SELECT a.x FROM (VALUES (1)) AS a(x), (VALUES (1)) AS b(y) WHERE a.x = b.y AND EXISTS (SELECT 1 FROM (VALUES (1)) AS c(z) WHERE c.z = b.y)"
+
+
+def refusal_of_joins(engine: Tsql) -> str | None:
+    """What an engine without joins or correlated subqueries says of them, or None. Any other error is a failure of the test."""
+    try:
+        engine.run(JOINS)
+    except tsql.TsqlError as error:
+        if "not supported" not in str(error):
+            raise
+        return reason(error)
+    return None
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_answers(loaded: tuple[Tsql, Oracle], number: int) -> None:
+    engine, oracle = loaded
+    if number not in ONE_TABLE and (why := refusal_of_joins(engine)) is not None:
+        pytest.xfail(f"the engine has no joins and subqueries: {why}")
+    outcome = oracle.compare("tsql", number, engine.tpch(number, query(number, 0.01), 0.01))
+    assert outcome.right, str(outcome)

@@ -1,1 +1,1 @@
-"""TPC-H: its data (made once per scale by tpchgen-cli) and its 22 queries. `python -m tsql.tpch` makes and prints them."""
+"""TPC-H: its data (made once per scale by tpchgen-cli), its 22 queries, their answers, and the benchmark beside other engines; see `python -m tsql.tpch`."""

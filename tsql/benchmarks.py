@@ -1,6 +1,6 @@
 """`tsql bench`: finds the benchmarks of the checkout that this package runs from, lists them and runs one.
 
-They are no part of the installed package: they import the engines that they compare with.
+They are no part of the installed package: they import the engines that they compare with. TPC-H is one, in `tsql.tpch`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 import tsql
 from tsql.kernels.errors import TsqlError
 
+TPCH = "TPC-H beside DuckDB, Hyper, Polars and DataFusion"
 MISSING = "the benchmarks are not installed with the package: they are the folder bench/ of the repository"
 
 

@@ -302,9 +302,16 @@ def _calibrate(arguments: Any) -> int:
 
 
 def _bench(arguments: Any) -> int:
-    from tsql.benchmarks import benchmarks, run
+    from tsql.benchmarks import TPCH, benchmarks, run
 
-    known = benchmarks()
+    if arguments.name == "tpch":
+        from tsql.tpch.__main__ import main_bench
+
+        try:
+            return main_bench(arguments.arguments)
+        except SystemExit as leave:
+            return leave.code if isinstance(leave.code, int) else 2
+    known = {"tpch": TPCH} | benchmarks()
     if arguments.name is None:
         width = max(map(len, known), default=0)
         for name, about in known.items():

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from bench.measure import interleaved
+from tsql.tpch.measure import interleaved
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -182,6 +182,15 @@ def test_version(call):
     assert call("--version")[1] == f"tsql {tsql.__version__}\n"
 
 
+def test_bench_tpch(call):
+    code, out, _ = call("bench")
+    assert code == 0 and any(line.startswith("tpch ") for line in out.splitlines())
+    code, out, _ = call("bench", "tpch", "--help")
+    assert code == 0 and out.startswith("usage: tsql bench tpch ") and "--modes" in out
+    assert call("bench", "tpch", "--engines", "oracle")[0] == 2
+    assert call("bench", "nothing")[0] == 2
+
+
 def test_a_reader_that_leaves_early(tmp_path):
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"x": range(300_000)}), path)

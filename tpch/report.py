@@ -36,8 +36,13 @@ class Section:
         for row in self.rows:
             shown = "" if row.value is None else f"{row.value:.2f}"
             verdict = {None: "", True: "met", False: "short"}[row.met]
-            lines.append(f"| {row.case} | {' | '.join(row.measured.get(c, '') for c in self.columns)} | {shown} | {row.aim} | {verdict} |")
+            lines.append(f"| {row.case} | {' | '.join(row.measured.get(c, '').replace('|', '&#124;') for c in self.columns)} | {shown} | {row.aim} | {verdict} |")
         return "\n".join(lines)
+
+
+def counted(queries: int) -> str:
+    """A number of queries in words."""
+    return f"{queries} quer{'y' if queries == 1 else 'ies'}"
 
 
 def machine() -> dict[str, str]:
