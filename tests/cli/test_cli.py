@@ -246,7 +246,7 @@ def test_candidates(call, tmp_path):
 
 def test_bench_lists_and_runs(call, capfd, monkeypatch, tmp_path):
     code, out, _ = call("bench")
-    assert code == 0 and out.startswith("micro.bandwidth  ") and "\nsingle_table     Queries over one table" in out
+    assert code == 0 and "\nmicro.bandwidth  " in out and "\nsingle_table     Queries over one table" in out
     code, out, _ = call("bench", "micro.bandwidth", "1")
     assert code == 0 and "GB/s" in out
     code, _, err = call("bench", "nothing")
