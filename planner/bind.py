@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from tsql.kernels.errors import BindError
-from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter
+from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
-from tsql.planner import bind_calls, bind_operators
+from tsql.kernels.windows.call import WindowCall
+from tsql.planner import bind_calls, bind_operators, bind_windows
 from tsql.planner.bind_syntax import Source, UnaryPlus, deep_recursion, parse_scalar, position_of
 from tsql.planner.bind_types import Bare, coerce, settle
+from tsql.planner.bind_windows import WindowScope
 
 MAX_DEPTH = 250
 """Levels of a bound expression. Kernels and rules may recurse over expressions, so a deeper one is refused here."""
@@ -31,6 +33,7 @@ class Binder:
     aggregate: takes a bound aggregate and the node, gives the expression that stands for its result; None where
         aggregates are not allowed, `clause` then says where we are.
     parameters: types of the prepared parameters by name; None if there are none.
+    windows: as `aggregate`, for window functions.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class Binder:
         clause: str = "an expression",
         parameters: dict[str, Type] | None = None,
         special: dict[str, Callable[[Binder, exp.Expr], Expr]] | None = None,
+        windows: WindowScope | None = None,
     ):
         self.source = source
         self.resolve = resolve
@@ -49,6 +53,7 @@ class Binder:
         self.clause = clause
         self.parameters = parameters
         self.special = special or {}
+        self.windows = windows
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`, every implicit cast made explicit."""
@@ -84,6 +89,15 @@ class Binder:
     def without_aggregates(self, clause: str) -> Binder:
         """A binder over the same names for a place where an aggregate is an error."""
         return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters)
+
+    def inside_window(self, clause: str) -> Binder:
+        """A binder over the same names for the arguments of a window function, which may be aggregates."""
+        return Binder(self.source, self.resolve, aggregate=self.aggregate, clause=clause, parameters=self.parameters, special=self.special)
+
+    def bind_typed(self, node: exp.Expr) -> Expr:
+        """`bind`, with a bare NULL as INTEGER."""
+        expr = self.operand(node)
+        return self.bind_as(node, INTEGER) if expr.type == NULL else self.bind(node)
 
 
 def check_depth(expr: Expr, position: int | None) -> None:
@@ -214,7 +228,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Paren: lambda binder, node: binder.operand(node.this),
     exp.Neg: _bind_negation,
     UnaryPlus: _bind_plus,
-    exp.Window: _unsupported("window functions"),
+    exp.Window: bind_windows.bind_window,
     exp.Subquery: _unsupported("scalar subqueries"),
     exp.Select: _unsupported("scalar subqueries"),
     exp.Exists: _unsupported("EXISTS subqueries"),
@@ -267,3 +281,17 @@ def parse_aggregate(text: str, schema: Schema, parameters: dict[str, Type] | Non
     if len(found) != 1 or not isinstance(result, Column) or result.name:
         raise BindError("expected one call of an aggregate", position=position_of(node), text=text)
     return found[0]
+
+
+def parse_window(text: str, schema: Schema, order: tuple[SortKey, ...], parameters: dict[str, Type] | None = None) -> WindowCall:
+    """One call of a window function with its frame, as a `window` step has it: `sum(x)`, `sum(x) OVER (ROWS 2 PRECEDING)`."""
+    node, source = parse_scalar(text)
+    frame = None
+    if isinstance(node, exp.Window):
+        frame = node.args.get("spec")
+        if any(node.args.get(part) for part in ("partition_by", "order", "alias")):
+            raise BindError("PARTITION BY and ORDER BY stand in by=(..) and order=(..) of the step", position=position_of(node), text=text)
+        node = node.this
+    with deep_recursion():
+        binder = Binder(source, schema_resolver(schema, source), clause=bind_windows.INSIDE, parameters=parameters)
+        return bind_windows.bind_call(binder, node, frame, order)

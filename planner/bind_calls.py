@@ -16,6 +16,7 @@ from tsql.kernels.expr import Aggregate, Call, Expr, Literal, SortKey
 from tsql.kernels.functions.datetime_parts import PARTS
 from tsql.kernels.functions.registry import SCALARS, Registry
 from tsql.kernels.types import DOUBLE, INTEGER, NULL, VARCHAR, Type
+from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 from tsql.planner.bind_operators import compare, make_case, to_boolean, unified
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_types import Bare, arithmetic_type, bitwise_type, coerce, is_bare_string, settle, unify
@@ -115,6 +116,8 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
     from tsql.planner.bind import nearest
 
     overloads = registry.overloads.get(name)
+    if not overloads and name in WINDOW_FUNCTIONS:
+        return binder.error(f"{name} is a window function: it needs OVER (..)", node)
     if not overloads:
         names = {*SCALARS.names(), *AGGREGATES.names(), *_SPECIAL}
         return binder.error(f"function {name} does not exist", node, hint=nearest(name, (n for n in names if n[0].isalpha())))
@@ -125,6 +128,12 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
 
 def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     """An aggregate call with its modifiers; `binder.aggregate` says what stands for the result."""
+    bound = aggregate_call(binder, node)
+    return binder.aggregate(bound, node)
+
+
+def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None) -> Aggregate:
+    """An aggregate call with its modifiers. `inner` binds the arguments; one without aggregates unless given."""
     filter_node = order_node = None
     call = node
     if isinstance(call, exp.Filter):
@@ -135,10 +144,11 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
         if isinstance(call, CallNode) and call.name not in SCALARS.overloads and call.name not in _SPECIAL:
             raise no_match(binder, AGGREGATES, call.name, [], call)
         raise binder.error("FILTER and WITHIN GROUP are for aggregates", node)
-    if binder.aggregate is None:
-        raise binder.error(f"an aggregate is not allowed in {binder.clause}", call)
-    inner = binder.without_aggregates("an argument of an aggregate")
-    arguments, distinct, ordering = _unwrap_arguments(call)
+    if inner is None:
+        if binder.aggregate is None:
+            raise binder.error(f"an aggregate is not allowed in {binder.clause}", call)
+        inner = binder.without_aggregates("an argument of an aggregate")
+    arguments, distinct, ordering = unwrap_arguments(call.expressions)
     name = call.name
     if order_node is not None:
         name, arguments, ordering = _ordered_set(binder, name, arguments, order_node, call)
@@ -159,13 +169,12 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     if filter_node is not None:
         condition = to_boolean(inner, inner.operand(filter_node), filter_node)
     order = tuple(sort_key(inner, key) for key in ordering)
-    bound = Aggregate(name, cast, function.return_type(types), distinct, condition, order, binder.position(call))
-    return binder.aggregate(bound, call)
+    return Aggregate(name, cast, function.return_type(types), distinct, condition, order, binder.position(call))
 
 
-def _unwrap_arguments(call: CallNode) -> tuple[list[exp.Expr], bool, list[exp.Ordered]]:
+def unwrap_arguments(nodes: list[exp.Expr]) -> tuple[list[exp.Expr], bool, list[exp.Ordered]]:
     """Arguments, DISTINCT and ORDER BY: sqlglot hangs ORDER BY on the last argument and DISTINCT around all."""
-    arguments = list(call.expressions)
+    arguments = list(nodes)
     ordering: list[exp.Ordered] = []
     if arguments and isinstance(arguments[-1], exp.Order):
         ordering = arguments[-1].expressions

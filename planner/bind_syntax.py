@@ -78,6 +78,12 @@ class ExpressionParser(DuckDBParser):
             node.meta["at"] = start
         return node
 
+    def _parse_id_var(self, any_token=True, tokens=None):  # type: ignore[no-untyped-def]
+        """In `OVER (GROUPS ..` the word starts the frame; sqlglot would take it for the name of a window."""
+        if tokens is self.WINDOW_ALIAS_TOKENS and self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "GROUPS":
+            return None
+        return super()._parse_id_var(any_token, tokens)
+
     def _parse_question_mark(self) -> exp.Placeholder:
         """`?` is numbered by its place among the question marks of the statement."""
         node = self.expression(exp.Placeholder(), self._prev)
@@ -276,6 +282,18 @@ class Source:
         """The start of the token in front of the one at `position`."""
         index = bisect_left(self.starts, position)
         return self.starts[index - 1] if index > 0 else position
+
+
+def is_all(node: exp.Expr) -> bool:
+    """Whether this is the ALL of ORDER BY ALL."""
+    return (
+        isinstance(node, exp.Column)
+        and len(node.parts) == 1
+        and node.name.upper() == "ALL"
+        and not node.this.args.get("quoted")
+        or isinstance(node, exp.Var)
+        and node.name.upper() == "ALL"
+    )
 
 
 def position_of(node: exp.Expr | None) -> int | None:

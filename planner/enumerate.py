@@ -26,6 +26,7 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.operators.window import Window
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
@@ -61,6 +62,8 @@ class Enumerator:
                 return Sort((self.step(node.input),), keys=node.keys)
             case logical.Limit():
                 return self._limit(node)
+            case logical.Window():
+                return self._window(node)
             case logical.SetOperation():
                 return self._set_operation(node)
         raise TypeError(f"no step for {node.describe()}")
@@ -110,6 +113,19 @@ class Enumerator:
         for project in reversed(projections):
             top = Project((top,), columns=project.columns)
         return Limit((top,), count=node.count, offset=node.offset) if node.offset is not None else top
+
+    def _window(self, node: logical.Window) -> Step:
+        """Rows are placed by the columns of PARTITION BY; a key that is computed becomes a column for that, and is dropped again."""
+        source = self.step(node.input)
+        computed = tuple(dict.fromkeys(e for e in node.keys if not isinstance(e, Column)))
+        if not computed or self.shards == 1:
+            return Window((source,), by=node.keys, order=node.order, calls=node.calls)
+        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.input.schema)
+        names = {e: f"partition_key_{i}" for i, e in enumerate(computed)}
+        source = Project((source,), columns=(*columns, *((n, e) for e, n in names.items())))
+        by = tuple(Column(names[e], e.type) if e in names else e for e in node.keys)
+        result = Window((source,), by=by, order=node.order, calls=node.calls)
+        return Project((result,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema))
 
     def _distinct(self, node: logical.Distinct) -> Step:
         """DISTINCT is an aggregate without calls; DISTINCT ON takes the first row of each group."""

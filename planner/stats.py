@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
-from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Project, Scan, SetOperation, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Project, Scan, SetOperation, Values, Window
 
 
 def rows(node: Node) -> float:
@@ -45,6 +45,8 @@ def column_statistics(node: Node, name: str) -> object | None:
                     return None
                 name, node = expr.name, node.input
             case SetOperation() | Values():
+                return None
+            case Window() if name not in node.input.schema:
                 return None
             case _:
                 if len(node.inputs) != 1:

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
 from tsql.analyze_scope import Field, Names, Relation, Scope, Table
-from tsql.analyze_select import SelectAnalyzer, integer_of, is_all, project
+from tsql.analyze_select import SelectAnalyzer, integer_of, project
 from tsql.kernels.errors import BindError, TsqlError
 from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.schema import Field as SchemaField
@@ -22,7 +22,7 @@ from tsql.kernels.types import BIGINT, NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_syntax import Source, position_of
+from tsql.planner.bind_syntax import Source, is_all, position_of
 from tsql.planner.bind_types import castable, coerce, force_type, unify
 
 MAX_VIEWS = 50

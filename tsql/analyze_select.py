@@ -1,6 +1,6 @@
 """One SELECT: its clauses in the order in which they mean something, to a logical plan.
 
-FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a later select item, WHERE,
+FROM, WHERE, GROUP BY, HAVING, window functions, QUALIFY, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a later select item, WHERE,
 GROUP BY and HAVING may use an alias; ORDER BY prefers it.
 """
 
@@ -14,6 +14,7 @@ from sqlglot import exp
 from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
 from tsql.analyze_scope import Field, Names, Relation, Scope, plan_name
+from tsql.analyze_windows import Windows, mentions_window
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Column, Expr, SortKey
 from tsql.kernels.types import Type
@@ -21,7 +22,7 @@ from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_operators import to_boolean
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_syntax import Source, position_of
+from tsql.planner.bind_syntax import Source, is_all, position_of
 
 
 @dataclass
@@ -47,6 +48,7 @@ class SelectAnalyzer:
         self.source = source
         self.parameters = parameters
         self.grouping = Grouping(source)
+        self.windows = Windows(source, node.args.get("windows") or [])
         self.items = self._expand()
         self.aliases: dict[str, int] = {}
         for index, item in enumerate(self.items):
@@ -65,12 +67,15 @@ class SelectAnalyzer:
         having = self._having()
         on = self._distinct_on()
         order = self._order_by()
+        qualify = self._qualify()
         if self.grouping.used:
-            self._aggregate(having, on, order)
+            qualify = self._aggregate(having, on, order, qualify)
+        if self.windows.calls:
+            self._compute_windows(on, order, qualify)
         return self._project(on, order)
 
     def _refuse(self) -> None:
-        for key, what in (("qualify", "QUALIFY is"), ("laterals", "LATERAL is"), ("windows", "WINDOW is"), ("pivots", "PIVOT is"), ("sample", "sampling is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
+        for key, what in (("laterals", "LATERAL is"), ("pivots", "PIVOT is"), ("sample", "sampling is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
             part = self.node.args.get(key)
             if part:
                 first = part[0] if isinstance(part, list) else part
@@ -166,14 +171,14 @@ class SelectAnalyzer:
             raise self._error("REPLACE is not supported in COLUMNS", item.node)
         return Field(item.name, item.expr.name, item.expr.dtype, item.expr.nullable)
 
-    def _binder(self, clause: str, aliases: int, aggregates: bool) -> Binder:
+    def _binder(self, clause: str, aliases: int, aggregates: bool, windows: bool = False) -> Binder:
         """A binder in which names mean columns, or else one of the first `aliases` select items."""
 
         def resolve(node: exp.Column) -> Expr:
             found = self.scope.find(node)
             if found is not None:
                 return found
-            return self._alias(node, aliases, aggregates)
+            return self._alias(node, aliases, aggregates, None if windows else clause)
 
         return Binder(
             self.source,
@@ -182,9 +187,11 @@ class SelectAnalyzer:
             clause=clause,
             parameters=self.parameters,
             special={"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else None,
+            windows=self.windows.scope if windows else None,
         )
 
-    def _alias(self, node: exp.Column, before: int, aggregates: bool) -> Expr:
+    def _alias(self, node: exp.Column, before: int, aggregates: bool, clause: str | None = None) -> Expr:
+        """The select item of an alias; `clause` names a place where it must not be a window function."""
         index = self.aliases.get(node.name.lower())
         if index is None:
             raise self.scope.unknown(node, (i.alias for i in self.items if i.alias))
@@ -193,6 +200,8 @@ class SelectAnalyzer:
         expr = self._bind_item(index)
         if not aggregates and mentions_aggregate(expr):
             raise self._error(f'alias "{node.name}" is an aggregate, which is not allowed here', node)
+        if clause is not None and mentions_window(expr):
+            raise self._error(f"{clause} cannot contain window functions", node)
         return expr
 
     def _bind_item(self, index: int) -> Expr:
@@ -201,7 +210,7 @@ class SelectAnalyzer:
             if item.binding:
                 raise self._error(f'alias "{item.name}" is defined by itself', item.node)
             item.binding = True
-            item.expr = self._binder("the select list", index, aggregates=True).bind(item.node)
+            item.expr = self._binder("the select list", index, aggregates=True, windows=True).bind(item.node)
         if not item.plan_name:
             is_column = isinstance(item.expr, Column) and not item.expr.name.startswith("\0")
             item.plan_name = item.alias or (item.expr.name if is_column else plan_name(item.name))
@@ -225,7 +234,9 @@ class SelectAnalyzer:
         if group.args.get("all"):
             for index, item in enumerate(self.items):
                 expr = self._bind_item(index)
-                if not mentions_aggregate(expr):
+                if not self.windows.uses_aggregate(expr):
+                    if mentions_window(expr):
+                        raise self._error("Cannot group on a window clause", item.node, "name the keys in GROUP BY")
                     self.grouping.add_key(expr, item.plan_name)
                 elif any(isinstance(e, Column) and not e.name.startswith("\0") for e in expr.walk()):
                     raise self._error("GROUP BY ALL cannot mix aggregates and other columns in one expression", item.node, "name the keys in GROUP BY")
@@ -240,6 +251,8 @@ class SelectAnalyzer:
             expr = self._bind_item(ordinal)
             if mentions_aggregate(expr):
                 raise self._error("GROUP BY cannot contain aggregates", node)
+            if mentions_window(expr):
+                raise self._error("GROUP BY cannot contain window functions", node)
             return self.grouping.add_key(expr, self.items[ordinal].plan_name)
         return self.grouping.add_key(self._binder("GROUP BY", len(self.items), aggregates=False).bind(node))
 
@@ -262,7 +275,7 @@ class SelectAnalyzer:
             column = self.scope.find(node)
             if column is not None and (column in self.grouping.keys or len(node.parts) > 1 or node.name.lower() not in self.aliases):
                 return column
-            return self._alias(node, len(self.items), aggregates=True)
+            return self._alias(node, len(self.items), aggregates=True, clause="HAVING")
 
         binder = self._binder("HAVING", len(self.items), aggregates=True)
         binder.resolve = resolve
@@ -306,9 +319,19 @@ class SelectAnalyzer:
             return self._bind_item(ordinal)
         if isinstance(node, (exp.Literal, exp.Null)):
             raise self._error(f"a constant in {clause} has no effect: give the position of a column, or an expression", node)
-        return self._binder(clause, len(self.items), aggregates=True).bind(node)
+        return self._binder(clause, len(self.items), aggregates=True, windows=True).bind(node)
 
-    def _aggregate(self, having: Expr | None, on: list[Expr] | None, order: list[SortKey]) -> None:
+    def _qualify(self) -> Expr | None:
+        qualify = self.node.args.get("qualify")
+        if qualify is None:
+            return None
+        binder = self._binder("QUALIFY", len(self.items), aggregates=True, windows=True)
+        condition = to_boolean(binder, binder.bind(qualify.this), qualify.this)
+        if not self.windows.calls:
+            raise self._error("at least one window function must appear in the SELECT column or QUALIFY clause", qualify.this, "use WHERE or HAVING")
+        return condition
+
+    def _aggregate(self, having: Expr | None, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None) -> Expr | None:
         """Put the Aggregate node below, and every later clause over its result."""
         grouping = self.grouping
         for item in self.items:
@@ -321,6 +344,22 @@ class SelectAnalyzer:
         if on is not None:
             on[:] = [grouping.over_result(expr) for expr in on]
         order[:] = [SortKey(grouping.over_result(k.expr), k.descending, k.nulls_first) for k in order]
+        self.windows.change(grouping.over_result)
+        return None if qualify is None else grouping.over_result(qualify)
+
+    def _compute_windows(self, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None) -> None:
+        """Put the Window nodes and QUALIFY below, and every later clause over their result."""
+        windows = self.windows
+        for item in self.items:
+            windows.name_result(item.expr, item.plan_name)
+        self.plan = windows.build(self.plan)
+        if qualify is not None:
+            self.plan = logical.Filter(self.plan, windows.over_result(qualify))
+        for item in self.items:
+            item.expr = windows.over_result(item.expr)
+        if on is not None:
+            on[:] = [windows.over_result(expr) for expr in on]
+        order[:] = [SortKey(windows.over_result(k.expr), k.descending, k.nulls_first) for k in order]
 
     def _project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""
@@ -366,18 +405,6 @@ def integer_of(node: exp.Expr) -> int | None:
     if isinstance(node, exp.Neg):
         sign, node = -1, node.this
     return sign * int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
-
-
-def is_all(node: exp.Expr) -> bool:
-    """Whether this is the ALL of ORDER BY ALL."""
-    return (
-        isinstance(node, exp.Column)
-        and len(node.parts) == 1
-        and node.name.upper() == "ALL"
-        and not node.this.args.get("quoted")
-        or isinstance(node, exp.Var)
-        and node.name.upper() == "ALL"
-    )
 
 
 def _put_column(node: exp.Expr, field: Field) -> exp.Expr:

@@ -16,9 +16,9 @@ import pyarrow as pa
 from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
 from tsql.backends.local.host import Chunk, result_array, take_chunks
-from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow, Kernels
-from tsql.backends.local.sorting import sort_indices
+from tsql.backends.local.sorting import combine, sort_indices
+from tsql.backends.local.windows import WindowRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
@@ -44,10 +44,11 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(MovementRunner):
+class Executor(WindowRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -164,6 +165,8 @@ class Executor(MovementRunner):
                 return self._sort(step, flow)
             case Limit():
                 return self._limit(step, flow)
+            case Window():
+                return self._window(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():
@@ -320,15 +323,6 @@ class Executor(MovementRunner):
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
         states = self._run(step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
         return Flow(TopData(states[0][0], [c for _, c in states], self.shared), flow.schema)
-
-def combine(arrays: list[pa.Array]) -> pa.Array:
-    """One array of many."""
-    if len(arrays) == 1:
-        return arrays[0]
-    try:
-        return pa.concat_arrays(arrays)
-    except pa.ArrowInvalid as error:
-        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
 
 
 __all__ = ["Executor", "Flow", "Kernels"]

@@ -1,26 +1,112 @@
 """Sorting of collected rows, by the best library routine for the shape of the keys.
 
 Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included), and numpy sorts these: a stable argsort for one array, a lexsort for several. Strings are replaced by their rank.
+included). Their bits are packed into words together with the number of the row, and numpy sorts the words. Strings are replaced
+by their rank.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
 
 
 def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
     """The permutation that sorts rows by the key arrays; ties keep their order."""
-    ranks: list[np.ndarray] = []
-    for array, key in keys:
-        ranks += _ranks(array, key)
-    if len(ranks) == 1:
-        return np.argsort(ranks[0], kind="stable")
-    return np.lexsort(ranks[::-1])
+    order = sorted_order(keys)
+    return np.arange(len(keys[0][0])) if order is None else order
+
+
+def sorted_order(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray | None:
+    """As `sort_indices`; None where the rows are in order already."""
+    return _order([rank for array, key in keys for rank in _ranks(array, key)])
+
+
+def value_codes(arrays: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last). And, as
+    many again, for each code the number of a row that has it."""
+    ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None))]
+    rows = len(arrays[0])
+    order = _order(ranks)
+    changes = np.zeros(rows, bool)
+    for rank in ranks:
+        ordered = rank if order is None else rank[order]
+        changes[1:] |= ordered[1:] != ordered[:-1]
+    codes, samples = np.cumsum(changes, dtype=np.int64), np.zeros(rows, np.int64)
+    firsts = np.flatnonzero(np.concatenate(([True], changes[1:]))) if rows else changes
+    samples[: len(firsts)] = firsts if order is None else order[firsts]
+    if order is None:
+        return codes, samples
+    placed = np.empty(rows, np.int64)
+    placed[order] = codes
+    return placed, samples
+
+
+def _order(ranks: list[np.ndarray]) -> np.ndarray | None:
+    """The stable order of rows by integer arrays, most significant first.
+
+    As many bits of the keys as fit beside the number of the row make one 64-bit word: these words are all different, so the fast
+    sort that is not stable does. Keys with more bits take further passes, from the least significant bits on.
+    """
+    if not ranks or len(ranks[0]) < 2:
+        return None
+    rows = len(ranks[0])
+    row_bits = (rows - 1).bit_length()
+    order: np.ndarray | None = None
+    for chunk in _chunks(ranks, 64 - row_bits):
+        if order is not None:
+            chunk = chunk[order]
+        if (chunk[1:] >= chunk[:-1]).all():
+            continue
+        words = (chunk << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
+        words.sort()
+        at = (words & np.uint64((1 << row_bits) - 1)).view(np.int64)
+        order = at if order is None else order[at]
+    return order
+
+
+def _chunks(ranks: list[np.ndarray], room: int) -> Iterator[np.ndarray]:
+    """The bits of the keys in words of at most `room` bits, the least significant first."""
+    word, used = None, 0
+    for rank in reversed(ranks):
+        low, high = int(rank.min()), int(rank.max())
+        bits = (high - low).bit_length()
+        if not bits:
+            continue
+        # The difference wraps where the type is too narrow for it, and is right as an unsigned number.
+        shifted = rank.astype(np.uint64) - np.uint64(low % 2**64)
+        taken = 0
+        while taken < bits:
+            count = min(bits - taken, room - used)
+            piece = (shifted >> np.uint64(taken)) & np.uint64((1 << count) - 1)
+            word = piece << np.uint64(used) if word is None else word | (piece << np.uint64(used))
+            used, taken = used + count, taken + count
+            if used == room:
+                yield word
+                word, used = None, 0
+    if word is not None:
+        yield word
+
+
+def combine(arrays: list[pa.Array]) -> pa.Array:
+    """One array of many."""
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
+
+
+def taken(array: pa.Array, order: np.ndarray | None) -> pa.Array:
+    """The rows of an array in an order."""
+    return array if order is None else pc.take(array, pa.array(order), boundscheck=False)
 
 
 def _ranks(array: pa.Array, key: SortKey) -> list[np.ndarray]:

@@ -23,9 +23,17 @@ class CountStar(Body):
 
     fields = ("i64",)
     branchless = True
+    removable = True
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        state.set(0, state.get(0) + (k.i64(1) if mask is None else mask.uto("i64")))
+        state.set(0, state.get(0) + self._counted(k, args, mask))
+
+    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        state.set(0, state.get(0) - self._counted(k, args, mask))
+
+    def _counted(self, k: PipelineKernel, args: tuple[Datum, ...], mask: Val | None) -> Val:
+        """1 if the row counts, else 0."""
+        return k.i64(1) if mask is None else mask.uto("i64")
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         return Datum(BIGINT, (state.get(0),))
@@ -52,9 +60,8 @@ class CountIf(CountStar):
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         return Datum(HUGEINT, (state.get(0),), None, (0, 2**63 - 1))
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        hit = args[0].value if mask is None else args[0].value & mask
-        state.set(0, state.get(0) + hit.uto("i64"))
+    def _counted(self, k: PipelineKernel, args: tuple[Datum, ...], mask: Val | None) -> Val:
+        return (args[0].value if mask is None else args[0].value & mask).uto("i64")
 
 
 def sum_type(t: Type) -> Type:
@@ -81,6 +88,8 @@ class ExactSum(Body):
         super().__init__(inputs, result, rows)
         self.machine = accumulator(inputs[0], rows)
         self.fields = (self.machine, "i64")
+        # The sum of 128-bit values may overflow on the way from one frame to the next though both have a sum.
+        self.removable = inputs[0].type.bits != 128
 
     def _value(self, d: Datum) -> Val:
         return d.value.uto(self.machine) if d.type == BOOLEAN else number(d).value.to(self.machine)
@@ -88,6 +97,10 @@ class ExactSum(Body):
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._add(k, state, masked(k, mask, self._value(args[0]), k.const(self.machine, 0)))
         state.set(1, state.get(1) + (k.i64(1) if mask is None else mask.uto("i64")))
+
+    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        state.set(0, state.get(0) - masked(k, mask, self._value(args[0]), k.const(self.machine, 0)))
+        state.set(1, state.get(1) - (k.i64(1) if mask is None else mask.uto("i64")))
 
     def _add(self, k: PipelineKernel, state: State, value: Val) -> None:
         total = state.get(0)

@@ -14,7 +14,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, SortKey, rewrite
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Aggregate, Filter, Node, Project, Sort
+from tsql.planner.logical import Aggregate, Filter, Node, Project, Sort, Window
 from tsql.planner.tree import transform_up
 
 
@@ -77,6 +77,8 @@ def _fold_node(node: Node) -> Node:
             calls = tuple((n, _fold_call(c)) for n, c in node.aggregates)
             same = all(a[1] is b[1] for a, b in zip((*keys, *calls), (*node.keys, *node.aggregates), strict=True))
             return node if same else replace(node, keys=keys, aggregates=calls)
+        case Window():
+            return node.changed(fold)
         case Sort():
             keys = tuple(SortKey(fold(k.expr), k.descending, k.nulls_first) for k in node.keys)
             return node if all(a.expr is b.expr for a, b in zip(keys, node.keys, strict=True)) else replace(node, keys=keys)

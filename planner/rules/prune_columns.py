@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.kernels.expr import Column
-from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Output, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Limit, Node, Output, Project, Scan, SetOperation, Sort, Values, Window
 
 
 def prune_columns(plan: Node) -> Node:
@@ -43,6 +43,13 @@ def _prune(node: Node, needed: set[str]) -> Node:
             return node if below is node.input and len(calls) == len(node.aggregates) else replace(node, input=below, aggregates=calls)
         case Sort():
             return node.with_inputs((_prune(node.input, needed | {c for k in node.keys for c in k.expr.columns()}),))
+        case Window():
+            calls = tuple((n, c) for n, c in node.calls if n in needed)
+            if not calls:
+                return _prune(node.input, needed)
+            kept = node if len(calls) == len(node.calls) else replace(node, calls=calls)
+            used = {c for e in kept.expressions() for c in e.columns()}
+            return kept.with_inputs((_prune(node.input, (needed | used) & set(node.input.schema.names)),))
         case Limit():
             return node.with_inputs((_prune(node.input, needed),))
         case Distinct():
