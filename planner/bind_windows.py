@@ -18,6 +18,7 @@ from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowFunct
 from tsql.planner.bind_calls import aggregate_call, no_match, sort_key, unwrap_arguments
 from tsql.planner.bind_operators import no_operator
 from tsql.planner.bind_syntax import Call as CallNode
+from tsql.planner.bind_syntax import is_all
 from tsql.planner.bind_types import arithmetic_type, coerce, force_type, is_bare_string, settle
 
 if TYPE_CHECKING:
@@ -52,18 +53,16 @@ def bind_window(binder: Binder, node: exp.Window) -> Expr:
     spec = over(binder, node)
     inner = binder.inside_window(INSIDE)
     partition = tuple(inner.bind_typed(p) for p in spec.partition)
-    order = tuple(_order_key(inner, key) for key in spec.order)
+    order = tuple(_order_key(inner, key, node) for key in spec.order)
     return binder.windows.place(bind_call(inner, node.this, spec.frame, order), partition, order, node)
 
 
 INSIDE = "a window function"
 
 
-def _order_key(binder: Binder, node: exp.Ordered) -> SortKey:
-    from tsql.planner.bind_syntax import is_all
-
+def _order_key(binder: Binder, node: exp.Ordered, window: exp.Window) -> SortKey:
     if is_all(node.this):
-        raise binder.error("ORDER BY ALL is not possible in a window", node)
+        raise binder.error("Cannot ORDER BY ALL in a window expression", window)
     key = sort_key(binder, node)
     return replace(key, expr=coerce(key.expr, INTEGER)) if key.expr.type == NULL else key
 

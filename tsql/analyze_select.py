@@ -112,7 +112,7 @@ class SelectAnalyzer:
             for known in self.scope.fields:
                 if known.name.lower() == inner.name.lower():
                     return known.name
-        return display_name(node, self.source.text)
+        return display_name(node, self.source.text, self.windows.scope.named)
 
     def _star(self, star: exp.Star, fields: list[Field]) -> list[Item]:
         if not self.scope.tables:

@@ -26,14 +26,10 @@ class CountStar(Body):
     removable = True
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        state.set(0, state.get(0) + self._counted(k, args, mask))
+        state.set(0, state.get(0) + (k.i64(1) if mask is None else mask.uto("i64")))
 
     def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        state.set(0, state.get(0) - self._counted(k, args, mask))
-
-    def _counted(self, k: PipelineKernel, args: tuple[Datum, ...], mask: Val | None) -> Val:
-        """1 if the row counts, else 0."""
-        return k.i64(1) if mask is None else mask.uto("i64")
+        state.set(0, state.get(0) - (k.i64(1) if mask is None else mask.uto("i64")))
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         return Datum(BIGINT, (state.get(0),))
@@ -51,17 +47,6 @@ class CountStar(Body):
 @aggregate("count", args=("any",), returns=BIGINT)
 class Count(CountStar):
     """count(x): rows in which x is not NULL."""
-
-
-@aggregate("count_if", "countif", args=(BOOLEAN,), returns=HUGEINT)
-class CountIf(CountStar):
-    """Rows in which the argument is true; HUGEINT, as in DuckDB."""
-
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
-        return Datum(HUGEINT, (state.get(0),), None, (0, 2**63 - 1))
-
-    def _counted(self, k: PipelineKernel, args: tuple[Datum, ...], mask: Val | None) -> Val:
-        return (args[0].value if mask is None else args[0].value & mask).uto("i64")
 
 
 def sum_type(t: Type) -> Type:
@@ -160,6 +145,11 @@ class InexactSum(Body):
 @aggregate("sum", args=(BOOLEAN,), returns=sum_type)
 class SumExact(ExactSum):
     """sum(x)."""
+
+
+@aggregate("count_if", "countif", args=(BOOLEAN,), returns=HUGEINT)
+class CountIf(ExactSum):
+    """Rows in which the argument is true; HUGEINT, and NULL if it always is, as in DuckDB."""
 
 
 @aggregate("sum", args=(DOUBLE,), returns=DOUBLE)
