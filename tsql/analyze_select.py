@@ -235,9 +235,10 @@ class SelectAnalyzer:
             for index, item in enumerate(self.items):
                 expr = self._bind_item(index)
                 if not self.windows.uses_aggregate(expr):
-                    if mentions_window(expr):
+                    if self.windows.depends_on_rows(expr):
                         raise self._error("Cannot group on a window clause", item.node, "name the keys in GROUP BY")
-                    self.grouping.add_key(expr, item.plan_name)
+                    if not mentions_window(expr):
+                        self.grouping.add_key(expr, item.plan_name)
                 elif any(isinstance(e, Column) and not e.name.startswith("\0") for e in expr.walk()):
                     raise self._error("GROUP BY ALL cannot mix aggregates and other columns in one expression", item.node, "name the keys in GROUP BY")
             return

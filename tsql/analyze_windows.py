@@ -54,6 +54,11 @@ class Windows:
         used = [self.calls[_number(e)] for e in expr.walk() if _is_placeholder(e)]
         return mentions_aggregate(expr) or any(mentions_aggregate(e) for window in used for e in self._expressions(window))
 
+    def depends_on_rows(self, expr: Expr) -> bool:
+        """Whether a window function in a bound clause names a column."""
+        used = [self.calls[_number(e)] for e in expr.walk() if _is_placeholder(e)]
+        return any(e.columns() for window in used for e in self._expressions(window))
+
     def change(self, change: Callable[[Expr], Expr]) -> None:
         """Put all calls over other expressions: over the result of an aggregation, say."""
         for number, (partition, order, call) in enumerate(self.calls):

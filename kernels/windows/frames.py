@@ -91,20 +91,24 @@ class Frames:
             return place.peers_end if is_end else place.peers
         if self.ranged:
             return self._range_bound(k, place, bound, which)
-        offset = self._offset(k, place, bound)
-        if self.frame.mode == "rows":
-            return self._row_bound(k, place, bound, offset, is_end)
-        return self._group_bound(k, place, bound, offset, is_end)
-
-    def _offset(self, k: PipelineKernel, place: Place, bound: Bound) -> Val:
         d = place.rows.value(k, bound.offset, place.row).wide()
-        what = f"Window {self.frame.mode.upper()} {bound.kind.upper()} expression cannot be"
-        with k.guarded(None, self.position):
-            if d.valid is not None:
-                k.fail(~d.valid, f"{what} NULL")
+        offset = k.max(d.value, k.i64(0))
+        if self.frame.mode == "rows":
+            what = f"Window ROWS {bound.kind.upper()} expression cannot be"
+            self._refuse(k, d, f"{what} negative", f"{what} NULL")
+            return self._row_bound(k, place, bound, offset, is_end)
+        self._refuse(k, d, f"Invalid GROUPS {bound.kind.upper()} value")
+        found = self._group_bound(k, place, bound, offset, is_end)
+        # A distance of NULL means the peers of the row, as for RANGE.
+        return found if d.valid is None else k.select(d.valid, found, place.peers_end if is_end else place.peers)
+
+    def _refuse(self, k: PipelineKernel, d: Datum, negative: str, unknown: str | None = None) -> None:
+        """Fail for a distance that is negative, or NULL."""
+        if d.valid is not None and unknown is not None:
+            with k.guarded(None, self.position):
+                k.fail(~d.valid, unknown)
         with k.guarded(d.valid, self.position):
-            k.fail(d.value < 0, f"{what} negative")
-        return k.max(d.value, k.i64(0))
+            k.fail(d.value < 0, negative)
 
     def _row_bound(self, k: PipelineKernel, place: Place, bound: Bound, offset: Val, is_end: bool) -> Val:
         row = place.row
