@@ -1,8 +1,8 @@
 """Sorting of collected rows, by the best library routine for the shape of the keys.
 
 Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included). Their bits are packed into words together with the number of the row, and numpy sorts the words. Strings are replaced
-by their rank.
+included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Strings are replaced by
+their rank.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
+from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
 
 
 def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
@@ -48,31 +50,55 @@ def value_codes(arrays: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
     return placed, samples
 
 
-def _order(ranks: list[np.ndarray]) -> np.ndarray | None:
-    """The stable order of rows by integer arrays, most significant first.
+MANY_ROWS = 20_000
+FEW_BITS = 2 * DIGIT_BITS
+"""From so many rows on, a radix sort of our own beats numpy's stable sort; up to so many bits also its unstable one."""
 
-    As many bits of the keys as fit beside the number of the row make one 64-bit word: these words are all different, so the fast
-    sort that is not stable does. Keys with more bits take further passes, from the least significant bits on.
+
+def _order(ranks: list[np.ndarray]) -> np.ndarray | None:
+    """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
+
+    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on.
     """
     if not ranks or len(ranks[0]) < 2:
         return None
-    rows = len(ranks[0])
-    row_bits = (rows - 1).bit_length()
     order: np.ndarray | None = None
-    for chunk in _chunks(ranks, 64 - row_bits):
+    for word, bits in _words(ranks):
         if order is not None:
-            chunk = chunk[order]
-        if (chunk[1:] >= chunk[:-1]).all():
+            word = word[order]
+        if (word[1:] >= word[:-1]).all():
             continue
-        words = (chunk << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
-        words.sort()
-        at = (words & np.uint64((1 << row_bits) - 1)).view(np.int64)
+        at = _word_order(word, bits)
         order = at if order is None else order[at]
     return order
 
 
-def _chunks(ranks: list[np.ndarray], room: int) -> Iterator[np.ndarray]:
-    """The bits of the keys in words of at most `room` bits, the least significant first."""
+def _word_order(word: np.ndarray, bits: int) -> np.ndarray:
+    """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and bits."""
+    rows = len(word)
+    row_bits = (rows - 1).bit_length()
+    if rows >= MANY_ROWS and (bits <= FEW_BITS or bits + row_bits > 64):
+        return _radix_order(word, bits)
+    if bits + row_bits > 64:
+        return np.argsort(word, kind="stable")
+    # With the number of the row in its lowest bits each word is there once, so the sort need not be stable.
+    packed = (word << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+
+
+def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
+    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py."""
+    rows = len(word)
+    keys, numbers = np.ascontiguousarray(word), np.arange(rows, dtype=np.int32)
+    spare_keys, spare_numbers, counts = np.empty_like(keys), np.empty_like(numbers), np.empty(BUCKETS, np.int64)
+    plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
+    compiler().compile(radix_module(), FULL).function(plan.ctypes.data, counts.ctypes.data, rows)
+    return numbers
+
+
+def _words(ranks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
+    """The bits of the keys in words of at most 64, the least significant first, and how many bits each has."""
     word, used = None, 0
     for rank in reversed(ranks):
         low, high = int(rank.min()), int(rank.max())
@@ -83,15 +109,15 @@ def _chunks(ranks: list[np.ndarray], room: int) -> Iterator[np.ndarray]:
         shifted = rank.astype(np.uint64) - np.uint64(low % 2**64)
         taken = 0
         while taken < bits:
-            count = min(bits - taken, room - used)
-            piece = (shifted >> np.uint64(taken)) & np.uint64((1 << count) - 1)
-            word = piece << np.uint64(used) if word is None else word | (piece << np.uint64(used))
+            count = min(bits - taken, 64 - used)
+            piece = shifted if count == bits else (shifted >> np.uint64(taken)) & np.uint64((1 << count) - 1)
+            word = piece if word is None else word | (piece << np.uint64(used))
             used, taken = used + count, taken + count
-            if used == room:
-                yield word
+            if used == 64:
+                yield word, used
                 word, used = None, 0
     if word is not None:
-        yield word
+        yield word, used
 
 
 def combine(arrays: list[pa.Array]) -> pa.Array:
