@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from tsql.kernels.aggregates.base import Body
 from tsql.kernels.aggregates.bodies import plain_body
+from tsql.kernels.aggregates.distinct import Mode
 from tsql.kernels.aggregates.quantiles import DiscRecords, Mad, Words
 from tsql.kernels.expr import Column, SortKey
 from tsql.kernels.types import BIGINT
@@ -18,6 +19,7 @@ from tsql.kernels.windows.access import FirstValue, LastValue, NthValue, Shift
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.folds import BodyFold, DistinctFold, PickFold, StampedFold, choice_of
+from tsql.kernels.windows.modes import ModeFold
 from tsql.kernels.windows.naive import Naive
 from tsql.kernels.windows.ranked import RankedFold
 from tsql.kernels.windows.ranking import RANKING
@@ -67,10 +69,15 @@ def _is_ranked(call: WindowCall) -> bool:
     return isinstance(_body(call), Words | DiscRecords) and not isinstance(_body(call), Mad) and frame.is_monotonic and not whole
 
 
+def _is_tournament(call: WindowCall) -> bool:
+    """Whether a call is a mode for which a tournament of the values can be kept."""
+    return isinstance(_body(call), Mode) and not call.order and call.frame.is_monotonic and not call.frame.exclude
+
+
 def needs_codes(call: WindowCall) -> bool:
     """Whether the kernel of a call reads `code_column` and `sample_column`."""
     call = simplified(call)
-    return call.name not in WINDOW_FUNCTIONS and (call.distinct or (choice_of(call) is None and _is_ranked(call)))
+    return call.name not in WINDOW_FUNCTIONS and (call.distinct or (choice_of(call) is None and (_is_ranked(call) or _is_tournament(call))))
 
 
 def evaluator(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Evaluator:
@@ -99,6 +106,8 @@ def _aggregate(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> OverF
         return (Running if from_start else Naive)(call, order, StampedFold(call, code_column(name)))
     if _is_ranked(call):
         return Sliding(call, order, RankedFold(call, code_column(name), sample_column(name)))
+    if _is_tournament(call):
+        return Sliding(call, order, ModeFold(call, code_column(name)))
     fold = BodyFold(call)
     if not body.decomposable or body.release():
         return (Running if from_start else Naive)(call, order, fold)

@@ -36,6 +36,9 @@ class Fold:
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         """Make memory."""
 
+    def prepare(self, k: PipelineKernel) -> None:
+        """Fill it; it is there."""
+
     def end(self, k: PipelineKernel) -> None:
         """Free it."""
 

@@ -66,6 +66,9 @@ class OverFrame(Evaluator):
         self.frames.begin(k, rows)
         self.state = registers(k, self.fold.fields)
 
+    def prepare(self, k: PipelineKernel, rows: SortedRows) -> None:
+        self.fold.prepare(k)
+
     def partition(self, k: PipelineKernel, place: Place) -> None:
         self.frames.partition(k, place)
 

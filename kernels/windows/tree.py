@@ -48,6 +48,7 @@ class Tree(OverFrame):
 
     def prepare(self, k: PipelineKernel, rows: SortedRows) -> None:
         """Fill the levels from below; runs that are not full have no state."""
+        super().prepare(k, rows)
         size = k.var(rows.count)
         with k.range(self.levels.value + 1, 1) as level:
             size.set(size.value // FAN)
