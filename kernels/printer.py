@@ -12,6 +12,8 @@ from typing import Any
 from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, Outer, Parameter, SortKey
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, Type
+from tsql.kernels.windows.call import DEFAULT_FRAME, WindowCall
+from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 
 INFIX = {
     "+": "+", "-": "-", "*": "*", "/": "/", "//": "//", "%": "%", "&": "&", "|": "|", "<<": "<<", ">>": ">>", "=": "=", "<>": "<>",
@@ -39,6 +41,18 @@ def aggregate_sql(call: Aggregate) -> str:
         text += " ORDER BY " + ", ".join(map(sort_key_sql, call.order))
     text += ")"
     return text if call.filter is None else f"{text} FILTER (WHERE {expression_sql(call.filter)})"
+
+
+def window_sql(call: WindowCall) -> str:
+    """The text of a window function without PARTITION BY and ORDER BY, which the plan node has; a default frame is left out."""
+    if call.name in WINDOW_FUNCTIONS:
+        whole = WINDOW_FUNCTIONS[call.name].integers
+        args = [str(a.value) if i in whole and isinstance(a, Literal) and a.value is not None else expression_sql(a) for i, a in enumerate(call.args)]
+        order = " ORDER BY " + ", ".join(map(sort_key_sql, call.order)) if call.order else ""
+        text = f"{call.name}({', '.join(args)}{order}{' IGNORE NULLS' if call.ignore_nulls else ''})"
+    else:
+        text = aggregate_sql(call.aggregate())
+    return text if call.frame == DEFAULT_FRAME else f"{text} OVER ({call.frame.sql()})"
 
 
 def sort_key_sql(key: SortKey) -> str:

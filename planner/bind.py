@@ -14,13 +14,15 @@ from collections.abc import Callable, Iterable
 from sqlglot import exp
 
 from tsql.kernels.errors import BindError
-from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter
+from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
-from tsql.planner import bind_calls, bind_forms, bind_operators, bind_subquery, bind_text
+from tsql.kernels.windows.call import WindowCall
+from tsql.planner import bind_calls, bind_forms, bind_operators, bind_subquery, bind_text, bind_windows
 from tsql.planner.bind_source import Source, deep_recursion, position_of
 from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind_types import Bare, coerce, settle
+from tsql.planner.bind_windows import WindowScope
 
 MAX_DEPTH = 250
 """Levels of a bound expression. Kernels and rules may recurse over expressions, so a deeper one is refused here."""
@@ -34,6 +36,7 @@ class Binder:
         aggregates are not allowed, `clause` then says where we are.
     parameters: types of the prepared parameters by name; None if there are none.
     subquery: the value of a subquery (see `bind_subquery.py`); None where there can be none.
+    windows: as `aggregate`, for window functions.
     """
 
     def __init__(
@@ -46,6 +49,7 @@ class Binder:
         parameters: dict[str, Type] | None = None,
         special: dict[str, Callable[[Binder, exp.Expr], Expr]] | None = None,
         subquery: Callable[[Binder, exp.Expr], Expr] | None = None,
+        windows: WindowScope | None = None,
     ):
         self.source = source
         self.resolve = resolve
@@ -54,6 +58,7 @@ class Binder:
         self.parameters = parameters
         self.special = special or {}
         self.subquery = subquery
+        self.windows = windows
 
     def bind(self, node: exp.Expr) -> Expr:
         """The typed expression of `node`, every implicit cast made explicit."""
@@ -89,6 +94,15 @@ class Binder:
     def without_aggregates(self, clause: str) -> Binder:
         """A binder over the same names for a place where an aggregate is an error."""
         return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters, subquery=self.subquery)
+
+    def inside_window(self, clause: str) -> Binder:
+        """A binder over the same names for the arguments of a window function, which may be aggregates."""
+        return Binder(self.source, self.resolve, aggregate=self.aggregate, clause=clause, parameters=self.parameters, special=self.special)
+
+    def bind_typed(self, node: exp.Expr) -> Expr:
+        """`bind`, with a bare NULL as INTEGER."""
+        expr = self.operand(node)
+        return self.bind_as(node, INTEGER) if expr.type == NULL else self.bind(node)
 
 
 def check_depth(expr: Expr, position: int | None) -> None:
@@ -217,7 +231,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Paren: lambda binder, node: binder.operand(node.this),
     exp.Neg: _bind_negation,
     UnaryPlus: _bind_plus,
-    exp.Window: _unsupported("window functions"),
+    exp.Window: bind_windows.bind_window,
     Absolute: lambda binder, node: bind_calls.scalar(binder, "abs", [binder.operand(node.this)], node),
     **bind_subquery.HANDLERS,
     **bind_operators.HANDLERS,
@@ -268,3 +282,17 @@ def parse_aggregate(text: str, schema: Schema, parameters: dict[str, Type] | Non
     if len(found) != 1 or not isinstance(result, Column) or result.name:
         raise BindError("expected one call of an aggregate", position=position_of(node), text=text)
     return found[0]
+
+
+def parse_window(text: str, schema: Schema, order: tuple[SortKey, ...], parameters: dict[str, Type] | None = None) -> WindowCall:
+    """One call of a window function with its frame, as a `window` step has it: `sum(x)`, `sum(x) OVER (ROWS 2 PRECEDING)`."""
+    node, source = parse_scalar(text)
+    frame = None
+    if isinstance(node, exp.Window):
+        frame = node.args.get("spec")
+        if any(node.args.get(part) for part in ("partition_by", "order", "alias")):
+            raise BindError("PARTITION BY and ORDER BY stand in by=(..) and order=(..) of the step", position=position_of(node), text=text)
+        node = node.this
+    with deep_recursion():
+        binder = Binder(source, schema_resolver(schema, source), clause=bind_windows.INSIDE, parameters=parameters)
+        return bind_windows.bind_call(binder, node, frame, order)

@@ -14,6 +14,7 @@ from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Aggregate, Call, Expr, Literal, Outer, SortKey
 from tsql.kernels.functions.registry import SCALARS, Registry
 from tsql.kernels.types import BIGINT, INTEGER, NULL, Type
+from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 from tsql.planner.bind_ambiguous import is_ambiguous, may_unify, with_typed_null
 from tsql.planner.bind_operators import shown, to_boolean
 from tsql.planner.bind_syntax import Call as CallNode
@@ -92,6 +93,8 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
     from tsql.planner.bind_forms import FORMS
 
     overloads = registry.overloads.get(name)
+    if not overloads and name in WINDOW_FUNCTIONS:
+        return binder.error(f"{name} is a window function: it needs OVER (..)", node)
     if not overloads:
         names = {*SCALARS.names(), *AGGREGATES.names(), *FORMS}
         return binder.error(f"function {name} does not exist", node, hint=nearest(name, (n for n in names if n[0].isalpha())))
@@ -102,6 +105,12 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
 
 def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     """An aggregate call with its modifiers; `binder.aggregate` says what stands for the result."""
+    bound = aggregate_call(binder, node)
+    return binder.aggregate(bound, node)
+
+
+def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None) -> Aggregate:
+    """An aggregate call with its modifiers. `inner` binds the arguments; one without aggregates unless given."""
     filter_node = order_node = None
     call = node
     if isinstance(call, exp.Filter):
@@ -114,10 +123,11 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
         if isinstance(call, CallNode) and call.name not in SCALARS.overloads and call.name not in FORMS:
             raise no_match(binder, AGGREGATES, call.name, [], call)
         raise binder.error("FILTER and WITHIN GROUP are for aggregates", node)
-    if binder.aggregate is None:
-        raise binder.error(f"an aggregate is not allowed in {binder.clause}", call)
-    inner = binder.without_aggregates("an argument of an aggregate")
-    arguments, distinct, ordering = _unwrap_arguments(call)
+    if inner is None:
+        if binder.aggregate is None:
+            raise binder.error(f"an aggregate is not allowed in {binder.clause}", call)
+        inner = binder.without_aggregates("an argument of an aggregate")
+    arguments, distinct, ordering = unwrap_arguments(call.expressions)
     name = call.name
     distinct = distinct and name not in UNTOUCHED_BY_DISTINCT
     if order_node is not None:
@@ -139,13 +149,12 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     if filter_node is not None:
         condition = to_boolean(inner, inner.operand(filter_node), filter_node)
     order = tuple(sort_key(inner, key) for key in ordering)
-    bound = Aggregate(name, cast, function.return_type(types), distinct, condition, order, binder.position(call))
-    return binder.aggregate(bound, call)
+    return Aggregate(name, cast, function.return_type(types), distinct, condition, order, binder.position(call))
 
 
-def _unwrap_arguments(call: CallNode) -> tuple[list[exp.Expr], bool, list[exp.Ordered]]:
+def unwrap_arguments(nodes: list[exp.Expr]) -> tuple[list[exp.Expr], bool, list[exp.Ordered]]:
     """Arguments, DISTINCT and ORDER BY: sqlglot hangs ORDER BY on the last argument and DISTINCT around all."""
-    arguments = list(call.expressions)
+    arguments = list(nodes)
     ordering: list[exp.Ordered] = []
     if arguments and isinstance(arguments[-1], exp.Order):
         ordering = arguments[-1].expressions

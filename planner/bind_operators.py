@@ -61,11 +61,11 @@ def combine(binder: Binder, op: str, left: Expr, right: Expr, position: int | No
     if op in BITWISE.values():
         both = bitwise_type(left, right)
         if both is None:
-            raise _no_operator(binder, op, (left, right), position)
+            raise no_operator(binder, op, (left, right), position)
         return Call(op, (coerce(left, both), coerce(right, both)), both, position)
     rule = arithmetic_type(op, left, right)
     if rule is None:
-        raise _no_operator(binder, op, (left, right), position)
+        raise no_operator(binder, op, (left, right), position)
     if rule.result == NULL:
         return Literal(None, NULL, position)
     if rule.swap:
@@ -73,7 +73,8 @@ def combine(binder: Binder, op: str, left: Expr, right: Expr, position: int | No
     return Call(op, (coerce(left, rule.left), coerce(right, rule.right)), rule.result, position)
 
 
-def _no_operator(binder: Binder, op: str, args: tuple[Expr, ...], position: int | None) -> Exception:
+def no_operator(binder: Binder, op: str, args: tuple[Expr, ...], position: int | None) -> Exception:
+    """The error for operands that an operator does not take."""
     types = " and ".join(shown(a) for a in args)
     return binder.error(f"there is no operator {op} for {types}", position, hint="an explicit cast may be needed: CAST(x AS type)")
 
@@ -93,7 +94,7 @@ def _concat(left: Expr, right: Expr, position: int | None) -> Expr:
 def _power(binder: Binder, left: Expr, right: Expr, position: int | None) -> Expr:
     for side in (left, right):
         if not (side.type.is_numeric or side.type == NULL or is_bare_string(side)):
-            raise _no_operator(binder, "^", (left, right), position)
+            raise no_operator(binder, "^", (left, right), position)
     return Call("pow", (coerce(left, DOUBLE), coerce(right, DOUBLE)), DOUBLE, position)
 
 

@@ -134,3 +134,15 @@ def deep_recursion(frames: int = 20_000) -> Iterator[None]:
                 except RecursionError:
                     # The caller is itself deeper than the old limit: leave the higher one.
                     pass
+
+
+def is_all(node: exp.Expr) -> bool:
+    """Whether this is the ALL of ORDER BY ALL."""
+    return (
+        isinstance(node, exp.Column)
+        and len(node.parts) == 1
+        and node.name.upper() == "ALL"
+        and not node.this.args.get("quoted")
+        or isinstance(node, exp.Var)
+        and node.name.upper() == "ALL"
+    )

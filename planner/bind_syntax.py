@@ -77,6 +77,12 @@ class ExpressionParser(DuckDBParser):
             node.meta["at"] = start
         return node
 
+    def _parse_id_var(self, any_token=True, tokens=None):  # type: ignore[no-untyped-def]
+        """In `OVER (GROUPS ..` the word starts the frame; sqlglot would take it for the name of a window."""
+        if tokens is self.WINDOW_ALIAS_TOKENS and self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "GROUPS":
+            return None
+        return super()._parse_id_var(any_token, tokens)
+
     def _parse_question_mark(self) -> exp.Placeholder:
         """`?` is numbered by its place among the question marks of the statement."""
         node = self.expression(exp.Placeholder(), self._prev)

@@ -13,6 +13,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substitute
 from tsql.kernels.selection import is_selectable, string_equality
 from tsql.kernels.types import BIGINT, BOOLEAN
+from tsql.kernels.windows.call import WindowCall
 from tsql.planner import cost, logical, stats
 from tsql.planner.cost import Costs
 from tsql.planner.enforce import enforce
@@ -30,6 +31,7 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.operators.window import Window
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
@@ -75,6 +77,10 @@ class Enumerator:
                 return Sort((self.step(node.input),), keys=node.keys)
             case logical.Limit():
                 return self._limit(node)
+            case logical.LimitBy():
+                return self.step(_numbered(node))
+            case logical.Window():
+                return self._window(node)
             case logical.SetOperation():
                 return self._set_operation(node)
             case logical.Join():
@@ -133,6 +139,19 @@ class Enumerator:
         for project in reversed(projections):
             top = Project((top,), columns=project.columns)
         return Limit((top,), count=node.count, offset=node.offset) if node.offset is not None else top
+
+    def _window(self, node: logical.Window) -> Step:
+        """Rows are placed by the columns of PARTITION BY; a key that is computed becomes a column for that, and is dropped again."""
+        source = self.step(node.input)
+        computed = tuple(dict.fromkeys(e for e in node.keys if not isinstance(e, Column)))
+        if not computed or self.shards == 1:
+            return Window((source,), by=node.keys, order=node.order, calls=node.calls)
+        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.input.schema)
+        names = {e: f"partition_key_{i}" for i, e in enumerate(computed)}
+        source = Project((source,), columns=(*columns, *((n, e) for e, n in names.items())))
+        by = tuple(Column(names[e], e.type) if e in names else e for e in node.keys)
+        result = Window((source,), by=by, order=node.order, calls=node.calls)
+        return Project((result,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema))
 
     def _distinct(self, node: logical.Distinct) -> Step:
         """DISTINCT is an aggregate without calls; DISTINCT ON takes the first row of each group."""
@@ -295,3 +314,21 @@ def _rows_wanted(node: logical.Limit) -> Expr:
             return node.count
         return Literal(min(node.count.value + node.offset.value, 2**63 - 1), BIGINT)
     return Call("+", (node.count, node.offset), BIGINT)
+
+
+def _numbered(node: logical.LimitBy) -> logical.Node:
+    """A limit for each key, as a filter on the number of the row among those of its key."""
+    schema = node.input.schema
+    name = "row_of_key"
+    while name in schema:
+        name += "_"
+    keys = tuple(Column(n, schema[n].type, schema[n].nullable) for n in node.by)
+    numbered: logical.Node = logical.Window(node.input, keys, node.order, ((name, WindowCall("row_number", (), BIGINT)),))
+    number = Column(name, BIGINT)
+    skipped = node.offset if node.offset is not None else Literal(0, BIGINT)
+    if node.offset is not None:
+        numbered = logical.Filter(numbered, Call(">", (number, skipped), BOOLEAN))
+    if node.count is not None:
+        last: Expr = node.count if node.offset is None else Call("+", (node.count, skipped), BIGINT)
+        numbered = logical.Filter(numbered, Call("<=", (number, last), BOOLEAN))
+    return logical.Project(numbered, tuple((f.name, Column(f.name, f.type, f.nullable)) for f in schema))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from itertools import product
 
 from tsql.kernels.expr import Column, Expr, Literal
-from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
 from tsql.planner.predicates import conjuncts, never_null, rejects, sides
 
 COUNTS = {"count", "count_star", "count_if", "countif"}
@@ -104,7 +104,7 @@ def _keys(node: Node) -> list[frozenset[str]]:
             return [frozenset()]
         case LimitBy() if isinstance(node.count, Literal) and node.count.value in (0, 1):
             return _smallest([frozenset(node.by), *keys(node.input)])
-        case Filter() | Sort() | Limit() | LimitBy():
+        case Filter() | Sort() | Limit() | LimitBy() | Window():
             return keys(node.input)
         case Project():
             renamed: dict[str, str] = {}

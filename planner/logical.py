@@ -6,7 +6,7 @@ unique per relation; the display names of the result stand in `Output`. `explain
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr, SortKey, check_columns
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, BOOLEAN
+from tsql.kernels.windows.call import WindowCall
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,43 @@ class Sort(Unary):
 
     def describe(self) -> str:
         return "sort " + ", ".join(map(str, self.keys))
+
+
+@dataclass(frozen=True)
+class Window(Unary):
+    """The rows of the input with more columns: each call, (name, call) pairs, computed over the rows of equal `keys` (PARTITION
+    BY) in the order of `order`. Calls that share both are one node."""
+
+    keys: tuple[Expr, ...]
+    order: tuple[SortKey, ...]
+    calls: tuple[tuple[str, WindowCall], ...]
+
+    def __post_init__(self) -> None:
+        taken = set(self.input.schema.names) & {name for name, _ in self.calls}
+        if taken:
+            raise ValueError(f"a window function has the name of a column: {sorted(taken)}")
+        for expr in self.expressions():
+            check_columns(expr, self.input.schema)
+
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.keys, *(k.expr for k in self.order), *(e for _, call in self.calls for e in call.expressions()))
+
+    def changed(self, change: Callable[[Expr], Expr]) -> Window:
+        """The node over changed expressions; itself if none changed."""
+        keys = tuple(map(change, self.keys))
+        order = tuple(SortKey(change(k.expr), k.descending, k.nulls_first) for k in self.order)
+        calls = tuple((name, call.changed(change)) for name, call in self.calls)
+        same = all(a is b for a, b in zip(keys, self.keys, strict=True)) and all(a.expr is b.expr for a, b in zip(order, self.order, strict=True))
+        same = same and all(a[1] is b[1] for a, b in zip(calls, self.calls, strict=True))
+        return self if same else replace(self, keys=keys, order=order, calls=calls)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*self.input.schema.fields, *(Field(name, call.type) for name, call in self.calls)))
+
+    def describe(self) -> str:
+        calls = " ".join(f"{n}={call}" for n, call in self.calls)
+        return f"window by=({', '.join(map(str, self.keys))}) order=({', '.join(map(str, self.order))}) {calls}"
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from tsql.kernels.errors import PlanError, TsqlError
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr, SortKey, rewrite
 from tsql.kernels.schema import Schema
-from tsql.planner.bind import parse_aggregate, parse_expression
+from tsql.kernels.windows.call import WindowCall
+from tsql.planner.bind import parse_aggregate, parse_expression, parse_window
 from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshard
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
@@ -31,10 +32,11 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, Sort, Limit, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather, Input)}
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, Sort, Limit, Window, Union, Expand, Replicate, Rekey, Redistribute, Reshard, Broadcast, Gather, Input)}
 INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2)}
 TARGETS = ("local", "spark")
 
@@ -50,7 +52,7 @@ def identifiers(names: tuple[str, ...]) -> str:
     return f"({', '.join(map(identifier, names))})"
 
 
-def assignment(name: str, value: Expr | AggregateCall) -> tuple[str, str]:
+def assignment(name: str, value: Expr | AggregateCall | WindowCall) -> tuple[str, str]:
     """(name, text) of a computed column; a text with spaces is put in parentheses."""
     text = value.sql()
     return identifier(name), f"({text})" if _has_space(text) else text
@@ -295,6 +297,13 @@ class Context:
         order = tuple(SortKey(unplaced(k.expr), k.descending, k.nulls_first) for k in call.order)
         condition = None if call.filter is None else unplaced(call.filter)
         return replace(call, args=tuple(map(unplaced, call.args)), filter=condition, order=order, position=None)
+
+    def window(self, text: str, schema: Schema, order: tuple[SortKey, ...]) -> WindowCall:
+        try:
+            call = parse_window(_unwrap(text), schema, order, self.parameters)
+        except TsqlError as error:
+            raise self.error(error.message, error.hint) from None
+        return replace(call.changed(unplaced), position=None)
 
     def constant(self, text: str) -> Expr:
         value = self.expression(text, Schema(()))

@@ -18,7 +18,7 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
 from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
 from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
-from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values
+from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import map_call, map_keys
 
@@ -69,6 +69,8 @@ class Pusher(Binding):
                 return self._limit(node)
             case LimitBy():
                 return self._limit_by(node)
+            case Window():
+                return self._window(node)
             case SetOperation():
                 return self._set_operation(node)
             case Values():
@@ -223,6 +225,16 @@ class Pusher(Binding):
         bound = self.bindings(d)
         order = map_keys(node.order, lambda e: resolve(e, bound))
         return replace(d, plan=LimitBy(d.plan, tuple(dict.fromkeys((*node.by, *self._keys(d)))), node.count, node.offset, order))
+
+    def _window(self, node: Window) -> Dependent:
+        """Rows of other outer rows are in other partitions."""
+        d = self.settle(self.push(node.input), self.outers(*node.expressions()))
+        bound = self.bindings(d)
+        keys = [resolve(e, bound) for e in node.keys]
+        order = map_keys(node.order, lambda e: resolve(e, bound))
+        calls = tuple((n, c.changed(lambda e: resolve(e, bound))) for n, c in node.calls)
+        added = tuple(Column(n, d.plan.schema[n].type, d.plan.schema[n].nullable) for n in self._keys(d))
+        return replace(d, plan=Window(d.plan, tuple(dict.fromkeys((*keys, *added))), order, calls))
 
     def _set_operation(self, node: SetOperation) -> Dependent:
         sides = [self.push(i) for i in node.inputs]

@@ -6,7 +6,7 @@ from typing import Any
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
-from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Values
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Values, Window
 
 
 def rows(node: Node) -> float:
@@ -72,6 +72,8 @@ def column_statistics(node: Node, name: str) -> object | None:
                     return None
                 node = side
             case SetOperation() | Values():
+                return None
+            case Window() if name not in node.input.schema:
                 return None
             case _:
                 if len(node.inputs) != 1:

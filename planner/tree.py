@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr, SortKey
-from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values
+from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values, Window
 
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -75,6 +75,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
         case Sort():
             keys = map_keys(node.keys, change)
             return node if keys is node.keys else replace(node, keys=keys)
+        case Window():
+            return node.changed(change)
         case LimitBy():
             order = map_keys(node.order, change)
             count, offset = (None if e is None else change(e) for e in (node.count, node.offset))

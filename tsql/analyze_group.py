@@ -27,6 +27,8 @@ MAX_SETS = 4096
 _PLACEHOLDER = "\0aggregate"
 _KEY = "\0key"
 _GROUPING_ID = "\0grouping_id"
+WINDOW_PLACEHOLDER = "\0window"
+"""Columns of this name and a number stand for window functions (analyze_windows.py), which are computed over the groups."""
 
 
 class Grouping:
@@ -177,6 +179,8 @@ class Grouping:
             case Column() if expr.name.startswith(_PLACEHOLDER):
                 index = int(expr.name.removeprefix(_PLACEHOLDER))
                 return Column(self.aggregate_names[index], expr.dtype, position=expr.position)
+            case Column() if expr.name.startswith(WINDOW_PLACEHOLDER):
+                return expr
             case Column() if expr.name == _GROUPING_ID:
                 return Column("grouping_id", BIGINT)
             case Column():

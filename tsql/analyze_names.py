@@ -67,20 +67,21 @@ _TO_FUNCTIONS = {"century": "centuries", "millennium": "millennia"}
 _SMALL_UNITS = {"hour", "minute", "microsecond"}
 
 
-def display_name(node: exp.Expr, text: str) -> str:
-    """The name DuckDB gives to a select item without an alias; `text` is the query."""
+def display_name(node: exp.Expr, text: str, windows: dict[str, exp.Window] | None = None) -> str:
+    """The name DuckDB gives to a select item without an alias; `text` is the query, `windows` its WINDOW clause."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Column):
         return node.name
-    return Namer(text).show(node)
+    return Namer(text, windows).show(node)
 
 
 class Namer(QueryNames):
     """Prints expressions the way DuckDB does."""
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, windows: dict[str, exp.Window] | None = None):
         self.text = text
+        self.windows = windows or {}
 
     def show(self, node: exp.Expr) -> str:
         kind = type(node)
@@ -311,6 +312,42 @@ class Namer(QueryNames):
 
     def _star(self, node: exp.Star) -> str:
         return "*"
+
+    def _ignorenulls(self, node: exp.IgnoreNulls) -> str:
+        return f"{self.show(node.this)} IGNORE NULLS"
+
+    def _respectnulls(self, node: exp.RespectNulls) -> str:
+        return self.show(node.this)
+
+    def _window(self, node: exp.Window) -> str:
+        call, condition = node.this, ""
+        if isinstance(call, exp.Filter):
+            call, condition = call.this, f" FILTER (WHERE {self.show(call.expression.this)})"
+        name = {"first": "first_value", "last": "last_value"}.get(call.name, call.name)
+        args = ", ".join(self.show(a) for a in call.expressions if not isinstance(a, exp.Star))
+        return f"{name}({args}){condition} OVER ({' '.join(self._over(node))})"
+
+    def _over(self, node: exp.Window) -> list[str]:
+        """PARTITION BY, ORDER BY and the frame, with those of the named window."""
+        base = self.windows.get(node.args["alias"].name.lower()) if node.args.get("alias") else None
+        inherited = self._over(base) if base is not None else []
+        partition, order = node.args.get("partition_by"), node.args.get("order")
+        own = [f"PARTITION BY {', '.join(map(self.show, partition))}"] if partition else []
+        own += [f"ORDER BY {', '.join(map(self._ordered, order.expressions))}"] if order else []
+        frame = self._frame(node.args["spec"]) if node.args.get("spec") else ""
+        return sorted([*inherited, *own], key=lambda part: part.startswith("ORDER")) + ([frame] if frame else [])
+
+    def _frame(self, spec: exp.WindowSpec) -> str:
+        """The frame; nothing for the default one."""
+        ends = []
+        for which in ("start", "end"):
+            value, side = spec.args.get(which), (spec.args.get(f"{which}_side") or "").upper()
+            shown = "CURRENT ROW" if value is None else value if isinstance(value, str) else self.show(value)
+            ends.append(f"{shown} {side}".strip())
+        exclude = spec.args.get("exclude")
+        excluded = f" EXCLUDE {exclude.name.upper()}" if exclude is not None and exclude.name.upper() != "NO OTHERS" else ""
+        text = f"{spec.args['kind'].upper()} BETWEEN {ends[0]} AND {ends[1]}{excluded}"
+        return "" if text == "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW" else text
 
 
 def type_name(node: exp.DataType) -> str:

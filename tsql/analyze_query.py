@@ -13,7 +13,7 @@ from sqlglot import exp
 from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
 from tsql.analyze_from import FromAnalyzer, Joined
 from tsql.analyze_limit import limited
-from tsql.analyze_scope import Field, Names, Relation, Scope, Table, integer_of, is_all
+from tsql.analyze_scope import Field, Names, Relation, Scope, Table, integer_of
 from tsql.analyze_select import SelectAnalyzer, project
 from tsql.analyze_subquery import Frame, Level, computed_rows
 from tsql.kernels.errors import BindError, TsqlError
@@ -23,7 +23,7 @@ from tsql.kernels.schema import Schema
 from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
-from tsql.planner.bind_source import Source, position_of
+from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify

@@ -194,15 +194,3 @@ def integer_of(node: exp.Expr) -> int | None:
 def lower_names(node: exp.Expr) -> exp.Expr:
     """For `transform`: names without regard to case."""
     return exp.Identifier(this=node.name.lower()) if isinstance(node, exp.Identifier) else node
-
-
-def is_all(node: exp.Expr) -> bool:
-    """Whether this is the ALL of ORDER BY ALL."""
-    return (
-        isinstance(node, exp.Column)
-        and len(node.parts) == 1
-        and node.name.upper() == "ALL"
-        and not node.this.args.get("quoted")
-        or isinstance(node, exp.Var)
-        and node.name.upper() == "ALL"
-    )

@@ -1,6 +1,6 @@
 """One SELECT: its clauses in the order in which they mean something, to a logical plan.
 
-FROM, WHERE, GROUP BY, HAVING, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a later select item, WHERE,
+FROM, WHERE, GROUP BY, HAVING, window functions, QUALIFY, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a later select item, WHERE,
 GROUP BY and HAVING may use an alias; ORDER BY prefers it.
 """
 
@@ -15,14 +15,15 @@ from sqlglot import exp
 
 from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
-from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, is_all, lower_names, plan_name
+from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, lower_names, plan_name
 from tsql.analyze_subquery import Level, Pending
+from tsql.analyze_windows import Windows, mentions_window
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, SortKey
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_operators import to_boolean
-from tsql.planner.bind_source import position_of
+from tsql.planner.bind_source import is_all, position_of
 from tsql.planner.bind_subquery import QUERIES
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import expression_text
@@ -58,6 +59,7 @@ class SelectAnalyzer:
         self.level = Level(queries, environment, plan.schema.names)
         self.grouping = Grouping(self.source)
         self.grouping.shown = {f.column: f.name for table in scope.tables for f in table.relation.fields}
+        self.windows = Windows(self.source, node.args.get("windows") or [])
         self.items = self._expand()
         self.aliases: dict[str, int] = {}
         for index, item in enumerate(self.items):
@@ -77,12 +79,15 @@ class SelectAnalyzer:
         having = self._having()
         on = self._distinct_on()
         order = self._order_by()
+        qualify = self._qualify()
         if self.grouping.used:
-            self._aggregate(having, on, order)
+            qualify = self._aggregate(having, on, order, qualify)
+        if self.windows.calls:
+            self._compute_windows(on, order, qualify)
         return self._project(on, order)
 
     def _refuse(self) -> None:
-        for key, what in (("qualify", "QUALIFY is"), ("laterals", "LATERAL is"), ("windows", "WINDOW is"), ("pivots", "PIVOT is"), ("sample", "sampling is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
+        for key, what in (("laterals", "LATERAL is"), ("pivots", "PIVOT is"), ("sample", "sampling is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
             part = self.node.args.get(key)
             if part:
                 first = part[0] if isinstance(part, list) else part
@@ -118,7 +123,7 @@ class SelectAnalyzer:
             for known in self.scope.fields:
                 if known.name.lower() == inner.name.lower():
                     return known.name
-        return display_name(node, self.source.text)
+        return display_name(node, self.source.text, self.windows.scope.named)
 
     def _star(self, star: exp.Star, fields: list[Field]) -> list[Item]:
         if not self.scope.tables:
@@ -187,15 +192,15 @@ class SelectAnalyzer:
             raise self._error("REPLACE is not supported in COLUMNS", item.node)
         return Field(item.name, item.expr.name, item.expr.dtype, item.expr.nullable)
 
-    def _binder(self, clause: str, aliases: int, aggregates: bool) -> Binder:
+    def _binder(self, clause: str, aliases: int, aggregates: bool, windows: bool = False) -> Binder:
         """A binder in which names mean columns, or else one of the first `aliases` select items."""
 
         def find(node: exp.Column) -> Expr | None:
-            return self.scope.find(node) or self._alias(node, aliases, aggregates)
+            return self.scope.find(node) or self._alias(node, aliases, aggregates, None if windows else clause)
 
-        return self._binder_of(find, clause, aggregates)
+        return self._binder_of(find, clause, aggregates, windows)
 
-    def _binder_of(self, find: Callable[[exp.Column], Expr | None], clause: str, aggregates: bool) -> Binder:
+    def _binder_of(self, find: Callable[[exp.Column], Expr | None], clause: str, aggregates: bool, windows: bool = False) -> Binder:
         """A binder for a clause in which `find` says what a name means; other names are those of the queries around."""
 
         def resolve(node: exp.Column) -> Expr:
@@ -219,20 +224,24 @@ class SelectAnalyzer:
             parameters=self.parameters,
             special={"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else None,
             subquery=self.level.binder(find, aggregate if aggregates else None, clause),
+            windows=self.windows.scope if windows else None,
         )
 
     def _check_alias(self, node: exp.Column) -> None:
         if len(node.parts) == 1 and node.name.lower() in self.aliases:
             raise self._error(f'alias "{node.name}" cannot be used before it is defined', node)
 
-    def _alias(self, node: exp.Column, before: int, aggregates: bool) -> Expr | None:
-        """The select item that a name means; None if it means none of the first `before`."""
+    def _alias(self, node: exp.Column, before: int, aggregates: bool, clause: str | None = None) -> Expr | None:
+        """The select item that a name means; None if it means none of the first `before`. `clause` names a place where it must
+        not be a window function."""
         index = self.aliases.get(node.name.lower())
         if index is None or index >= before or len(node.parts) > 1:
             return None
         expr = self._bind_item(index)
         if not aggregates and mentions_aggregate(expr):
             raise self._error(f'alias "{node.name}" is an aggregate, which is not allowed here', node)
+        if clause is not None and mentions_window(expr):
+            raise self._error(f"{clause} cannot contain window functions", node)
         return expr
 
     def _bind_item(self, index: int) -> Expr:
@@ -241,7 +250,7 @@ class SelectAnalyzer:
             if item.binding:
                 raise self._error(f'alias "{item.name}" is defined by itself', item.node)
             item.binding = True
-            item.expr = self._binder("the select list", index, aggregates=True).bind(item.node)
+            item.expr = self._binder("the select list", index, aggregates=True, windows=True).bind(item.node)
         if not item.plan_name:
             is_column = isinstance(item.expr, Column) and not item.expr.name.startswith("\0")
             known = item.expr.name if is_column else item.expr.subquery.column if isinstance(item.expr, Pending) else plan_name(item.name)
@@ -266,8 +275,11 @@ class SelectAnalyzer:
         if group.args.get("all"):
             for index, item in enumerate(self.items):
                 expr = self._bind_item(index)
-                if not mentions_aggregate(expr):
-                    self.grouping.add_key(expr, item.plan_name)
+                if not self.windows.uses_aggregate(expr):
+                    if self.windows.depends_on_rows(expr):
+                        raise self._error("Cannot group on a window clause", item.node, "name the keys in GROUP BY")
+                    if not mentions_window(expr):
+                        self.grouping.add_key(expr, item.plan_name)
                 elif any(isinstance(e, Column) and not e.name.startswith("\0") for e in expr.walk()):
                     raise self._error("GROUP BY ALL cannot mix aggregates and other columns in one expression", item.node, "name the keys in GROUP BY")
             return
@@ -286,6 +298,8 @@ class SelectAnalyzer:
             expr = self._bind_item(ordinal)
             if mentions_aggregate(expr):
                 raise self._error("GROUP BY cannot contain aggregates", node)
+            if mentions_window(expr):
+                raise self._error("GROUP BY cannot contain window functions", node)
             key = self.grouping.add_key(expr, self.items[ordinal].plan_name, reference)
             self.grouping.item_keys[ordinal] = key
             return key
@@ -310,7 +324,7 @@ class SelectAnalyzer:
             column = self.scope.find(node)
             if column is not None and (column in self.grouping.keys or len(node.parts) > 1 or node.name.lower() not in self.aliases):
                 return column
-            return self._alias(node, len(self.items), aggregates=True)
+            return self._alias(node, len(self.items), aggregates=True, clause="HAVING")
 
         binder = self._binder_of(find, "HAVING", aggregates=True)
         condition = to_boolean(binder, binder.bind(having.this), having.this)
@@ -353,10 +367,20 @@ class SelectAnalyzer:
             return self._bind_item(ordinal)
         if isinstance(node, (exp.Literal, exp.Null)):
             raise self._error(f"a constant in {clause} has no effect: give the position of a column, or an expression", node)
-        expr = collated(self._binder(clause, len(self.items), aggregates=True), node)
+        expr = collated(self._binder(clause, len(self.items), aggregates=True, windows=True), node)
         return self.grouping.shown_key(expr) or expr
 
-    def _aggregate(self, having: Expr | None, on: list[Expr] | None, order: list[SortKey]) -> None:
+    def _qualify(self) -> Expr | None:
+        qualify = self.node.args.get("qualify")
+        if qualify is None:
+            return None
+        binder = self._binder("QUALIFY", len(self.items), aggregates=True, windows=True)
+        condition = to_boolean(binder, binder.bind(qualify.this), qualify.this)
+        if not self.windows.calls:
+            raise self._error("at least one window function must appear in the SELECT column or QUALIFY clause", qualify.this, "use WHERE or HAVING")
+        return condition
+
+    def _aggregate(self, having: Expr | None, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None) -> Expr | None:
         """Put the Aggregate node below, and every later clause over its result."""
         grouping = self.grouping
         for item in self.items:
@@ -373,6 +397,26 @@ class SelectAnalyzer:
         if on is not None:
             on[:] = [grouping.over_result(expr) for expr in on]
         order[:] = [SortKey(grouping.over_result(k.expr), k.descending, k.nulls_first) for k in order]
+        self.windows.change(grouping.over_result)
+        return None if qualify is None else grouping.over_result(qualify)
+
+    def _compute_windows(self, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None) -> None:
+        """Put the Window nodes and QUALIFY below, and every later clause over their result."""
+        windows = self.windows
+        for item in self.items:
+            windows.name_result(item.expr, item.plan_name)
+        self.plan = self.level.attach(self.plan, windows.expressions())
+        windows.change(self.level.settle)
+        self.plan = windows.build(self.plan)
+        if qualify is not None:
+            condition = windows.over_result(qualify)
+            self.plan = self.level.attach(self.plan, [condition])
+            self.plan = logical.Filter(self.plan, self.level.settle(condition))
+        for item in self.items:
+            item.expr = windows.over_result(item.expr)
+        if on is not None:
+            on[:] = [windows.over_result(expr) for expr in on]
+        order[:] = [SortKey(windows.over_result(k.expr), k.descending, k.nulls_first) for k in order]
 
     def _project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""

@@ -18,7 +18,8 @@ from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData
 from tsql.backends.local.host import Chunk, result_array, take_chunks
 from tsql.backends.local.joins import JoinRunner
 from tsql.backends.local.runner import Flow, Kernels
-from tsql.backends.local.sorting import sort_indices
+from tsql.backends.local.sorting import combine, sort_indices
+from tsql.backends.local.windows import WindowRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
@@ -45,10 +46,11 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(JoinRunner):
+class Executor(JoinRunner, WindowRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -167,6 +169,8 @@ class Executor(JoinRunner):
                 return self._sort(step, flow)
             case Limit():
                 return self._limit(step, flow)
+            case Window():
+                return self._window(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():
@@ -327,15 +331,6 @@ class Executor(JoinRunner):
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
         states = self._run(step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
         return Flow(TopData(states[0][0], [c for _, c in states], self.shared), flow.schema)
-
-def combine(arrays: list[pa.Array]) -> pa.Array:
-    """One array of many."""
-    if len(arrays) == 1:
-        return arrays[0]
-    try:
-        return pa.concat_arrays(arrays)
-    except pa.ArrowInvalid as error:
-        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
 
 
 __all__ = ["Executor", "Flow", "Kernels"]

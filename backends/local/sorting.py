@@ -1,26 +1,138 @@
 """Sorting of collected rows, by the best library routine for the shape of the keys.
 
 Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included), and numpy sorts these: a stable argsort for one array, a lexsort for several. Strings are replaced by their rank.
+included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Strings are replaced by
+their rank.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsql.kernels.codegen.llvm import FULL, compiler
+from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
+from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
 
 
 def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
     """The permutation that sorts rows by the key arrays; ties keep their order."""
-    ranks: list[np.ndarray] = []
-    for array, key in keys:
-        ranks += _ranks(array, key)
-    if len(ranks) == 1:
-        return np.argsort(ranks[0], kind="stable")
-    return np.lexsort(ranks[::-1])
+    order = sorted_order(keys)
+    return np.arange(len(keys[0][0])) if order is None else order
+
+
+def sorted_order(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray | None:
+    """As `sort_indices`; None where the rows are in order already."""
+    return _order([rank for array, key in keys for rank in _ranks(array, key)])
+
+
+def value_codes(arrays: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+    """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last). And, as
+    many again, for each code the number of a row that has it."""
+    ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None))]
+    rows = len(arrays[0])
+    order = _order(ranks)
+    changes = np.zeros(rows, bool)
+    for rank in ranks:
+        ordered = rank if order is None else rank[order]
+        changes[1:] |= ordered[1:] != ordered[:-1]
+    codes, samples = np.cumsum(changes, dtype=np.int64), np.zeros(rows, np.int64)
+    firsts = np.flatnonzero(np.concatenate(([True], changes[1:]))) if rows else changes
+    samples[: len(firsts)] = firsts if order is None else order[firsts]
+    if order is None:
+        return codes, samples
+    placed = np.empty(rows, np.int64)
+    placed[order] = codes
+    return placed, samples
+
+
+MANY_ROWS = 20_000
+FEW_BITS = 2 * DIGIT_BITS
+"""From so many rows on, a radix sort of our own beats numpy's stable sort; up to so many bits also its unstable one."""
+
+
+def _order(ranks: list[np.ndarray]) -> np.ndarray | None:
+    """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
+
+    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on.
+    """
+    if not ranks or len(ranks[0]) < 2:
+        return None
+    order: np.ndarray | None = None
+    for word, bits in _words(ranks):
+        if order is not None:
+            word = word[order]
+        if (word[1:] >= word[:-1]).all():
+            continue
+        at = _word_order(word, bits)
+        order = at if order is None else order[at]
+    return order
+
+
+def _word_order(word: np.ndarray, bits: int) -> np.ndarray:
+    """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and bits."""
+    rows = len(word)
+    row_bits = (rows - 1).bit_length()
+    if rows >= MANY_ROWS and (bits <= FEW_BITS or bits + row_bits > 64):
+        return _radix_order(word, bits)
+    if bits + row_bits > 64:
+        return np.argsort(word, kind="stable")
+    # With the number of the row in its lowest bits each word is there once, so the sort need not be stable.
+    packed = (word << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
+    packed.sort()
+    return (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+
+
+def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
+    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py."""
+    rows = len(word)
+    keys, numbers = np.ascontiguousarray(word), np.arange(rows, dtype=np.int32)
+    spare_keys, spare_numbers, counts = np.empty_like(keys), np.empty_like(numbers), np.empty(BUCKETS, np.int64)
+    plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
+    compiler().compile(radix_module(), FULL).function(plan.ctypes.data, counts.ctypes.data, rows)
+    return numbers
+
+
+def _words(ranks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
+    """The bits of the keys in words of at most 64, the least significant first, and how many bits each has."""
+    word, used = None, 0
+    for rank in reversed(ranks):
+        low, high = int(rank.min()), int(rank.max())
+        bits = (high - low).bit_length()
+        if not bits:
+            continue
+        # The difference wraps where the type is too narrow for it, and is right as an unsigned number.
+        shifted = rank.astype(np.uint64) - np.uint64(low % 2**64)
+        taken = 0
+        while taken < bits:
+            count = min(bits - taken, 64 - used)
+            piece = shifted if count == bits else (shifted >> np.uint64(taken)) & np.uint64((1 << count) - 1)
+            word = piece if word is None else word | (piece << np.uint64(used))
+            used, taken = used + count, taken + count
+            if used == 64:
+                yield word, used
+                word, used = None, 0
+    if word is not None:
+        yield word, used
+
+
+def combine(arrays: list[pa.Array]) -> pa.Array:
+    """One array of many."""
+    if len(arrays) == 1:
+        return arrays[0]
+    try:
+        return pa.concat_arrays(arrays)
+    except pa.ArrowInvalid as error:
+        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
+
+
+def taken(array: pa.Array, order: np.ndarray | None) -> pa.Array:
+    """The rows of an array in an order."""
+    return array if order is None else pc.take(array, pa.array(order), boundscheck=False)
 
 
 def _ranks(array: pa.Array, key: SortKey) -> list[np.ndarray]:

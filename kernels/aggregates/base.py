@@ -86,6 +86,7 @@ class Body:
     family: aggregates of one family over the same arguments have the same state, which is kept once.
     wants_position: before `update`, `position` is set to the row's position in the input (i64).
     wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
+    removable: `remove` takes a row out of a state exactly, so that frames can slide (kernels/windows).
     rows: an upper bound on the rows that any one state can see, or None.
     """
 
@@ -95,6 +96,7 @@ class Body:
     family: str | None = None
     wants_position = False
     wants_order = False
+    removable = False
     order_keys: tuple[SortKey, ...] = ()
     fields: tuple[str, ...] = ()
 
@@ -108,6 +110,10 @@ class Body:
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         """Take a row in. If `branchless`, only where `mask` holds (None: always); otherwise the caller has branched."""
+        raise NotImplementedError
+
+    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        """With `removable`: take a row out that was taken in before, where `mask` holds (None: always)."""
         raise NotImplementedError
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
@@ -129,5 +135,3 @@ class Body:
     def release(self) -> tuple[int, ...]:
         """Fields that are malloc'ed pointers, to be freed with the group."""
         return ()
-
-

@@ -89,6 +89,14 @@ class Words(Body):
         """The result of `count` words, at least one."""
         raise NotImplementedError
 
+    def nth(self, k: PipelineKernel, words: Val, count: Val, index: Val) -> Val:
+        """The index-th smallest of the words; what is behind it is not less."""
+        return select_nth(k, words, count, index, self.machine)
+
+    def following(self, k: PipelineKernel, words: Val, count: Val, index: Val) -> Val:
+        """The word behind the index-th, which `nth` has just found."""
+        return least(k, words, index + 1, count, self.machine)
+
     def release(self) -> tuple[int, ...]:
         return (0,)
 
@@ -118,7 +126,7 @@ class DiscWords(Words):
     """quantile_disc over words."""
 
     def answer(self, k: PipelineKernel, words: Val, count: Val) -> tuple[Val, ...]:
-        return self.plain(k, select_nth(k, words, count, disc_index(k, self.inputs[1].constant, count), self.machine))
+        return self.plain(k, self.nth(k, words, count, disc_index(k, self.inputs[1].constant, count)))
 
 
 class DiscRecords(RecordList):
@@ -213,7 +221,7 @@ class MedianBoolean(Words):
     """The middle value; of two, the smaller."""
 
     def answer(self, k: PipelineKernel, words: Val, count: Val) -> tuple[Val, ...]:
-        return self.plain(k, select_nth(k, words, count, disc_index(k, HALF, count), self.machine))
+        return self.plain(k, self.nth(k, words, count, disc_index(k, HALF, count)))
 
 
 class Continuous(Words):
@@ -223,10 +231,10 @@ class Continuous(Words):
         """The words around a place in the order (a double from 0 to count - 1), and how far it is between them."""
         low_at = k.unary("floor", place)
         index = low_at.to("i64")
-        low = select_nth(k, words, count, index, self.machine)
+        low = self.nth(k, words, count, index)
         high = k.var(low)
         with k.when(low_at < place):
-            high.set(least(k, words, index + 1, count, self.machine))
+            high.set(self.following(k, words, count, index))
         return low, high.value, place - low_at
 
     def place(self, k: PipelineKernel, fraction: Fraction, count: Val) -> tuple[Val, bool]:

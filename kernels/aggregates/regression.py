@@ -189,9 +189,13 @@ class PairCount(Moments):
     """Number of pairs."""
 
     fields = ("i64",)
+    removable = True
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + 1)
+
+    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        state.set(0, state.get(0) - (k.i64(1) if mask is None else mask.uto("i64")))
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         return Datum(UINTEGER, (state.get(0).to("i32"),))

@@ -18,14 +18,23 @@ class Sums(Body):
     """State: count, then exact sums."""
 
     fields = ("i64", "i128")
+    removable = True
 
     def add(self, state: State, count: Val, *terms: Val) -> None:
         state.set(0, state.get(0) + count)
         for index, term in enumerate(terms, 1):
             state.set(index, state.get(index) + term.to("i128"))
 
+    def terms(self, d: Datum) -> tuple[Val, ...]:
+        """What a value adds to the sums."""
+        return (number(d).value,)
+
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        self.add(state, k.i64(1), number(args[0]).value)
+        self.add(state, k.i64(1), *self.terms(args[0]))
+
+    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        with k.when(k.true if mask is None else mask):
+            self.add(state, k.i64(-1), *(-term.to("i128") for term in self.terms(args[0])))
 
     def divisor(self, k: PipelineKernel, state: State) -> Val:
         """The count, or 1 if there is nothing to divide."""
@@ -62,8 +71,8 @@ class AvgInterval(Sums):
 
     fields = ("i64", "i128", "i128", "i128")
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        self.add(state, k.i64(1), *args[0].parts)
+    def terms(self, d: Datum) -> tuple[Val, ...]:
+        return d.parts
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         count = self.divisor(k, state).to("i128")

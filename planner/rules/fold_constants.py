@@ -13,7 +13,7 @@ from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, rewrite
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Aggregate, Filter, Join, Node, Project, Sort
+from tsql.planner.logical import Aggregate, Filter, Join, Node, Project, Sort, Window
 from tsql.planner.predicates import TRUE
 from tsql.planner.tree import map_expressions, transform_up
 
@@ -69,6 +69,8 @@ def _fold_node(node: Node) -> Node:
             if isinstance(node, Filter) and node.predicate == TRUE:
                 return node.input
             return replace(node, condition=None) if isinstance(node, Join) and node.condition == TRUE else node
+        case Window():
+            return node.changed(fold)
         case Project() | Aggregate() | Sort():
             return map_expressions(node, fold)
     return node

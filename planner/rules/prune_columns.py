@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.planner.logical import Aggregate, Node, Project, Scan, SetOperation
+from tsql.planner.logical import Aggregate, Node, Project, Scan, SetOperation, Window
 from tsql.planner.needed import kept_calls, kept_columns, needed_columns
 from tsql.planner.predicates import column
 
@@ -44,6 +44,11 @@ def _prune(node: Node, inputs: tuple[Node, ...], needed: set[str]) -> Node:
         case Aggregate():
             calls = kept_calls(node, needed)
             return node.with_inputs(inputs) if len(calls) == len(node.aggregates) else replace(node, input=inputs[0], aggregates=calls)
+        case Window():
+            kept = tuple((n, c) for n, c in node.calls if n in needed)
+            if not kept:
+                return inputs[0]
+            return node.with_inputs(inputs) if len(kept) == len(node.calls) else replace(node, input=inputs[0], calls=kept)
     return node.with_inputs(inputs)
 
 

@@ -1,4 +1,5 @@
-"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate if it is on keys.
+"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate or a window if it
+is on keys.
 
     filter (y > 5)          project y = x + 1
       project y = x + 1 ->    filter (x + 1 > 5)
@@ -19,7 +20,7 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
-from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort
+from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
 from tsql.planner.tree import shared, transform_down
@@ -63,6 +64,9 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
         case Aggregate() if node.sets is None and node.keys:
             keys, used = dict(node.keys), predicate.columns()
             return bool(used) and all(c in keys and _is_cheap(keys[c]) for c in used)
+        case Window():
+            # A filter on columns of PARTITION BY drops whole partitions; any other changes what the frames see.
+            return bool(predicate.columns()) and all(any(isinstance(e, Column) and e.name == c for e in node.keys) for c in predicate.columns())
         case SetOperation():
             return node.kind == "union"
         case LimitBy():

@@ -59,4 +59,17 @@ QUERIES: dict[str, tuple[str, int]] = {
     "hint_two_phase": ("SELECT /*+ AGG('two_phase') */ ad_id, count(*) AS n FROM clicks GROUP BY ad_id", 3),
     "hint_redistribute": ("SELECT /*+ REDISTRIBUTE(c, user_id), SHARDS(4) */ ad_id, count(*) AS n FROM clicks c WHERE price > 3 GROUP BY ad_id", 3),
     "hint_redistribute_key": ("SELECT /*+ REDISTRIBUTE(clicks, ad_id) */ ad_id, country, count(*) AS n FROM clicks GROUP BY ad_id, country", 3),
+    "window_rank": ("SELECT ad_id, ts, row_number() OVER (PARTITION BY ad_id ORDER BY ts) AS rn, rank() OVER (PARTITION BY ad_id ORDER BY ts) AS r FROM clicks", 3),
+    "window_one_shard": ("SELECT ts, lag(price, 2, 0) OVER (ORDER BY ts) AS before FROM clicks", 1),
+    "window_all_rows": ("SELECT ts, sum(price) OVER (ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW EXCLUDE TIES) AS s FROM clicks", 3),
+    "window_frames": (
+        "SELECT ts, sum(price) OVER w AS a, avg(cost) OVER (w ROWS 3 PRECEDING) AS b, count(*) FILTER (WHERE price > 5) OVER (w RANGE BETWEEN INTERVAL 1 DAY PRECEDING AND CURRENT ROW) AS c, "
+        "max(code) OVER (w GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING) AS d FROM clicks WINDOW w AS (PARTITION BY country ORDER BY ts)",
+        3,
+    ),
+    "window_expression_key": ("SELECT ts, count(*) OVER (PARTITION BY user_id % 5, upper(country)) AS n FROM clicks", 3),
+    "window_two": ("SELECT ts, first_value(price IGNORE NULLS) OVER (PARTITION BY ad_id ORDER BY ts) AS f, dense_rank() OVER (ORDER BY day DESC NULLS FIRST) AS d FROM clicks", 3),
+    "window_qualify": ("SELECT ad_id, ts FROM clicks QUALIFY row_number() OVER (PARTITION BY ad_id ORDER BY ts DESC) = 1", 3),
+    "window_grouped": ("SELECT ad_id, sum(price) AS s, sum(sum(price)) OVER (ORDER BY ad_id) AS running FROM clicks GROUP BY ad_id", 3),
+    "window_placed": ("SELECT ad_id, n, rank() OVER (PARTITION BY ad_id ORDER BY n, country) AS r FROM (SELECT ad_id, country, median(price) AS n FROM clicks GROUP BY ad_id, country)", 3),
 }

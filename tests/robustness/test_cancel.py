@@ -30,6 +30,8 @@ QUERIES = {
     "host function": "SELECT count(*) FROM t WHERE regexp_matches(s, '(1|2|3).*(4|5).*6') AND regexp_matches(s, '7.*(8|9)+')",
     "file": "SELECT s, count(*), min(md5(s)) FROM f GROUP BY s",
     "long rows": "SELECT sum(length(repeat(s, 100000))) FROM t",
+    "window": "SELECT sum(w) FROM (SELECT median(a) OVER (ORDER BY s ROWS 100000 PRECEDING) AS w FROM t)",
+    "window, long rows": "SELECT count(w) FROM (SELECT mode(a) OVER (ORDER BY a ROWS 20000 PRECEDING) AS w FROM t)",
     "compilation": "SELECT " + ", ".join(f"sum(CASE WHEN a % {i + 2} = 0 THEN a * {i} ELSE a + {i} END)" for i in range(150)) + " FROM t",
 }
 

@@ -1,0 +1,45 @@
+"""The window functions proper: how many arguments each takes and what it gives. Every aggregate is a window function too."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tsql.kernels.types import BIGINT, DOUBLE, Type
+
+
+@dataclass(frozen=True)
+class WindowFunction:
+    """takes: (least, most) arguments. returns: a type, or None for that of the first argument.
+
+    integers: which arguments are whole numbers. like_first: which are cast to the type of the first.
+    framed: the frame matters. nulls: IGNORE NULLS is allowed. ordered: ORDER BY inside the call is allowed.
+    """
+
+    name: str
+    takes: tuple[int, int]
+    returns: Type | None
+    integers: tuple[int, ...] = ()
+    like_first: tuple[int, ...] = ()
+    framed: bool = False
+    nulls: bool = False
+    ordered: bool = False
+
+
+WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
+    f.name: f
+    for f in (
+        WindowFunction("row_number", (0, 0), BIGINT),
+        WindowFunction("rank", (0, 0), BIGINT),
+        WindowFunction("dense_rank", (0, 0), BIGINT),
+        WindowFunction("percent_rank", (0, 0), DOUBLE),
+        WindowFunction("cume_dist", (0, 0), DOUBLE),
+        WindowFunction("ntile", (1, 1), BIGINT, integers=(0,)),
+        WindowFunction("lag", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
+        WindowFunction("lead", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
+        WindowFunction("first_value", (1, 1), None, framed=True, nulls=True, ordered=True),
+        WindowFunction("last_value", (1, 1), None, framed=True, nulls=True, ordered=True),
+        WindowFunction("nth_value", (2, 2), None, integers=(1,), framed=True, nulls=True),
+    )
+}
+ALIASES = {"first": "first_value", "last": "last_value", "arbitrary": "first_value", "rank_dense": "dense_rank"}
+"""Names under which the same function is called over a window."""

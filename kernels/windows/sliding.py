@@ -1,0 +1,63 @@
+"""Aggregates over sliding frames from which rows can be removed exactly (counts, sums of integers and decimals, ..).
+
+The frame is one run of rows, or two where EXCLUDE cuts it; each end only moves forward, so a row is added once and removed once.
+Where ends may move back (offsets that depend on the row) the strategy is not chosen.
+"""
+
+from __future__ import annotations
+
+from tsql.kernels.codegen.lang import Val, Var
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.windows.base import Place, SortedRows
+from tsql.kernels.windows.running import OverFrame
+
+
+class Sliding(OverFrame):
+    """Adds the rows that enter the frame and removes those that leave."""
+
+    how = "by removal"
+
+    def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
+        super().begin(k, rows)
+        runs = 2 if self.call.frame.exclude else 1
+        self.runs: list[tuple[Var, Var]] = [(k.var(k.i64(0)), k.var(k.i64(0))) for _ in range(runs)]
+
+    def partition(self, k: PipelineKernel, place: Place) -> None:
+        super().partition(k, place)
+        for low, high in self.runs:
+            if self.fold.lasting:
+                self._remove(k, low, high.value)
+            low.set(place.start)
+            high.set(place.start)
+        self.fold.init(k, self.state)
+
+    def _remove(self, k: PipelineKernel, low: Var, until: Val) -> None:
+        with k.forever() as loop:
+            row = low.value
+            loop.stop_if(row >= until)
+            self.fold.remove(k, self.state, row)
+            low.set(row + 1)
+
+    def value(self, k: PipelineKernel, place: Place) -> Datum:
+        pieces = self.frames.pieces(k, place, current=False)
+        for (low, high), (start, end) in zip(self.runs, pieces, strict=True):
+            self._remove(k, low, k.min(start, high.value))
+            # Rows between two frames that do not touch are never added.
+            low.set(k.max(low.value, start))
+            high.set(k.max(high.value, start))
+            with k.forever() as loop:
+                row = high.value
+                loop.stop_if(row >= end)
+                self.fold.add(k, self.state, row)
+                high.set(row + 1)
+        if self.call.frame.exclude != "ties":
+            return self.fold.finish(k, self.state, place)
+        start, end = self.frames.bounds(k, place)
+        itself = (place.row >= start) & (place.row < end)
+        with k.when(itself):
+            self.fold.add(k, self.state, place.row)
+        result = self.fold.finish(k, self.state, place)
+        with k.when(itself):
+            self.fold.remove(k, self.state, place.row)
+        return result

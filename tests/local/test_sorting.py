@@ -1,0 +1,76 @@
+"""The order of rows: packed words, radix and numpy's sorts agree with a plain sort; codes of values are dense and in order."""
+
+from __future__ import annotations
+
+import ctypes
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tsql.backends.local import sorting
+from tsql.kernels.codegen.interp import Interpreter
+from tsql.kernels.expr import SortKey
+from tsql.kernels.runtime.radix import BUCKETS, radix_module
+
+
+def keys(random: np.random.Generator, rows: int) -> list[np.ndarray]:
+    kinds = [
+        lambda: random.integers(-(2**63), 2**63 - 1, rows, endpoint=True),
+        lambda: random.integers(0, 5, rows),
+        lambda: random.integers(-(10**6), 10**6, rows),
+        lambda: random.integers(-128, 127, rows).astype(np.int8),
+        lambda: random.integers(0, 2**64 - 1, rows, dtype=np.uint64, endpoint=True),
+        lambda: np.zeros(rows, np.int32),
+    ]
+    return [kinds[random.integers(0, len(kinds))]() for _ in range(random.integers(1, 4))]
+
+
+@pytest.mark.parametrize("radix", [True, False])
+def test_orders_agree(radix: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "MANY_ROWS", 2 if radix else 1 << 40)
+    random = np.random.default_rng(11)
+    for trial in range(150):
+        rows = int(random.integers(1, 200))
+        ranks = keys(random, rows)
+        order = sorting._order(ranks)
+        given = np.arange(rows) if order is None else order
+        assert (given == np.lexsort(ranks[::-1])).all(), f"trial {trial} of seed 11"
+
+
+def test_rows_in_order_are_left_alone() -> None:
+    array = pa.array([1, 1, 2, None])
+    assert sorting.sorted_order([(array, SortKey(None))]) is None
+    assert sorting.sorted_order([(array, SortKey(None, nulls_first=True))]).tolist() == [3, 0, 1, 2]
+    assert sorting.sort_indices([(pa.array([], pa.int64()), SortKey(None))]).tolist() == []
+
+
+@pytest.mark.parametrize(
+    ("values", "codes"),
+    [
+        (pa.array([30, 10, None, 10, 20]), [2, 0, 3, 0, 1]),
+        (pa.array(["b", "a", "b", None]), [1, 0, 1, 2]),
+        (pa.array([0.0, -0.0, float("nan"), float("nan"), -1.5]), [1, 1, 2, 2, 0]),
+        (pa.array([Decimal(10**30), Decimal(-(10**30)), Decimal(0)], pa.decimal128(38, 0)), [2, 0, 1]),
+        (pa.array([True, False, None]), [1, 0, 2]),
+    ],
+)
+def test_codes(values: pa.Array, codes: list[int]) -> None:
+    given, samples = sorting.value_codes([values])
+    assert given.tolist() == codes
+    for code in set(codes):
+        assert given[samples[code]] == code
+
+
+def test_radix_interpreter_agrees() -> None:
+    """The kernel of the radix sort means the same to the interpreter."""
+    random = np.random.default_rng(5)
+    for bits in (1, 11, 12, 40, 64):
+        words = random.integers(0, 2**bits - 1, 50, dtype=np.uint64, endpoint=True)
+        sorted_words, numbers = words.copy(), np.arange(50, dtype=np.int32)
+        spare, spare_numbers, counts = np.empty_like(sorted_words), np.empty_like(numbers), np.empty(BUCKETS, np.int64)
+        plan = (ctypes.c_int64 * 5)(sorted_words.ctypes.data, spare.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits)
+        Interpreter(radix_module())("main", ctypes.addressof(plan), counts.ctypes.data, 50)
+        assert (sorted_words == np.sort(words)).all()
+        assert (numbers == sorting._radix_order(words.copy(), bits)).all()
