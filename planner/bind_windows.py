@@ -17,8 +17,8 @@ from tsql.kernels.windows.call import DEFAULT_FRAME, Bound, Frame, WindowCall
 from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowFunction
 from tsql.planner.bind_calls import aggregate_call, no_match, sort_key, unwrap_arguments
 from tsql.planner.bind_operators import no_operator
-from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_source import is_all
+from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_types import arithmetic_type, coerce, force_type, is_bare_string, settle
 
 if TYPE_CHECKING:
