@@ -157,7 +157,8 @@ class Catalog:
                     return
                 raise CatalogError(f'{(kind or "table").capitalize()} with name "{name}" does not exist', hint=self._nearest(name))
             if kind is not None and _kind(entry[1]) != kind.lower():
-                raise CatalogError(f"{entry[0]} is a {_kind(entry[1])}", hint=f"use DROP {_kind(entry[1]).upper()}")
+                kinds = _kind(entry[1]).capitalize(), kind.capitalize()
+                raise CatalogError(f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}', hint=f"use DROP {_kind(entry[1]).upper()}")
             del self._entries[name.lower()]
             self.version += 1
 

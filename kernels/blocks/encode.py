@@ -30,6 +30,7 @@ class BlockColumn:
 
     data: the stored values (an Arrow array for strings, booleans and intervals; a numpy array otherwise).
     lows, highs: per block, in stored form; None where the type has no zone map.
+    origin: where the column is on disk (file, name in it, first row), once it is.
     """
 
     source: SourceColumn
@@ -38,6 +39,7 @@ class BlockColumn:
     statistics: ColumnStatistics
     lows: np.ndarray | None = None
     highs: np.ndarray | None = None
+    origin: tuple[str, str, int] | None = None
 
     @property
     def bytes(self) -> int:

@@ -13,7 +13,8 @@ def merged_statistics(t: Type, pieces: list[tuple[int, ColumnStatistics]]) -> Co
     (a key), and is that of the richest piece otherwise (a category), which is an estimate.
     """
     nulls = sum(min(rows, s.nulls or 0) for rows, s in pieces)
-    known = [(rows, s) for rows, s in pieces if rows and (s.nulls is None or s.nulls < rows)]
+    # A piece may be a part of what was counted, so its NULLs are at most `nulls`: only `distinct` tells that it has no values.
+    known = [(rows, s) for rows, s in pieces if rows and s.distinct != 0]
     if not known:
         return ColumnStatistics(nulls=nulls, distinct=0)
     distinct = [s.distinct for _, s in known]

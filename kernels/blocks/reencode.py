@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from tsql.kernels.batch import SourceColumn, arrow_layout, round_range
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn, encode, one_array, stored_integers, validity_of, wide_statistics, zone_map
+from tsql.kernels.blocks.file import FileColumn
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.statistics import ColumnStatistics
 from tsql.kernels.types import Type
@@ -26,7 +27,7 @@ class PlainColumn(BlockColumn):
         self.source = SourceColumn(name, t, arrow_layout(t, array.type, array.null_count > 0))
         self.data = array
         self.validity = array.buffers()[0] if array.null_count else None
-        self.lows = self.highs = None
+        self.lows = self.highs = self.origin = None
 
     @cached_property
     def statistics(self) -> ColumnStatistics:  # type: ignore[override]
@@ -152,14 +153,32 @@ def _nullable(source: SourceColumn, nulls: int) -> SourceColumn:
 
 def view(column: BlockColumn, start: int, rows: int) -> BlockColumn:
     """Rows of a column from the start of a block on, over the same memory."""
+    if isinstance(column, FileColumn):
+        return column.view(start, rows)
     first, blocks = start // BLOCK_ROWS, -(-rows // BLOCK_ROWS)
     validity = None if column.validity is None else column.validity.slice(start // 8)
     data = column.data[start : start + rows] if isinstance(column.data, np.ndarray) else _array_view(column, start, rows, validity)
+    origin = None if column.origin is None else (*column.origin[:2], column.origin[2] + start)
     if isinstance(column, PlainColumn):
-        return PlainColumn(column.source.name, column.source.type, data)
+        found: BlockColumn = PlainColumn(column.source.name, column.source.type, data)
+        found.origin = origin
+        return found
     lows = None if column.lows is None else column.lows[first : first + blocks]
     highs = None if column.highs is None else column.highs[first : first + blocks]
-    return BlockColumn(column.source, data, validity, column.statistics, lows, highs)
+    return BlockColumn(column.source, data, validity, column.statistics, lows, highs, origin)
+
+
+def renamed(column: BlockColumn, name: str) -> BlockColumn:
+    """A column under another name."""
+    if column.source.name == name:
+        return column
+    if isinstance(column, FileColumn):
+        return column.renamed(name)
+    if isinstance(column, PlainColumn):
+        found: BlockColumn = plain(name, column.source.type, column.data)
+        found.origin = column.origin
+        return found
+    return replace(column, source=replace(column.source, name=name))
 
 
 def _array_view(column: BlockColumn, start: int, rows: int, validity: pa.Buffer | None) -> pa.Array:

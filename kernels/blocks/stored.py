@@ -19,7 +19,7 @@ import pyarrow as pa
 from tsql.kernels.batch import Layout, Morsels, SourceColumn, all_ones, round_range
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn
 from tsql.kernels.blocks.merge import merged_statistics
-from tsql.kernels.blocks.reencode import PlainColumn, encode_fitting, encode_like, plain, view
+from tsql.kernels.blocks.reencode import encode_fitting, encode_like, plain, renamed, view
 from tsql.kernels.blocks.table import KEPT_MORSELS, BlockTable, block_runs, decode
 from tsql.kernels.blocks.zones import possible_blocks
 from tsql.kernels.expr import Expr
@@ -257,15 +257,6 @@ class WithPlaces(StoredTable):
     def statistics(self) -> Statistics:
         known = self._statistics
         return Statistics(known.rows, known.bytes, {**known.columns, POSITION: ColumnStatistics(0, max(0, self.rows - 1), 0, self.rows, True)})
-
-
-def renamed(column: BlockColumn, name: str) -> BlockColumn:
-    """A column under another name."""
-    if column.source.name == name:
-        return column
-    if isinstance(column, PlainColumn):
-        return plain(name, column.source.type, column.data)
-    return BlockColumn(replace(column.source, name=name), column.data, column.validity, column.statistics, column.lows, column.highs)
 
 
 def runs(rows: int, places: np.ndarray) -> Iterator[tuple[int, int, bool]]:
