@@ -29,8 +29,13 @@ def describe(names: tuple[str, ...], types: tuple[Type, ...], entry: Any) -> Rel
             nulls[i] = "NO" if column.not_null else "YES"
             keys[i] = _key_word(entry, column.name)
             defaults[i] = column.default
-    columns: list[list[Any]] = [list(names), [str(t) for t in types], nulls, keys, defaults, [None] * count]
+    columns: list[list[Any]] = [list(names), [type_name(t) for t in types], nulls, keys, defaults, [None] * count]
     return of_table(DESCRIBE_COLUMNS, (VARCHAR,) * 6, columns)
+
+
+def type_name(t: Type) -> str:
+    """A type as DuckDB's catalog spells it."""
+    return "TIMESTAMP WITH TIME ZONE" if t.name == "TIMESTAMPTZ" else str(t)
 
 
 def _key_word(table: Table, name: str) -> str | None:
@@ -48,7 +53,7 @@ def show_all_tables(catalog: Catalog, database: str, columns_of: Callable[[str],
     for name, entry in catalog.entries():
         names, types = columns_of(name) if isinstance(entry, View) else _schema_of(catalog.lookup(name))
         temporary = bool(getattr(entry, "temporary", False))
-        rows.append(("temp" if temporary else database, "main", name, f"[{', '.join(names)}]", f"[{', '.join(map(str, types))}]", temporary))
+        rows.append(("temp" if temporary else database, "main", name, f"[{', '.join(names)}]", f"[{', '.join(map(type_name, types))}]", temporary))
     shown = ("database", "schema", "name", "column_names", "column_types", "temporary")
     return of_table(shown, (VARCHAR,) * 5 + (BOOLEAN,), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * 6)
 
@@ -74,7 +79,7 @@ def summarize(names: tuple[str, ...], types: tuple[Type, ...], run: Callable[[st
         present = count[0].as_py()
         percentage = None if not rows else (Decimal(100 * (rows - present)) / rows).quantize(Decimal("0.01"), ROUND_HALF_UP)
         shown = [texts(one)[0].as_py() for one in (low, high)]
-        table.append((name, str(t), *shown, distinct[0].as_py(), *(texts(one)[0].as_py() for one in (mean, deviation, *quantiles)), rows, percentage))
+        table.append((name, type_name(t), *shown, distinct[0].as_py(), *(texts(one)[0].as_py() for one in (mean, deviation, *quantiles)), rows, percentage))
     return of_table(SUMMARY_COLUMNS, _SUMMARY_TYPES, [list(c) for c in zip(*table, strict=True)])
 
 

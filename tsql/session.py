@@ -162,13 +162,14 @@ class Session:
                 rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options)
                 return changes.counted(rows)
             case _ if isinstance(statement, statements.Change):
-                return self._change(statement, lambda inner: self._relation(query(inner), values), values)
+                return self._change(statement, query, values)
             case _:
                 raise PlanError(f"{type(statement).__name__} statements cannot run here")
         return of_table((), (), [], message="ok")
 
-    def _change(self, statement: Any, relation: Any, values: dict[str, Any]) -> Relation:
-        result = changes.perform(self, statement, relation, values)
+    def _change(self, statement: Any, query: Any, values: dict[str, Any]) -> Relation:
+        relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete) else self._relation
+        result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)
         self._plans.clear()
         return result
 
@@ -194,6 +195,14 @@ class Session:
     @property
     def _database_name(self) -> str:
         return "memory" if self._store is None else self._store.path.stem
+
+    def _local_relation(self, prepared: Prepared, values: dict[str, Any]) -> Relation:
+        """A relation that is computed in this process whatever the backend is: places of rows mean nothing elsewhere."""
+        if self._target == "local":
+            return self._relation(prepared, values)
+        backend, settings = _make_backend("local", None), replace(self.settings)
+        plan = prepared.make_plan(settings, "local")
+        return Relation(prepared.names, prepared.types, lambda run: backend.run(plan, run), lambda: Run(settings=settings, parameters=values), relocate=lambda error: self._failed(prepared, error))
 
     def _relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
         settings = replace(self.settings)
