@@ -20,7 +20,7 @@ from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import logical
-from tsql.prepared import PlanCache, Prepared
+from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, too_much
 from tsql.script import Piece, split
 from tsql.transactions import Store, Transactions
@@ -41,6 +41,7 @@ class Session:
         self._backend = backend
         self._spark = spark
         self._plans = PlanCache()
+        self._inserts = InsertCache()
         self._closed = False
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
@@ -74,11 +75,23 @@ class Session:
         if prepared is not None:
             self.transactions.check(prepared.query)
             return self._relation(prepared, values, cached=True)
+        again = self._inserts.find((text, origin, key[2]), self.catalog)
+        if again is not None:
+            return self._insert_again(again, values)
         pieces = _split(text, origin, values)
         for piece in pieces[:-1]:
             for _ in self._statement(piece, kinds, values).batches():
                 pass
         return self._statement(pieces[-1], kinds, values, key if len(pieces) == 1 else None)
+
+    def _insert_again(self, known: RepeatedInsert, values: dict[str, Any]) -> Relation:
+        check_names(values, list(known.piece.parameters))
+        try:
+            self.transactions.check(known.statement)
+            return self._perform(known.statement, known.piece, values, None, (), {})
+        except TsqlError as error:
+            self.transactions.fail()
+            raise known.piece.relocate(error) from error.__cause__
 
     def statements(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Iterator[Relation]:
         """The results of the statements of a script, one after the other; the next statement is looked at only when its
@@ -121,7 +134,10 @@ class Session:
                 if self.catalog.version != version:
                     # Another thread has changed the catalog since: places of rows, say, would be those of an older version.
                     found = analyze(piece.text, self.catalog, mine, piece.origin)
-                return self._perform(found[0], piece, used, None, tuple(recorder.files), spent)
+                result = self._perform(found[0], piece, used, None, tuple(recorder.files), spent)
+                if key is not None:
+                    self._inserts.keep(key[:3], piece, found[0], self.catalog)
+                return result
         except TransactionError as error:
             raise piece.relocate(error) from error.__cause__
         except TsqlError as error:
@@ -169,6 +185,8 @@ class Session:
 
     def _change(self, statement: Any, query: Any, values: dict[str, Any]) -> Relation:
         relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete) else self._relation
+        if not isinstance(statement, statements.Insert):
+            self._inserts.clear()
         result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)
         self._plans.clear()
         return result

@@ -110,7 +110,8 @@ def stored_integers(t: Type, column: pa.ChunkedArray) -> np.ndarray | None:
     physical = {"DATE": pa.int32(), "TIME": pa.int64(), "TIMESTAMP": pa.int64(), "TIMESTAMPTZ": pa.int64()}.get(t.name)
     if physical is not None:
         column = pa.chunked_array([c.view(physical) for c in column.chunks], physical)
-    return np.asarray(column.fill_null(0).to_numpy()).astype(np.int64)
+    whole = column.fill_null(0) if column.null_count else column
+    return np.asarray(whole.to_numpy()).astype(np.int64)
 
 
 def wide_statistics(t: Type, array: pa.Array) -> ColumnStatistics:

@@ -40,6 +40,8 @@ class KeyColumn:
 
     def repeated(self) -> np.ndarray:
         """The rows whose key an earlier row has."""
+        if len(self.keys) < 2:
+            return self.rows[:0]
         if isinstance(self.keys, np.ndarray):
             _, first = np.unique(self.keys, return_index=True)
         else:

@@ -23,13 +23,16 @@ _HEADER = struct.Struct("<8sI")
 _RECORD = struct.Struct("<QI")
 _COUNT = struct.Struct("<I")
 
+_END = b"done"
+"""The last bytes of a record: not zero, so that a part of a file that was never written is told from damage."""
+
 Record = tuple[dict[str, Any], list[bytes]]
 
 
 def encode_record(data: dict[str, Any], blobs: list[bytes]) -> bytes:
     """A record as bytes."""
     text = json.dumps(data).encode()
-    parts = [_COUNT.pack(1 + len(blobs)), *(struct.pack("<Q", len(part)) for part in (text, *blobs)), text, *blobs]
+    parts = [_COUNT.pack(1 + len(blobs)), *(struct.pack("<Q", len(part)) for part in (text, *blobs)), text, *blobs, _END]
     payload = b"".join(parts)
     return _RECORD.pack(len(payload), zlib.crc32(payload)) + payload
 
