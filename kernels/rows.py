@@ -78,6 +78,8 @@ class MorselRow(CachedRow):
         if name == POSITION:
             return Datum(BIGINT, (self.position,))
         column, pointers = self.columns[name]
+        if column.layout.kind == "position":
+            return Datum(BIGINT, (self.position,), None, column.range)
         valid = None
         if column.layout.nullable:
             valid = k.load_bit(pointers.validity, self.index + pointers.bit)

@@ -16,14 +16,14 @@ from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Names, Relation
 from tsql.analyze_select import project
 from tsql.definition import ColumnDefinition, Key, Table, TableDefinition, View
-from tsql.kernels.blocks.stored import StoredTable, WithPlaces
+from tsql.kernels.aggregates.registry import AGGREGATES
+from tsql.kernels.blocks.stored import PLACE, StoredTable, WithPlaces
 from tsql.kernels.errors import BindError, CatalogError, TsqlError
 from tsql.kernels.expr import Expr, Literal
-from tsql.kernels.rows import POSITION
 from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import nearest
-from tsql.planner.bind_syntax import parse_scalar, position_of
+from tsql.planner.bind_syntax import Call, parse_scalar, position_of
 from tsql.planner.bind_types import castable, coerce
 
 if TYPE_CHECKING:
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 
 TARGET = "#target"
 """The name under which UPDATE and DELETE find their table."""
-
-PLACE = "#place"
-"""The column with the places of rows in a source that is not a table."""
 
 EXCLUDED = "excluded#"
 """What comes before the name of a column of the row that could not be inserted."""
@@ -250,7 +247,7 @@ def _conflict_update(
         values = [(column, expr.copy().transform(renamed)) for column, expr in assigned]
         condition = None if where is None else where.copy().transform(renamed)
         over = analyzer.over(Overlay(analyzer.catalog, **{TARGET: source}))
-        return place_query(over, alias, values, condition, [], (), None, PLACE)
+        return place_query(over, alias, values, condition, [], (), None)
 
     return query
 
@@ -275,10 +272,10 @@ def assignments(nodes: list[exp.Expr], definition: TableDefinition, table: str) 
 
 
 def place_query(
-    analyzer: Analyzer, alias: str, values: list[tuple[ColumnDefinition, exp.Expr]], where: exp.Expr | None, others: list[exp.Expr], old: tuple[str, ...], outer: exp.Expr | None, place: str = POSITION
+    analyzer: Analyzer, alias: str, values: list[tuple[ColumnDefinition, exp.Expr]], where: exp.Expr | None, others: list[exp.Expr], old: tuple[str, ...], outer: exp.Expr | None
 ) -> statements.Query:
     """SELECT place, new values, old columns FROM the target and the other relations WHERE ..."""
-    items: list[exp.Expr] = [exp.Column(this=exp.Identifier(this=place, quoted=True), table=exp.Identifier(this=alias, quoted=True))]
+    items: list[exp.Expr] = [exp.Column(this=exp.Identifier(this=PLACE, quoted=True), table=exp.Identifier(this=alias, quoted=True))]
     for column, value in values:
         given = _default_node(column) if is_default(value) else value
         items.append(exp.Alias(this=given, alias=exp.Identifier(this=f"new#{column.name}", quoted=True)))
@@ -344,6 +341,10 @@ def update(analyzer: Analyzer, node: exp.Update) -> statements.Update:
     values = assignments(node.expressions, table.definition, name)
     clause = node.args.get("from_")
     others = [] if clause is None else [clause.this]
+    for _, value in values:
+        for call in value.find_all(Call):
+            if call.name in AGGREGATES.names() and call.find_ancestor(exp.Query) is None:
+                raise analyzer.error("aggregate functions are not allowed in UPDATE", call)
     over = analyzer.over(Overlay(analyzer.catalog, **{TARGET: WithPlaces(table.data)}))
     returning = _returning(analyzer, node, name, alias)
     keys = {column for key in table.definition.keys for column in key.columns}

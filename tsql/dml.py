@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 
 from tsql import statements
-from tsql.analyze_change import EXCLUDED, PLACE
+from tsql.analyze_change import EXCLUDED
 from tsql.backends.local.constants import constant_array
 from tsql.backends.sources.arrow import ArrowSource
 from tsql.changes import Work, counted, kept
 from tsql.constraints import check_conditions, check_keys, check_not_null, free_rows
 from tsql.definition import Table
 from tsql.kernels.blocks.keys import KeyColumn, locate
-from tsql.kernels.blocks.stored import StoredTable, one
+from tsql.kernels.blocks.stored import PLACE, StoredTable, one
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Cast, Expr, Literal, Parameter, rewrite
 from tsql.kernels.schema import Schema

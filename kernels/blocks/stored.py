@@ -23,7 +23,6 @@ from tsql.kernels.blocks.reencode import encode_fitting, encode_like, plain, ren
 from tsql.kernels.blocks.table import KEPT_MORSELS, BlockTable, block_runs, decode
 from tsql.kernels.blocks.zones import possible_blocks
 from tsql.kernels.expr import Expr
-from tsql.kernels.rows import POSITION
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.statistics import ColumnStatistics, Statistics
 from tsql.kernels.types import BIGINT
@@ -31,7 +30,10 @@ from tsql.kernels.types import BIGINT
 MERGED_ROWS = 64 * BLOCK_ROWS
 """Encoded extents are merged with their neighbours up to this size; a larger one is never written again by an insert."""
 
-_PLACE = SourceColumn(POSITION, BIGINT, Layout("fixed", "i64", False), (0, 2**62 - 1))
+PLACE = "#place"
+"""The column of `WithPlaces`: the place of each row in its version."""
+
+_PLACE = SourceColumn(PLACE, BIGINT, Layout("position", "i64", False))
 
 Part = tuple[tuple[SourceColumn, ...], Morsels]
 
@@ -84,17 +86,17 @@ class StoredTable(BlockTable):
         known = self._morsels.get(key)
         if known is not None:
             return known
-        shared = {n: self._shared_dictionary(n) for n in names if n != POSITION}
+        shared = {n: self._shared_dictionary(n) for n in names if n != PLACE}
         found: list[Part] = []
         start = 0
         for piece in self.pieces:
-            sources = tuple(_PLACE if n == POSITION else self._source(piece.columns[n].source, shared[n]) for n in names)
+            sources = tuple(_PLACE if n == PLACE else self._source(piece.columns[n].source, shared[n]) for n in names)
             if not found or found[-1][0] != sources:
                 found.append((sources, Morsels(len(names))))
             self._add(found[-1][1], piece, names, start, where, batch_rows, shared)
             start += piece.rows
         if not found:
-            found.append((tuple(_PLACE if n == POSITION else _empty(self.fields[n]) for n in names), Morsels(len(names))))
+            found.append((tuple(_PLACE if n == PLACE else _empty(self.fields[n]) for n in names), Morsels(len(names))))
         if len(self._morsels) >= KEPT_MORSELS:
             self._morsels.clear()
         self._morsels[key] = found
@@ -116,7 +118,7 @@ class StoredTable(BlockTable):
 
     def _add(self, morsels: Morsels, piece: BlockTable, names: tuple[str, ...], before: int, where: Expr | None, batch_rows: int, shared: Mapping[str, bool]) -> None:
         possible = np.flatnonzero(possible_blocks(where, piece.columns, -(-piece.rows // BLOCK_ROWS)))
-        chosen = [(None if n == POSITION else piece.columns[n], n != POSITION and self.schema[n].nullable, shared.get(n, True)) for n in names]
+        chosen = [(None if n == PLACE else piece.columns[n], n != PLACE and self.schema[n].nullable, shared.get(n, True)) for n in names]
         morsels.keep.append(piece)
         for block in possible:
             first, last = int(block) * BLOCK_ROWS, min(piece.rows, (int(block) + 1) * BLOCK_ROWS)
@@ -252,11 +254,11 @@ class WithPlaces(StoredTable):
 
     @cached_property
     def schema(self) -> Schema:  # type: ignore[override]
-        return Schema((*(Field(f.name, f.type, self._nullable(f.name)) for f in self.fields), Field(POSITION, BIGINT, False)))
+        return Schema((*(Field(f.name, f.type, self._nullable(f.name)) for f in self.fields), Field(PLACE, BIGINT, False)))
 
     def statistics(self) -> Statistics:
         known = self._statistics
-        return Statistics(known.rows, known.bytes, {**known.columns, POSITION: ColumnStatistics(0, max(0, self.rows - 1), 0, self.rows, True)})
+        return Statistics(known.rows, known.bytes, {**known.columns, PLACE: ColumnStatistics(0, max(0, self.rows - 1), 0, self.rows, True)})
 
 
 def runs(rows: int, places: np.ndarray) -> Iterator[tuple[int, int, bool]]:
