@@ -6,9 +6,12 @@ beside its target and renamed when it is whole, so that a query that fails leave
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -25,25 +28,65 @@ ROW_GROUP_ROWS = 122_880
 _QUOTED = '[",\\n\\r#]|^$'
 
 
-def write(batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, target: str | os.PathLike[str] | BinaryIO) -> int:
+@dataclass
+class WriteOptions:
+    """How a file is written. `compression` None means the usual one of the format, or what the name of the file says.
+    `force_quote` names columns whose values are always quoted, `quote_all` does so for all."""
+
+    header: bool = True
+    delimiter: str = ","
+    quote: str = '"'
+    escape: str = '"'
+    null: str = ""
+    force_quote: list[str] | None = None
+    quote_all: bool = False
+    array: bool = False
+    compression: str | None = None
+    row_group_rows: int = ROW_GROUP_ROWS
+
+
+_DEFAULTS = WriteOptions()
+
+
+def write(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, target: str | os.PathLike[str] | BinaryIO, options: WriteOptions = _DEFAULTS
+) -> int:
     """Write all batches to a path or an open binary file; the number of rows written. `kind` is csv, json, arrow or parquet."""
     if kind not in WRITERS:
         raise SourceError(f"unknown format {kind}", hint=f"formats are {', '.join(WRITERS)}")
     schema = _distinct(schema if isinstance(schema, pa.Schema) else schema.to_arrow())
     counted = _Counted(batches, schema)
     if not isinstance(target, str | os.PathLike):
-        WRITERS[kind](counted, schema, target)
+        WRITERS[kind](counted, schema, target, options)
         return counted.rows
     path = Path(target)
+
+    def fill(stream: BinaryIO) -> None:
+        packing = _packing(path, kind, options)
+        if packing is None:
+            WRITERS[kind](counted, schema, stream, options)
+            return
+        with pa.CompressedOutputStream(stream, packing) as packed:
+            WRITERS[kind](counted, schema, packed, options)
+
     try:
         if path.exists() and not path.is_file():
             with open(path, "wb") as stream:
-                WRITERS[kind](counted, schema, stream)
+                fill(stream)
         else:
-            _write_whole(path, lambda stream: WRITERS[kind](counted, schema, stream))
+            _write_whole(path, fill)
     except OSError as error:
         raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
     return counted.rows
+
+
+def _packing(path: Path, kind: str, options: WriteOptions) -> str | None:
+    """The compression of a whole text file; Parquet compresses its own pages."""
+    if kind not in ("csv", "json"):
+        return None
+    if options.compression in (None, "auto"):
+        return {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
+    return None if options.compression in ("none", "uncompressed") else options.compression
 
 
 def _write_whole(path: Path, fill: Callable[[BinaryIO], None]) -> None:
@@ -89,34 +132,58 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, SLICE_ROWS)
 
 
-def write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
-    """A header, then a line per row; NULL is nothing, an empty string is quoted."""
-    stream.write(_lines([_quoted(pa.array([name], pa.string())) for name in schema.names], ","))
+def write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
+    """A header, then a line per row; NULL is nothing (or a given text), a string that could be read as NULL is quoted."""
+    if options.header:
+        stream.write(_lines([_quoted(pa.array([name], pa.string()), options) for name in schema.names], options.delimiter))
+    always = set(schema.names) if options.quote_all else set(options.force_quote or ())
     for batch in _slices(batches):
-        stream.write(_lines([_csv_column(column) for column in batch.columns], ","))
+        stream.write(_lines([_csv_column(column, options, name in always) for name, column in zip(schema.names, batch.columns, strict=True)], options.delimiter))
 
 
-def _csv_column(column: pa.Array) -> pa.Array:
+def _csv_column(column: pa.Array, options: WriteOptions, always: bool) -> pa.Array:
     found = texts(column)
     plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type)
-    return pc.fill_null(found if plain else _quoted(found), "")
+    plain = plain and options.delimiter in ",|;\t" and not options.null
+    return pc.fill_null(found if plain and not always else _quoted(found, options, always), options.null)
 
 
-def _quoted(column: pa.Array) -> pa.Array:
-    special = pc.match_substring_regex(column, _QUOTED)
+def _quoted(column: pa.Array, options: WriteOptions, always: bool = False) -> pa.Array:
+    quote = options.quote
+    if options == _DEFAULTS:
+        pattern = _QUOTED
+    else:
+        # A value that reads as NULL is quoted; so is an empty one where NULL is written as nothing.
+        pattern = f"[\\n\\r#{re.escape(quote)}{re.escape(options.delimiter)}]|^{re.escape(options.null)}$"
+    special = pc.is_valid(column) if always else pc.match_substring_regex(column, pattern)
     if not pc.any(special).as_py():
         return column
-    return pc.if_else(special, pc.binary_join_element_wise('"', pc.replace_substring(column, '"', '""'), '"', ""), column)
+    escaped = pc.replace_substring(column, quote, options.escape + quote)
+    return pc.if_else(special, pc.binary_join_element_wise(quote, escaped, quote, ""), column)
 
 
-def write_json(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
-    """One object per line."""
+def write_json(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
+    """One object per line; with the option `array`, these in brackets and with commas between them."""
+    if options.array:
+        _write_array(batches, schema, stream)
+        return
     keys = [("{" if i == 0 else ",") + json_string(name) + ":" for i, name in enumerate(schema.names)]
     for batch in _slices(batches):
         parts: list[Any] = []
         for key, column in zip(keys, batch.columns, strict=True):
             parts += [pa.scalar(key), json_texts(column)]
         stream.write(_lines([*parts, pa.scalar("}" if keys else "{}")], ""))
+
+
+def _write_array(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+    before = b"[\n\t"
+    for batch in _slices(batches):
+        lines = io.BytesIO()
+        write_json([batch], schema, lines)
+        for line in lines.getvalue().splitlines():
+            stream.write(before + line)
+            before = b",\n\t"
+    stream.write(b"[\n]\n" if before.startswith(b"[") else b"\n]\n")
 
 
 def _lines(parts: list[Any], separator: str) -> memoryview | bytes:
@@ -128,32 +195,34 @@ def _lines(parts: list[Any], separator: str) -> memoryview | bytes:
     return memoryview(rows.buffers()[2])[offsets[0].as_py() : offsets[len(rows)].as_py()]
 
 
-def write_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+def write_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
     """An Arrow IPC stream."""
     with pa.ipc.new_stream(stream, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
-def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO) -> None:
+def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
     """Parquet with row groups of DuckDB's size; decimals up to 18 digits as integers, which read fastest."""
     for field in schema:
         if field.type == pa.month_day_nano_interval():
             raise SourceError(f"column {field.name} is INTERVAL, which is not written to Parquet", hint="CAST it to VARCHAR")
-    with pq.ParquetWriter(stream, schema, compression="snappy", store_decimal_as_integer=True, store_schema=False) as writer:
+    size = options.row_group_rows
+    compression = {None: "snappy", "uncompressed": "none"}.get(options.compression, options.compression)
+    with pq.ParquetWriter(stream, schema, compression=compression, store_decimal_as_integer=True, store_schema=False) as writer:
         waiting: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:
             waiting.append(batch)
             rows += batch.num_rows
-            if rows >= ROW_GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=ROW_GROUP_ROWS)
+            if rows >= size:
+                writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=size)
                 waiting, rows = [], 0
         if waiting:
-            writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=ROW_GROUP_ROWS)
+            writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=size)
 
 
-WRITERS: dict[str, Callable[[Iterable[pa.RecordBatch], pa.Schema, BinaryIO], None]] = {
+WRITERS: dict[str, Callable[[Iterable[pa.RecordBatch], pa.Schema, BinaryIO, WriteOptions], None]] = {
     "csv": write_csv,
     "json": write_json,
     "arrow": write_arrow,

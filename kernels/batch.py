@@ -26,7 +26,7 @@ class Layout:
 
     kind: "fixed": machine values; "bits": Arrow booleans; "offsets": strings by `machine` (i32 or i64) offsets;
     "codes": dictionary codes of `machine` type, with the dictionary (offsets and bytes of its strings) as auxiliary data;
-    "interval": Arrow month-day-nano intervals.
+    "interval": Arrow month-day-nano intervals; "position": no memory, the value is the row's position.
     base: for "fixed" columns stored as differences from a minimum (frame of reference): value = base + stored.
     unsigned: stored values are unsigned.
     """

@@ -66,6 +66,18 @@ class ExecutionError(TsqlError):
     """The query failed while running: overflow, a bad cast, a division by zero."""
 
 
+class ConstraintError(ExecutionError):
+    """A row that a statement would store is refused by NOT NULL, CHECK, UNIQUE or PRIMARY KEY."""
+
+
+class TransactionError(TsqlError):
+    """BEGIN, COMMIT or ROLLBACK where it does not fit, or a statement in a transaction that has failed."""
+
+
+class StorageError(TsqlError):
+    """A database on disk cannot be opened or written: damaged, locked, of a newer version, out of space."""
+
+
 class SourceError(TsqlError):
     """A file or a source cannot be read: missing, damaged, of another type than promised."""
 

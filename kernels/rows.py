@@ -78,6 +78,8 @@ class MorselRow(CachedRow):
         if name == POSITION:
             return Datum(BIGINT, (self.position,))
         column, pointers = self.columns[name]
+        if column.layout.kind == "position":
+            return Datum(BIGINT, (self.position,), None, column.range)
         valid = None
         if column.layout.nullable:
             valid = k.load_bit(pointers.validity, self.index + pointers.bit)
@@ -114,7 +116,9 @@ def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointer
     if layout.machine in ("f32", "f64"):
         return Datum(t, (stored,), valid)
     if layout.base is not None:
-        return Datum(t, (stored.uto("i64") + layout.base,), valid, column.range)
+        value = stored.uto("i64") + layout.base
+        wide = column.range is not None and not -(2**63) <= column.range[0] <= column.range[1] < 2**63
+        return Datum(t, (value.to("i128") if wide else value,), valid, column.range)
     if column.range is not None:
         machine = "i64" if -(2**63) <= column.range[0] and column.range[1] < 2**63 else "i128"
         return Datum(t, (stored.uto(machine) if t.is_unsigned else stored.to(machine),), valid, column.range)

@@ -7,13 +7,14 @@ SELECT, `analyze_group.py` its aggregation, `analyze_subquery.py` subqueries in 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from tsql import parser, statements
+from tsql import analyze_change, analyze_ddl, parser, parser_changes, statements
 from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Relation
@@ -21,11 +22,12 @@ from tsql.analyze_select import project
 from tsql.hints import HintReader
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
-from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, NULL, Type
+from tsql.macros import expand_macros
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
 from tsql.planner.bind_source import deep_recursion, position_of
+from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
 
@@ -41,18 +43,18 @@ def analyze(text: str, catalog: Any, parameters: dict[str, Type] | None = None, 
     try:
         parsed = parse(text)
         with deep_recursion():
-            return [_Analyzer(statement, catalog, parameters).statement() for statement in parsed]
+            return [Analyzer(statement, catalog, parameters).statement() for statement in parsed]
     except TsqlError as error:
         raise error.locate(text, origin) from None
     except RecursionError:
         raise ParseError("nested too deeply", position=0, text=text, origin=origin) from None
 
 
-class _Analyzer:
+class Analyzer:
     """Analyzes one statement."""
 
     def __init__(self, parsed: Parsed, catalog: Any, parameters: dict[str, Type] | None):
-        self.parsed = parsed
+        self.parsed = expand_macros(parsed, catalog)
         self.catalog = catalog
         self.parameters = parameters
 
@@ -68,23 +70,27 @@ class _Analyzer:
             case parser.SetOption():
                 return statements.Set(node.name.lower(), self._setting(node.args.get("value")))
             case parser.ShowTables():
-                return statements.ShowTables()
+                return statements.ShowTables(bool(node.args.get("all")))
             case parser.DescribeQuery():
-                return statements.Describe(self.query(node.this, self._inner_text(1)))
-            case exp.Create():
-                return self._create(node)
-            case exp.Drop():
-                return self._drop(node)
+                return statements.Describe(self.query(node.this, self._inner_text(1)), _only_table(node.this))
+            case parser_changes.SummarizeQuery():
+                return statements.Summarize(self.query(node.this, self._inner_text(1)))
+            case parser_changes.TransactionStep():
+                return statements.TransactionStep(node.name)
+        handler = _CHANGES.get(type(node))
+        if handler is not None:
+            return handler(self, node)
         return self.query(node, self.parsed.text)
 
     def query(self, node: exp.Expr, text: str) -> statements.Query:
         """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB."""
-        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
-        plan = _typed(relation)
+        relation = self.relation(node)
+        return self.output(_typed(relation), tuple(f.column for f in relation.fields), tuple(f.name for f in relation.fields), node, text)
+
+    def output(self, plan: logical.Node, columns: tuple[str, ...], names: tuple[str, ...], node: exp.Expr, text: str | None = None) -> statements.Query:
+        """A query that gives these columns of a plan under these names."""
         _check_depth(plan, self.parsed)
-        columns = tuple(f.column for f in relation.fields)
-        output = logical.Output(plan, columns, tuple(f.name for f in relation.fields))
-        return statements.Query(output, text, tuple(_hints(node, self.parsed)))
+        return statements.Query(logical.Output(plan, columns, names), self.parsed.text if text is None else text, tuple(_hints(node, self.parsed)))
 
     def _inner_text(self, skip: int, words: tuple[str, ...] = ()) -> str:
         tokens = self.parsed.tokens
@@ -100,55 +106,60 @@ class _Analyzer:
             return {"true": True, "on": True, "false": False, "off": False}.get(word.lower(), word)
         return constant(node, self.parsed.source)
 
-    def _create(self, node: exp.Create) -> statements.Statement:
-        kind = (node.args.get("kind") or "").upper()
-        target, query = node.this, node.expression
-        columns = target.expressions if isinstance(target, exp.Schema) else []
-        table = target.this if isinstance(target, exp.Schema) else target
-        if kind not in ("TABLE", "VIEW") or not isinstance(table, exp.Table):
-            raise self._error(f"CREATE {kind or '..'} is not supported yet", node)
-        properties = node.args.get("properties")
-        if properties is not None and any(not isinstance(p, exp.TemporaryProperty) for p in properties.expressions):
-            raise self._error(f"these options of CREATE {kind} are not supported", properties)
-        if query is None:
-            raise self._error(f"CREATE {kind} needs AS and a query", table)
-        replace, if_not_exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
-        text = self.parsed.text_after(TokenType.ALIAS)
-        bound = self.query(query, text)
-        if kind == "TABLE":
-            if columns:
-                bound = self._renamed(bound, columns)
-            return statements.CreateTable(table.name, bound, replace, if_not_exists)
-        if if_not_exists:
-            raise self._error("CREATE VIEW IF NOT EXISTS is not supported: use CREATE OR REPLACE VIEW", table)
-        if columns:
-            self._renamed(bound, columns)
-            text = f"SELECT * FROM ({text}) AS {quote(table.name)}({', '.join(quote(c.name) for c in columns)})"
-        return statements.CreateView(table.name, text, replace)
+    def over(self, catalog: Any) -> Analyzer:
+        """An analyzer of the same statement over another catalog."""
+        return Analyzer(self.parsed, catalog, self.parameters)
 
-    def _renamed(self, query: statements.Query, columns: list[exp.Expr]) -> statements.Query:
-        plan = query.plan
-        if any(isinstance(c, exp.ColumnDef) and c.args.get("kind") is not None for c in columns):
-            raise self._error("CREATE TABLE AS takes column names without types", columns[0])
-        if len(columns) > len(plan.columns):
-            raise self._error(f"the query has {len(plan.columns)} columns, but {len(columns)} names are given", columns[-1])
-        names = tuple(c.name for c in columns) + plan.names[len(columns) :]
-        return statements.Query(logical.Output(plan.input, plan.columns, names), query.text, query.hints)
+    def relation(self, node: exp.Expr) -> Relation:
+        """The relation of a query inside the statement."""
+        return QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
 
-    def _drop(self, node: exp.Drop) -> statements.Drop:
-        kind = (node.args.get("kind") or "").lower()
-        tables = node.args.get("tables") or []
-        if kind not in ("table", "view"):
-            raise self._error(f"DROP {kind.upper() or '..'} is not supported", node)
-        if len(tables) != 1:
-            raise self._error(f"DROP {kind.upper()} takes one name", tables[1] if tables else node)
-        if node.args.get("cascade") or node.args.get("constraints"):
-            raise self._error("DROP .. CASCADE is not supported", node)
-        return statements.Drop(kind, tables[0].name, bool(node.args.get("exists")))
+    def text_of(self, node: exp.Expr) -> str:
+        """An expression as text that reads back to an equal tree."""
+        from tsql.dialect import Temporal
 
-    def _error(self, message: str, node: exp.Expr | None) -> BindError:
+        return Temporal().generate(node)
+
+    def mentions(self, text: str, column: str) -> bool:
+        """Whether an expression that is kept as text has this column in it."""
+        return any(found.name.lower() == column.lower() for found in parse_scalar(text)[0].find_all(exp.Column))
+
+    def is_only(self, text: str, column: str) -> bool:
+        """Whether an expression that is kept as text is over this column alone."""
+        return {found.name.lower() for found in parse_scalar(text)[0].find_all(exp.Column)} == {column.lower()}
+
+    def renamed_column(self, text: str, old: str, new: str) -> str:
+        """An expression that is kept as text, with another name for a column."""
+        node = parse_scalar(text)[0]
+        for found in node.find_all(exp.Column):
+            if found.name.lower() == old.lower():
+                found.set("this", exp.Identifier(this=new, quoted=True))
+        return self.text_of(node)
+
+    def error(self, message: str, node: exp.Expr | None) -> BindError:
         position = position_of(node)
         return BindError(message, position=self.parsed.tokens[0].start if position is None else position, text=self.parsed.source.text)
+
+
+_CHANGES: dict[type[exp.Expr], Callable[[Analyzer, Any], statements.Statement]] = {
+    exp.Create: analyze_ddl.create,
+    exp.Drop: analyze_ddl.drop,
+    exp.Copy: analyze_ddl.copy,
+    parser_changes.AlterTable: analyze_ddl.alter,
+    parser_changes.CreateMacro: analyze_ddl.create_macro,
+    exp.Insert: analyze_change.insert,
+    exp.Delete: analyze_change.delete,
+    exp.Update: analyze_change.update,
+    exp.TruncateTable: analyze_change.truncate,
+}
+
+
+def _only_table(query: exp.Expr) -> str | None:
+    """The name of the table of `SELECT * FROM table`, which is what DESCRIBE table becomes."""
+    clause = query.args.get("from_")
+    table = clause.this if clause is not None else None
+    alone = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and query.expressions == [exp.Star()]
+    return table.name if alone and not any(query.args.get(k) for k in ("joins", "where", "with_", "limit", "order", "group")) else None
 
 
 def _typed(relation: Relation) -> logical.Node:

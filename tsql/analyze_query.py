@@ -179,12 +179,13 @@ class QueryAnalyzer:
         return _scan(name, found)
 
     def _view(self, name: str, text: str, node: exp.Table) -> Relation:
+        from tsql.macros import expand_macros
         from tsql.parser import parse
 
         if name.lower() in self.views or len(self.views) > MAX_VIEWS:
             raise self.error(f'view "{name}" is defined by itself', node)
         try:
-            (statement,) = parse(text)
+            (statement,) = (expand_macros(found, self.catalog) for found in parse(text))
             inner = QueryAnalyzer(statement.source, self.catalog, self.parameters, (*self.views, name.lower()))
             return inner.query(statement.node)
         except TsqlError as error:

@@ -15,15 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsql.backends.sources import Source
+from tsql.definition import Macro, Table, View
 from tsql.kernels.errors import CatalogError, SourceError
-
-
-@dataclass(frozen=True)
-class View:
-    """A named query, kept as text and analyzed again wherever it is used."""
-
-    name: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -61,18 +54,69 @@ def _stat(path: str) -> tuple[str, int, int] | tuple[str]:
     return path, status.st_mtime_ns, status.st_size
 
 
+Entry = Source | View | Table
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a catalog held at one time."""
+
+    entries: dict[str, tuple[str, Entry]]
+    macros: dict[str, Macro]
+
+
 class Catalog:
     """Names are kept as they were written and found without regard to case."""
 
     def __init__(self) -> None:
         self.version = 0
-        self._entries: dict[str, tuple[str, Source | View]] = {}
+        self._entries: dict[str, tuple[str, Entry]] = {}
+        self._macros: dict[str, Macro] = {}
         self._lock = threading.Lock()
         self._opened: list[FileUse] | None = None
 
     def lookup(self, name: str) -> Source | View | None:
-        entry = self._entries.get(name.lower())
-        return None if entry is None else entry[1]
+        """What a query reads under this name: the present version of a table, another source, or a view."""
+        entry = self.entry(name)
+        return entry.data if isinstance(entry, Table) else entry
+
+    def entry(self, name: str) -> Entry | None:
+        """What is bound to a name."""
+        found = self._entries.get(name.lower())
+        return None if found is None else found[1]
+
+    def shown_name(self, name: str) -> str:
+        """A name as it was written when it was bound."""
+        return self._entries[name.lower()][0]
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        """All names with what they are bound to, sorted."""
+        return sorted(self._entries.values(), key=lambda pair: pair[0].lower())
+
+    def macro(self, name: str) -> Macro | None:
+        return self._macros.get(name.lower())
+
+    def macros(self) -> list[Macro]:
+        return [self._macros[name] for name in sorted(self._macros)]
+
+    def put_macro(self, name: str, macro: Macro | None) -> None:
+        """Define a macro; None forgets it."""
+        with self._lock:
+            self._macros.pop(name.lower(), None)
+            if macro is not None:
+                self._macros[name.lower()] = macro
+            self.version += 1
+
+    def snapshot(self) -> Snapshot:
+        """Everything that is bound now; what it holds is immutable, so this is a copy of two maps."""
+        with self._lock:
+            return Snapshot(dict(self._entries), dict(self._macros))
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put back what was bound at the time of a snapshot."""
+        with self._lock:
+            self._entries, self._macros = dict(snapshot.entries), dict(snapshot.macros)
+            self.version += 1
 
     def names(self) -> list[str]:
         """The names of all tables and views, sorted."""
@@ -93,14 +137,14 @@ class Catalog:
         """A context that collects the files opened inside it."""
         return FileRecorder(self)
 
-    def add(self, name: str, entry: Source | View, *, replace: bool = True) -> None:
+    def add(self, name: str, entry: Entry, *, replace: bool = True) -> None:
         """Bind a name; without `replace` a name that is taken is an error."""
         if not name:
             raise CatalogError("a table needs a name")
         with self._lock:
             taken = self._entries.get(name.lower())
             if taken is not None and not replace:
-                raise CatalogError(f"{_kind(taken[1])} {taken[0]} is already there", hint="use CREATE OR REPLACE, or IF NOT EXISTS")
+                raise CatalogError(f'{_kind(taken[1]).capitalize()} with name "{taken[0]}" already exists', hint="use CREATE OR REPLACE, or IF NOT EXISTS")
             self._entries[name.lower()] = (name, entry)
             self.version += 1
 
@@ -111,9 +155,10 @@ class Catalog:
             if entry is None:
                 if if_exists:
                     return
-                raise CatalogError(f"unknown {(kind or 'table').lower()} {name}", hint=self._nearest(name))
+                raise CatalogError(f'{(kind or "table").capitalize()} with name "{name}" does not exist', hint=self._nearest(name))
             if kind is not None and _kind(entry[1]) != kind.lower():
-                raise CatalogError(f"{entry[0]} is a {_kind(entry[1])}", hint=f"use DROP {_kind(entry[1]).upper()}")
+                kinds = _kind(entry[1]).capitalize(), kind.capitalize()
+                raise CatalogError(f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}', hint=f"use DROP {_kind(entry[1]).upper()}")
             del self._entries[name.lower()]
             self.version += 1
 
@@ -147,7 +192,7 @@ class FileRecorder:
             self._outer.extend(self.files)
 
 
-def _kind(entry: Source | View) -> str:
+def _kind(entry: Entry) -> str:
     return "view" if isinstance(entry, View) else "table"
 
 

@@ -21,7 +21,6 @@ from tsql.parameters import parse_value
 from tsql.relation import FORMATS as EXTENSIONS
 from tsql.relation import Relation
 from tsql.session import Session
-from tsql.settings import from_values
 
 LEVELS = ("logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze")
 
@@ -115,6 +114,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _session_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER")
+    sub.add_argument("-d", "--database", metavar="FOLDER", help="keep tables in a database on disk (made if it is not there)")
+    sub.add_argument("--read-only", action="store_true", help="open the database for reading only")
     sub.add_argument("--threads", type=_whole, metavar="N", help="worker threads (default: all cores)")
     sub.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB or 512MiB")
     sub.add_argument(
@@ -152,7 +153,7 @@ def _session(arguments: Any) -> Session:
     settings: dict[str, Any] = _pairs(arguments.settings, "--set")
     settings |= {name: value for name, value in (("threads", arguments.threads), ("memory_limit", arguments.memory_limit)) if value is not None}
     try:
-        session = Session(arguments.backend, from_values(settings))
+        session = tsql.connect(arguments.database, backend=arguments.backend, read_only=arguments.read_only, **settings)
     except TsqlError as error:
         raise UsageError(str(error)) from error
     for name, path in _pairs(arguments.table, "--table").items():

@@ -12,8 +12,9 @@ from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
+from tsql.parser_changes import ChangeParser
 from tsql.planner.bind_source import Source, tokenize
-from tsql.planner.bind_syntax import ExpressionParser, run_parser
+from tsql.planner.bind_syntax import run_parser
 
 LEVELS = ("LOGICAL", "PHYSICAL", "PIPELINES", "KIR", "LLVM", "ASM", "ANALYZE")
 
@@ -43,9 +44,9 @@ class SetOption(exp.Expression):
 
 
 class ShowTables(exp.Expression):
-    """SHOW TABLES."""
+    """SHOW TABLES, SHOW ALL TABLES."""
 
-    arg_types = {}
+    arg_types = {"all": False}
 
 
 class DescribeQuery(exp.Expression):
@@ -54,7 +55,7 @@ class DescribeQuery(exp.Expression):
     arg_types = {"this": True}
 
 
-class TemporalParser(ExpressionParser):
+class TemporalParser(ChangeParser):
     """Statements of the Temporal dialect."""
 
     def _parse_statement(self) -> exp.Expr | None:
@@ -69,6 +70,9 @@ class TemporalParser(ExpressionParser):
             "SHOW": self._parse_show_tables,
             "DESCRIBE": self._parse_describe_query,
             "DESC": self._parse_describe_query,
+            "ALTER": self._parse_alter_table,
+            "SUMMARIZE": self._parse_summarize_query,
+            **{word: lambda step=step: self._parse_transaction_step(step) for word, step in _STEPS.items()},
         }.get(word)
         if own is not None:
             self._advance()
@@ -96,11 +100,13 @@ class TemporalParser(ExpressionParser):
 
     def _query_or_create(self) -> exp.Expr | None:
         start = self._curr
-        if start.token_type in (TokenType.CREATE, TokenType.DROP):
+        if start.token_type == TokenType.CREATE and self._macro_ahead():
+            return self._parse_create_macro()
+        if start.token_type in _STATEMENTS:
             return super()._parse_statement()
         query = self._parse_paren() if start.token_type == TokenType.L_PAREN else self._parse_select(table=False)
         query = self._parse_query_modifiers(self._parse_set_operations(query))
-        if not isinstance(query, (exp.Query, exp.Values)):
+        if not isinstance(query, (exp.Query, exp.Values, exp.Insert, exp.Update, exp.Delete)):
             query = None
         if query is None:
             self.raise_error("Invalid expression / Unexpected token", start)
@@ -109,9 +115,11 @@ class TemporalParser(ExpressionParser):
     def _parse_query(self, after: str) -> exp.Expr:
         if not self._curr:
             self.raise_error(f"Expected a query after {after}")
-        if self._curr.token_type in (TokenType.CREATE, TokenType.DROP):
-            self.raise_error(f"Expected a query after {after}")
-        return self._query_or_create()
+        start = self._curr
+        query = None if start.token_type in _STATEMENTS else self._query_or_create()
+        if not isinstance(query, (exp.Query, exp.Values)):
+            self.raise_error(f"Expected a query after {after}", start)
+        return query
 
     def _parse_explain(self) -> Explain:
         level = "PHYSICAL"
@@ -148,9 +156,9 @@ class TemporalParser(ExpressionParser):
         return self.expression(SetOption(this=name))
 
     def _parse_show_tables(self) -> ShowTables:
-        self._match(TokenType.ALL)
+        everything = self._match(TokenType.ALL)
         self._expect("TABLES")
-        return self.expression(ShowTables())
+        return self.expression(ShowTables(all=bool(everything)))
 
     def _parse_describe_query(self) -> DescribeQuery:
         if self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN):
@@ -172,7 +180,8 @@ class TemporalParser(ExpressionParser):
         return value
 
 
-_STATEMENTS = {TokenType.CREATE, TokenType.DROP}
+_STATEMENTS = {TokenType.CREATE, TokenType.DROP, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.TRUNCATE, TokenType.COPY}
+_STEPS = {"BEGIN": "begin", "START": "begin", "COMMIT": "commit", "END": "commit", "ROLLBACK": "rollback", "ABORT": "rollback", "CHECKPOINT": "checkpoint"}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Analyzed queries with their plans, and the cache that finds them again by their text; the session keeps one."""
+"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text; the session keeps one of each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from typing import Any
 
 from tsql import statements
 from tsql.backends import Settings
-from tsql.catalog import FileUse
+from tsql.catalog import Catalog, FileUse
 from tsql.costs import calibrated
+from tsql.definition import Table, TableDefinition
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan, make_plan
 from tsql.planner.candidates import Candidate, candidates
@@ -74,3 +75,40 @@ class PlanCache:
     def clear(self) -> None:
         with self._lock:
             self._plans.clear()
+
+
+@dataclass(frozen=True)
+class RepeatedInsert:
+    """An INSERT of constants and parameters, which says the same as long as its table is defined as it was."""
+
+    piece: Piece
+    statement: statements.Insert
+    definition: TableDefinition
+
+
+class InsertCache:
+    """Inserts by (SQL text, origin, parameter types): a program that inserts row by row has each statement parsed once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, RepeatedInsert] = {}
+        self._lock = threading.Lock()
+
+    def find(self, key: Any, catalog: Catalog) -> RepeatedInsert | None:
+        known = self._known.get(key)
+        table = None if known is None else catalog.entry(known.statement.table)
+        return known if isinstance(table, Table) and table.definition is known.definition else None
+
+    def keep(self, key: Any, piece: Piece, statement: Any, catalog: Catalog) -> None:
+        """Keep a statement if it is an INSERT with parameters in the place of a query."""
+        if not isinstance(statement, statements.Insert) or not piece.parameters or statement.query is not None or statement.conflict is not None or statement.returning is not None:
+            return
+        table = catalog.entry(statement.table)
+        if isinstance(table, Table):
+            with self._lock:
+                if len(self._known) >= _CACHED_PLANS:
+                    self._known.clear()
+                self._known[key] = RepeatedInsert(piece, statement, table.definition)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._known.clear()

@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tsql import changes, copying, introspect, statements
 from tsql import settings as setting
-from tsql import statements
 from tsql.backends import Backend, Run, Settings
-from tsql.catalog import Catalog, FileUse, View, as_source
-from tsql.kernels.errors import CatalogError, ParseError, PlanError, TsqlError
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import BIGINT, VARCHAR, Type
+from tsql.catalog import Catalog, FileUse, as_source
+from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
+from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import logical
 from tsql.planner.candidates import listing
-from tsql.prepared import PlanCache, Prepared
+from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, too_much
 from tsql.script import Piece, split
+from tsql.transactions import Store, Transactions
 
 if TYPE_CHECKING:
     from tsql.sharded import Sharded
@@ -35,12 +35,17 @@ BACKENDS = ("local", "interp", "spark")
 class Session:
     """A connection. Use it from several threads for reading; changes to the catalog are seen by queries that start later."""
 
-    def __init__(self, backend: Backend | str = "local", settings: Settings | None = None, *, spark: Any = None) -> None:
+    def __init__(self, backend: Backend | str = "local", settings: Settings | None = None, *, spark: Any = None, store: Store | None = None) -> None:
         self.catalog = Catalog()
+        self._store = store
+        self.transactions = Transactions(self.catalog, store)
+        if store is not None:
+            store.load(self.catalog)
         self.settings = settings or Settings()
         self._backend = backend
         self._spark = spark
         self._plans = PlanCache()
+        self._inserts = InsertCache()
         self._closed = False
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
@@ -72,12 +77,25 @@ class Session:
         key = (text, origin, tuple(kinds.items()), self.catalog.version, setting.key_of(self.settings))
         prepared = self._plans.find(key)
         if prepared is not None:
+            self.transactions.check(prepared.query)
             return self._relation(prepared, values, cached=True)
+        again = self._inserts.find((text, origin, key[2]), self.catalog)
+        if again is not None:
+            return self._insert_again(again, values)
         pieces = _split(text, origin, values)
         for piece in pieces[:-1]:
             for _ in self._statement(piece, kinds, values).batches():
                 pass
         return self._statement(pieces[-1], kinds, values, key if len(pieces) == 1 else None)
+
+    def _insert_again(self, known: RepeatedInsert, values: dict[str, Any]) -> Relation:
+        check_names(values, list(known.piece.parameters))
+        try:
+            self.transactions.check(known.statement)
+            return self._perform(known.statement, known.piece, values, None, (), {})
+        except TsqlError as error:
+            self.transactions.fail()
+            raise known.piece.relocate(error) from error.__cause__
 
     def statements(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Iterator[Relation]:
         """The results of the statements of a script, one after the other; the next statement is looked at only when its
@@ -99,11 +117,12 @@ class Session:
         from tsql.analyze import analyze
 
         mine = {name: kinds[name] for name in piece.parameters}
-        begun = time.perf_counter()
+        begun, version = time.perf_counter(), self.catalog.version
         with self.catalog.record_files() as recorder:
             try:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:
+                self.transactions.fail()
                 raise piece.relocate(error) from error.__cause__
             except (RecursionError, MemoryError) as error:
                 raise piece.relocate(too_much(error)) from error
@@ -112,8 +131,21 @@ class Session:
         spent = {"parse": (time.perf_counter() - begun) * 1000}
         used = {name: values[name] for name in piece.parameters}
         try:
-            return self._perform(found[0], piece, used, key, tuple(recorder.files), spent)
+            self.transactions.check(found[0])
+            if not isinstance(found[0], statements.Change):
+                return self._perform(found[0], piece, used, key, tuple(recorder.files), spent)
+            with self.transactions.lock:
+                if self.catalog.version != version:
+                    # Another thread has changed the catalog since: places of rows, say, would be those of an older version.
+                    found = analyze(piece.text, self.catalog, mine, piece.origin)
+                result = self._perform(found[0], piece, used, None, tuple(recorder.files), spent)
+                if key is not None:
+                    self._inserts.keep(key[:3], piece, found[0], self.catalog)
+                return result
+        except TransactionError as error:
+            raise piece.relocate(error) from error.__cause__
         except TsqlError as error:
+            self.transactions.fail()
             raise piece.relocate(error) from error.__cause__
 
     def _perform(self, statement: Any, piece: Piece, values: dict[str, Any], key: Any, files: tuple[FileUse, ...], spent: dict[str, float]) -> Relation:
@@ -129,13 +161,6 @@ class Session:
             case statements.Explain():
                 level, prepared = (statement.level or "physical").lower(), query(statement.query)
                 return of_text(f"{level}_plan", lambda: self._explain(prepared, values, level), ("explain_key", "explain_value"), VARCHAR)
-            case statements.CreateTable():
-                return self._create_table(statement, query(statement.query), values)
-            case statements.CreateView():
-                self.catalog.add(statement.name, View(statement.name, statement.text), replace=statement.replace)
-            case statements.Drop():
-                self.catalog.drop(statement.name, kind=statement.kind, if_exists=statement.if_exists)
-                self._plans.clear()
             case statements.CompilePlan():
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
                 try:
@@ -147,39 +172,59 @@ class Session:
             case statements.Set():
                 setting.change(self.settings, statement.name, statement.value)
             case statements.ShowTables():
-                return of_table(("name",), (VARCHAR,), [self.catalog.names()])
+                return introspect.show_all_tables(self.catalog, self._database_name, self._columns_of) if statement.all else introspect.show_tables(self.catalog)
             case statements.Describe():
                 prepared = query(statement.query)
-                count = len(prepared.names)
-                nothing: list[Any] = [None] * count
-                columns = [list(prepared.names), [str(t) for t in prepared.types], ["YES"] * count, nothing, nothing, nothing]
-                return of_table(("column_name", "column_type", "null", "key", "default", "extra"), (VARCHAR,) * 6, columns)
+                return introspect.describe(prepared.names, prepared.types, None if statement.table is None else self.catalog.entry(statement.table))
+            case statements.Summarize():
+                return self._summarize(statement.query, query, values)
+            case statements.CopyTo():
+                rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options)
+                return changes.counted(rows)
+            case _ if isinstance(statement, statements.Change):
+                return self._change(statement, query, values)
             case _:
                 raise PlanError(f"{type(statement).__name__} statements cannot run here")
         return of_table((), (), [], message="ok")
 
-    def _create_table(self, statement: statements.CreateTable, prepared: Prepared, values: dict[str, Any]) -> Relation:
-        from tsql.kernels.blocks.table import BlockTable
+    def _change(self, statement: Any, query: Any, values: dict[str, Any]) -> Relation:
+        relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete) else self._relation
+        if not isinstance(statement, statements.Insert):
+            self._inserts.clear()
+        result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)
+        self._plans.clear()
+        return result
 
-        there = self.catalog.lookup(statement.name)
-        if there is not None and statement.if_not_exists:
-            return of_table((), (), [], message="ok")
-        if there is not None and not statement.replace:
-            self.catalog.add(statement.name, there, replace=False)  # raises: the name is taken
-        relation = self._relation(prepared, values)
-        names = _column_names(prepared.names)
-        schema = Schema(tuple(Field(name, t) for name, t in zip(names, prepared.types, strict=True)))
-        rows = 0
+    def _summarize(self, inner: statements.Query, query: Any, values: dict[str, Any]) -> Relation:
+        from tsql.analyze import Analyzer
+        from tsql.analyze_change import Overlay
+        from tsql.parser import parse
 
-        def stored() -> Iterator[pa.RecordBatch]:
-            nonlocal rows
-            for batch in relation.batches():
-                rows += batch.num_rows
-                yield batch.rename_columns(names)
+        relation = self._relation(query(inner), values)
+        rows = as_source("#summarized", relation.arrow().rename_columns([f"c{i}" for i in range(len(relation.columns))]))
 
-        table = BlockTable.from_batches(schema, stored())
-        self.catalog.add(statement.name, table, replace=statement.replace)
-        return of_table(("Count",), (BIGINT,), [[rows]], message=f"{rows} rows")
+        def run(text: str) -> pa.Table:
+            (parsed,) = parse(text)
+            found = Analyzer(parsed, Overlay(self.catalog, **{"#summarized": rows}), None).query(parsed.node, text)
+            return self._relation(query(found), {}).arrow()
+
+        return introspect.summarize(tuple(relation.columns), relation.sql_types, run)
+
+    def _columns_of(self, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
+        relation = self.table(name)
+        return tuple(relation.columns), relation.sql_types
+
+    @property
+    def _database_name(self) -> str:
+        return "memory" if self._store is None else self._store.path.stem
+
+    def _local_relation(self, prepared: Prepared, values: dict[str, Any]) -> Relation:
+        """A relation that is computed in this process whatever the backend is: places of rows mean nothing elsewhere."""
+        if self.target == "local":
+            return self._relation(prepared, values)
+        backend, settings = _make_backend("local", None), replace(self.settings)
+        plan = prepared.make_plan(settings, "local")
+        return Relation(prepared.names, prepared.types, lambda run: backend.run(plan, run), lambda: Run(settings=settings, parameters=values), relocate=lambda error: self._failed(prepared, error))
 
     def _relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
         settings = replace(self.settings)
@@ -207,9 +252,13 @@ class Session:
             new_run,
             describe_plan=lambda level: self._explain(prepared, values, level),
             source=source,
-            relocate=prepared.piece.relocate,
+            relocate=lambda error: self._failed(prepared, error),
             frame=frame if self.target == "spark" else None,
         )
+
+    def _failed(self, prepared: Prepared, error: TsqlError) -> TsqlError:
+        self.transactions.fail()
+        return prepared.piece.relocate(error)
 
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
         if level == "logical":
@@ -285,6 +334,8 @@ class Session:
         self._closed = True
         self._plans.clear()
         self.catalog = Catalog()
+        if self._store is not None:
+            self._store.close()
         if not isinstance(self._backend, str) and hasattr(self._backend, "close"):
             self._backend.close()
 
@@ -313,20 +364,6 @@ def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]
 
 def _prepare(piece: Piece, query: statements.Query, files: tuple[FileUse, ...], spent: dict[str, float]) -> Prepared:
     return Prepared(piece, query, tuple(query.plan.names), tuple(f.type for f in query.plan.schema), files, spent)
-
-
-def _column_names(names: Sequence[str]) -> list[str]:
-    """The names of a table's columns: those of the query, repeated ones numbered as DuckDB does (`a`, `a_1`)."""
-    taken: dict[str, int] = {}
-    found: list[str] = []
-    for name in names:
-        candidate, count = name, 0
-        while candidate.lower() in taken:
-            count += 1
-            candidate = f"{name}_{count}"
-        taken[candidate.lower()] = 1
-        found.append(candidate)
-    return found
 
 
 def _make_backend(name: str, spark: Any) -> Backend:
@@ -361,15 +398,26 @@ def connect(
     threads: int | None = None,
     memory_limit: int | str | None = None,
     spark: Any = None,
+    read_only: bool = False,
     **settings: Any,
 ) -> Session:
-    """Open a session.
+    """Open a session, in memory or on a database at `path` (a folder, made if it is not there); `read_only` needs one.
 
     backend: "local" (the cores of this machine), "interp" (slow and obvious) or "spark"; `spark=` takes a running
     SparkSession and implies the last. threads: 0 or None means all cores. memory_limit: bytes, or a text such as "2GB".
     Other settings are those of `SET`.
     """
-    if path is not None:
-        raise CatalogError("a catalog on disk is not supported yet", hint="call connect() without a path, and register files or tables")
     chosen = setting.from_values({"threads": threads, "memory_limit": memory_limit, **settings})
-    return Session("spark" if spark is not None else backend, chosen, spark=spark)
+    store = None
+    if path is not None and os.fspath(path) != ":memory:":
+        from tsql.storage import Database
+
+        store = Database(path, read_only=read_only)
+    elif read_only:
+        raise CatalogError("a session in memory cannot be read-only", hint="connect(path, read_only=True)")
+    try:
+        return Session("spark" if spark is not None else backend, chosen, spark=spark, store=store)
+    except BaseException:
+        if store is not None:
+            store.close()
+        raise

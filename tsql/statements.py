@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tsql.definition import Key, Macro, TableDefinition
+from tsql.kernels.expr import Expr
 from tsql.planner import logical
 from tsql.planner.hints import Hint
 
@@ -28,12 +31,15 @@ class Explain:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """CREATE [OR REPLACE] TABLE [IF NOT EXISTS] name AS query."""
+    """CREATE [OR REPLACE] [TEMP] TABLE [IF NOT EXISTS] name (..) or AS query; a query without data gives its columns only."""
 
     name: str
-    query: Query
+    query: Query | None = None
     replace: bool = False
     if_not_exists: bool = False
+    definition: TableDefinition | None = None
+    temporary: bool = False
+    with_data: bool = True
 
 
 @dataclass(frozen=True)
@@ -43,15 +49,110 @@ class CreateView:
     name: str
     text: str
     replace: bool = False
+    if_not_exists: bool = False
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class CreateMacro:
+    """CREATE [OR REPLACE] MACRO."""
+
+    macro: Macro
+    replace: bool = False
+    if_not_exists: bool = False
 
 
 @dataclass(frozen=True)
 class Drop:
-    """DROP TABLE or DROP VIEW (`kind` is "table" or "view")."""
+    """DROP TABLE, VIEW or MACRO (`kind` is the word in lower case)."""
 
     kind: str
-    name: str
+    names: tuple[str, ...]
     if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class Alter:
+    """ALTER TABLE: the table with its new definition, or its new name. `columns` says for each new column which old one it
+    is, or which expression over the old ones (a query of one column) gives its values."""
+
+    name: str
+    new_name: str | None = None
+    definition: TableDefinition | None = None
+    columns: tuple[tuple[str, str | Query], ...] = ()
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """A statement that has nothing to do, such as ALTER TABLE IF EXISTS of a table that is not there."""
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """What becomes of a row whose key is taken: nothing, or an update of the row that has it. `keys`: those that count."""
+
+    keys: tuple[Key, ...]
+    update: Callable[[Any], Query] | None = None
+    columns: tuple[str, ...] = ()
+
+
+Returning = Callable[[Any], Query]
+"""RETURNING: from a source with the changed rows to the query over them."""
+
+
+@dataclass(frozen=True)
+class Insert:
+    """INSERT: a query that gives whole rows of the table, or `rows` of constants."""
+
+    table: str
+    query: Query | None
+    rows: tuple[tuple[Expr, ...], ...] = ()
+    conflict: Conflict | None = None
+    returning: Returning | None = None
+
+
+@dataclass(frozen=True)
+class Delete:
+    """DELETE: a query that gives the places of the rows, and with RETURNING their columns. No query: all rows."""
+
+    table: str
+    query: Query | None
+    returning: Returning | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """UPDATE: a query that gives the place, the new values of `columns`, and the `old` ones of those that a check or RETURNING
+    needs."""
+
+    table: str
+    query: Query
+    columns: tuple[str, ...]
+    old: tuple[str, ...]
+    returning: Returning | None = None
+
+
+@dataclass(frozen=True)
+class CopyTo:
+    """COPY query TO 'path' (options)."""
+
+    query: Query
+    path: str
+    options: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TransactionStep:
+    """BEGIN, COMMIT, ROLLBACK or CHECKPOINT, in lower case."""
+
+    step: str
+
+
+@dataclass(frozen=True)
+class Summarize:
+    """SUMMARIZE query or table."""
+
+    query: Query
 
 
 @dataclass(frozen=True)
@@ -79,14 +180,20 @@ class Set:
 
 @dataclass(frozen=True)
 class ShowTables:
-    """SHOW TABLES."""
+    """SHOW TABLES; with `all`, their columns too."""
+
+    all: bool = False
 
 
 @dataclass(frozen=True)
 class Describe:
-    """DESCRIBE query or table."""
+    """DESCRIBE query or table; `table` is the name of a table whose constraints are shown too."""
 
     query: Query
+    table: str | None = None
 
 
-Statement = Query | Explain | CreateTable | CreateView | Drop | CompilePlan | ExecutePlan | Set | ShowTables | Describe
+Change = CreateTable | CreateView | CreateMacro | Drop | Alter | Nothing | Insert | Delete | Update | TransactionStep
+"""Statements that change the catalog; `tsql/changes.py` carries them out."""
+
+Statement = Query | Explain | Change | CopyTo | CompilePlan | ExecutePlan | Set | ShowTables | Describe | Summarize

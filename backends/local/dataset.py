@@ -129,22 +129,24 @@ class BlockData(Dataset):
     def __init__(self, table: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int):
         self.shards = shards
         self.rows = table.rows
-        self.source = ColumnarScan(table.source_columns(columns), stable=True)
-        self.morsels = table.morsels(columns, where, batch_rows)
-        self.counter = ctypes.c_int64(0)
+        parts = table.parts(columns, where, batch_rows)
+        # Codes and plain strings differ in what "stable" means for the sink, whose state the kernels of all layouts share.
+        self.parts = [(ColumnarScan(sources, stable=len(parts) == 1), morsels, ctypes.c_int64(0)) for sources, morsels in parts]
 
     def empty_source(self) -> ColumnarScan:
-        return self.source
+        return self.parts[0][0]
 
     def feed(self, shard: int) -> Iterator[Part]:
-        yield Part(self.source, self.morsels, (0,), self.counter)
+        for number, (source, morsels, counter) in enumerate(self.parts):
+            yield Part(source, morsels, (number,), counter)
 
     def waves(self, threads: int) -> Iterator[BlockData]:
         """The same rows in several datasets, one after the other."""
-        for start in range(0, max(1, self.morsels.count), WAVE_BLOCKS):
-            wave = copy(self)
-            wave.morsels, wave.counter = self.morsels.part(start, WAVE_BLOCKS), ctypes.c_int64(0)
-            yield wave
+        for source, morsels, _ in self.parts:
+            for start in range(0, max(1, morsels.count), WAVE_BLOCKS):
+                wave = copy(self)
+                wave.parts = [(source, morsels.part(start, WAVE_BLOCKS), ctypes.c_int64(0))]
+                yield wave
 
 
 class SourceData(Dataset):

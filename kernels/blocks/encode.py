@@ -6,6 +6,7 @@ The encoding is chosen once per column from all of its values, so that one kerne
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Context, Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ BLOCK_ROWS = 1 << 16
 SAMPLE_ROWS = 20_000
 LARGEST_DICTIONARY = 1 << 16
 LARGEST_DOMAIN = 1 << 26
+_DIGITS = Context(prec=40)
 
 
 @dataclass
@@ -28,6 +30,7 @@ class BlockColumn:
 
     data: the stored values (an Arrow array for strings, booleans and intervals; a numpy array otherwise).
     lows, highs: per block, in stored form; None where the type has no zone map.
+    origin: where the column is on disk (file, name in it, first row), once it is.
     """
 
     source: SourceColumn
@@ -36,6 +39,7 @@ class BlockColumn:
     statistics: ColumnStatistics
     lows: np.ndarray | None = None
     highs: np.ndarray | None = None
+    origin: tuple[str, str, int] | None = None
 
     @property
     def bytes(self) -> int:
@@ -60,7 +64,7 @@ def encode(name: str, t: Type, column: pa.ChunkedArray) -> BlockColumn:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     nulls = column.null_count
-    validity = _validity(column) if nulls else None
+    validity = validity_of(column) if nulls else None
     if t.is_string:
         return _encode_strings(name, t, column, validity, nulls)
     if t.is_float:
@@ -68,12 +72,12 @@ def encode(name: str, t: Type, column: pa.ChunkedArray) -> BlockColumn:
         source = SourceColumn(name, t, Layout("fixed", t.parts[0], bool(nulls)))
         return BlockColumn(source, values, validity, _float_statistics(column, nulls))
     if t.name in ("BOOLEAN", "INTERVAL"):
-        array = _one(column)
+        array = one_array(column)
         return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, ColumnStatistics(nulls=nulls))
     return _encode_integers(name, t, column, validity, nulls)
 
 
-def _one(column: pa.ChunkedArray) -> pa.Array:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
     """All chunks as one array that starts at offset 0."""
     if column.num_chunks == 0:
         return pa.array([], column.type)
@@ -81,22 +85,23 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     return array if array.offset == 0 else pa.concat_arrays([array, array.slice(0, 0)])
 
 
-def _validity(column: pa.ChunkedArray) -> pa.Buffer:
-    return _one(column.is_valid()).buffers()[1]
+def validity_of(column: pa.ChunkedArray) -> pa.Buffer:
+    """The bitmap of a column that has NULLs."""
+    return one_array(column.is_valid()).buffers()[1]
 
 
 def _float_statistics(column: pa.ChunkedArray, nulls: int) -> ColumnStatistics:
     return ColumnStatistics(nulls=nulls)
 
 
-def _stored(t: Type, column: pa.ChunkedArray) -> np.ndarray | None:
+def stored_integers(t: Type, column: pa.ChunkedArray) -> np.ndarray | None:
     """Values as int64 in stored form; None if some need 128 bits."""
     if pa.types.is_decimal(column.type):
         words = [np.frombuffer(c.buffers()[1], np.int64)[c.offset * 2 : (c.offset + len(c)) * 2] for c in column.chunks if len(c)]
         all_words = np.concatenate(words) if words else np.zeros(0, np.int64)
         low, high = all_words[0::2], all_words[1::2]
         if column.null_count:
-            valid = _one(column.is_valid()).to_numpy(zero_copy_only=False)
+            valid = one_array(column.is_valid()).to_numpy(zero_copy_only=False)
             low, high = np.where(valid, low, 0), np.where(valid, high, 0)
         return low.copy() if np.array_equal(high, low >> 63) else None
     if t.name == "UBIGINT":
@@ -105,22 +110,32 @@ def _stored(t: Type, column: pa.ChunkedArray) -> np.ndarray | None:
     physical = {"DATE": pa.int32(), "TIME": pa.int64(), "TIMESTAMP": pa.int64(), "TIMESTAMPTZ": pa.int64()}.get(t.name)
     if physical is not None:
         column = pa.chunked_array([c.view(physical) for c in column.chunks], physical)
-    return np.asarray(column.fill_null(0).to_numpy()).astype(np.int64)
+    whole = column.fill_null(0) if column.null_count else column
+    return np.asarray(whole.to_numpy()).astype(np.int64)
+
+
+def wide_statistics(t: Type, array: pa.Array) -> ColumnStatistics:
+    """Bounds and NULLs of integers and decimals of which some need more than 64 bits."""
+    bounds = pc.min_max(array).as_py()
+    if bounds["min"] is None:
+        return ColumnStatistics(nulls=array.null_count, distinct=0)
+    low, high = (int(value.scaleb(t.scale, _DIGITS)) if isinstance(value, Decimal) else int(value) for value in (bounds["min"], bounds["max"]))
+    return ColumnStatistics(low, high, array.null_count, exact=True)
 
 
 def _encode_integers(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn:
-    values = _stored(t, column)
+    values = stored_integers(t, column)
     if values is None:
-        array = _one(column)
-        return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, ColumnStatistics(nulls=nulls))
-    present = values if not nulls else values[_one(column.is_valid()).to_numpy(zero_copy_only=False)]
+        array = one_array(column)
+        return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, wide_statistics(t, array))
+    present = values if not nulls else values[one_array(column.is_valid()).to_numpy(zero_copy_only=False)]
     if len(present) == 0:
         source = SourceColumn(name, t, Layout("fixed", "i8", bool(nulls), True, 0), (0, 0))
         return BlockColumn(source, np.zeros(len(values), np.uint8), validity, ColumnStatistics(nulls=nulls, distinct=0))
     low, high = int(present.min()), int(present.max())
     if nulls:
-        values = np.where(_one(column.is_valid()).to_numpy(zero_copy_only=False), values, low)
-    lows, highs = _zone_map(values)
+        values = np.where(one_array(column.is_valid()).to_numpy(zero_copy_only=False), values, low)
+    lows, highs = zone_map(values)
     span = high - low
     statistics = ColumnStatistics(low, high, nulls, _distinct(present, low, span), True)
     bounds = round_range(low, high)
@@ -131,7 +146,8 @@ def _encode_integers(name: str, t: Type, column: pa.ChunkedArray, validity: pa.B
     return BlockColumn(SourceColumn(name, t, Layout("fixed", "i64", bool(nulls)), bounds), values, validity, statistics, lows, highs)
 
 
-def _zone_map(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def zone_map(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The least and the greatest stored value of each block."""
     starts = np.arange(0, len(values), BLOCK_ROWS)
     return np.minimum.reduceat(values, starts), np.maximum.reduceat(values, starts)
 
@@ -166,16 +182,16 @@ def _encode_strings(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Bu
     estimate = _estimate(sampled, len(sample), rows)
     size = sum(c.nbytes for c in column.chunks)
     if size < 2**31 - 2**20:
-        array = _one(column.cast(pa.binary() if t.name == "BLOB" else pa.string()))
+        array = one_array(column.cast(pa.binary() if t.name == "BLOB" else pa.string()))
     else:
-        array = _one(column.cast(pa.large_binary() if t.name == "BLOB" else pa.large_string()))
+        array = one_array(column.cast(pa.large_binary() if t.name == "BLOB" else pa.large_string()))
     source = SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls)))
     return BlockColumn(source, array, validity, ColumnStatistics(nulls=nulls, distinct=estimate))
 
 
 def _encode_dictionary(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn | None:
     """Codes of a sorted dictionary, so that the order of codes is the order of strings."""
-    encoded = _one(column).dictionary_encode()
+    encoded = one_array(column).dictionary_encode()
     values = encoded.dictionary
     if len(values) > LARGEST_DICTIONARY or len(values) == 0:
         return None
@@ -186,5 +202,5 @@ def _encode_dictionary(name: str, t: Type, column: pa.ChunkedArray, validity: pa
     dictionary = Dictionary(values.take(order).cast(pa.binary() if t.name == "BLOB" else pa.string()))
     source = SourceColumn(name, t, Layout("codes", f"i{codes.itemsize * 8}", bool(nulls), True), None, dictionary)
     statistics = ColumnStatistics(dictionary.values[0].as_py(), dictionary.values[-1].as_py(), nulls, len(dictionary), True)
-    lows, highs = _zone_map(codes)
+    lows, highs = zone_map(codes)
     return BlockColumn(source, codes, validity, statistics, lows, highs)

@@ -70,12 +70,16 @@ class BlockTable:
         chosen = [self.columns[n] for n in names]
         for block in possible:
             first, last = int(block) * BLOCK_ROWS, min(self.rows, (int(block) + 1) * BLOCK_ROWS)
-            for start, rows in _runs(first, last, batch_rows):
+            for start, rows in block_runs(first, last, batch_rows):
                 morsels.add(rows, start, [c.addresses(start) for c in chosen])
         if len(self._morsels) >= KEPT_MORSELS:
             self._morsels.clear()
         self._morsels[key] = morsels
         return morsels
+
+    def parts(self, names: tuple[str, ...], where: Expr | None = None, batch_rows: int = 0) -> list[tuple[tuple[SourceColumn, ...], Morsels]]:
+        """The columns and morsels of each layout; a table made at once has one."""
+        return [(self.source_columns(names), self.morsels(names, where, batch_rows))]
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """The table as Arrow batches again (decoded), block by block; for other engines and for export."""
@@ -109,7 +113,8 @@ def decode(column: BlockColumn, start: int, rows: int) -> pa.Array:
     return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(narrow)])
 
 
-def _runs(first: int, last: int, batch_rows: int) -> Iterator[tuple[int, int]]:
+def block_runs(first: int, last: int, batch_rows: int) -> Iterator[tuple[int, int]]:
+    """(start, rows) pieces of a block of at most `batch_rows` rows (0: one piece)."""
     step = batch_rows or last - first
     for start in range(first, last, step):
         yield start, min(step, last - start)

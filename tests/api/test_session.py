@@ -35,16 +35,16 @@ def test_create_table_tells_its_rows(db):
 
 def test_create_replace_and_drop(db):
     db.execute("CREATE TABLE u AS SELECT 1 AS x")
-    with pytest.raises(CatalogError, match="table u is already there"):
+    with pytest.raises(CatalogError, match='Table with name "u" already exists'):
         db.execute("CREATE TABLE U AS SELECT 2 AS x")
     db.execute("CREATE TABLE IF NOT EXISTS u AS SELECT 3 AS x")
     assert db.sql("SELECT x FROM u").fetchall() == [(1,)]
     db.execute("CREATE OR REPLACE TABLE u AS SELECT 4 AS x")
     assert db.sql("SELECT x FROM u").fetchall() == [(4,)]
-    with pytest.raises(CatalogError, match="u is a table"):
+    with pytest.raises(CatalogError, match='"u" is of type Table'):
         db.execute("DROP VIEW u")
     db.execute("DROP TABLE u; DROP TABLE IF EXISTS u")
-    with pytest.raises(CatalogError, match="unknown table u"):
+    with pytest.raises(CatalogError, match='Table with name "u" does not exist'):
         db.execute("DROP TABLE u")
     assert db.tables() == ["t"]
 

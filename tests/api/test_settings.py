@@ -41,7 +41,7 @@ def test_connect_takes_settings():
     assert tsql.connect(threads=2, memory_limit="1GB", batch_rows=7).settings == Settings(threads=2, memory_limit=10**9, batch_rows=7)
     with pytest.raises(CatalogError, match="unknown setting speed"):
         tsql.connect(speed=11)
-    with pytest.raises(CatalogError, match="a catalog on disk is not supported yet"):
-        tsql.connect("catalog.db")
+    with pytest.raises(CatalogError, match="a session in memory cannot be read-only"):
+        tsql.connect(read_only=True)
     with pytest.raises(CatalogError, match="unknown backend cloud"):
         tsql.connect(backend="cloud")

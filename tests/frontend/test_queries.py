@@ -225,8 +225,8 @@ def test_statements():
     assert run("CREATE TABLE n(p, q) AS SELECT 1, 2, 3").query.plan.names == ("p", "q", "3")
     assert run("CREATE VIEW v AS SELECT a AS b FROM t") == statements.CreateView("v", "SELECT a AS b FROM t")
     assert run("CREATE VIEW v(z) AS SELECT a FROM t").text == "SELECT * FROM (SELECT a FROM t) AS v(z)"
-    assert run("DROP TABLE IF EXISTS t") == statements.Drop("table", "t", True)
-    assert run("DROP VIEW v") == statements.Drop("view", "v")
+    assert run("DROP TABLE IF EXISTS t") == statements.Drop("table", ("t",), True)
+    assert run("DROP VIEW v") == statements.Drop("view", ("v",))
     assert run("SET threads = 4") == statements.Set("threads", 4)
     assert run("SET memory_limit TO '1GB'") == statements.Set("memory_limit", "1GB")
     assert run("SET optimizer = off") == statements.Set("optimizer", False)

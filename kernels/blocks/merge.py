@@ -1,0 +1,30 @@
+"""What is known of a table from what is known of its pieces; `StoredTable` asks for it."""
+
+from __future__ import annotations
+
+from tsql.kernels.statistics import ColumnStatistics
+from tsql.kernels.types import Type
+
+
+def merged_statistics(t: Type, pieces: list[tuple[int, ColumnStatistics]]) -> ColumnStatistics:
+    """The statistics of a column from (rows, statistics) of its pieces.
+
+    Bounds hold for all rows, or are unknown. The number of distinct values adds up where most values of a piece are its own
+    (a key), and is that of the richest piece otherwise (a category), which is an estimate.
+    """
+    nulls = sum(min(rows, s.nulls or 0) for rows, s in pieces)
+    # A piece may be a part of what was counted, so its NULLs are at most `nulls`: only `distinct` tells that it has no values.
+    known = [(rows, s) for rows, s in pieces if rows and s.distinct != 0]
+    if not known:
+        return ColumnStatistics(nulls=nulls, distinct=0)
+    distinct = [s.distinct for _, s in known]
+    most: int | None = None
+    if all(d is not None for d in distinct):
+        keys = all(d * 2 > rows for (rows, _), d in zip(known, distinct, strict=True))
+        most = sum(distinct) if keys else max(distinct)
+    if any(not s.exact or s.minimum is None or s.maximum is None for _, s in known):
+        return ColumnStatistics(nulls=nulls, distinct=most)
+    low, high = min(s.minimum for _, s in known), max(s.maximum for _, s in known)
+    if most is not None and (t.is_integer or t.name == "DATE"):
+        most = min(most, high - low + 1)
+    return ColumnStatistics(low, high, nulls, most, True)

@@ -1,0 +1,167 @@
+"""COPY: writes a query to files, and opens files for a table. Options are DuckDB's; an unknown one is an error."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends.sources.open import ALIASES
+from tsql.backends.value_text import texts
+from tsql.backends.writers import WriteOptions, write
+from tsql.kernels.errors import SourceError
+from tsql.kernels.schema import Schema
+from tsql.kernels.types import VARCHAR
+from tsql.relation import FORMATS, Relation
+
+_TEXT = ("header", "delim", "delimiter", "sep", "nullstr", "null", "compression")
+_KNOWN = {
+    "csv": (*_TEXT, "quote", "escape", "force_quote"),
+    "json": ("array", "compression"),
+    "parquet": ("compression", "codec", "row_group_size", "partition_by", "overwrite", "overwrite_or_ignore", "write_partition_columns"),
+    "arrow": (),
+}
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+
+
+def copy_to(relation: Relation, path: str, options: Mapping[str, Any]) -> int:
+    """Write the result; returns the number of rows."""
+    kind = _kind(path, options)
+    given = {name.lower(): value for name, value in options.items() if name.lower() != "format"}
+    for name in given:
+        if name not in _KNOWN[kind]:
+            close = difflib.get_close_matches(name, _KNOWN[kind], 1)
+            raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(_KNOWN[kind]) or 'none'}")
+    if given.get("partition_by"):
+        return _write_partitions(relation, path, given)
+    return write(relation.batches(), relation.schema, kind, path, _write_options(kind, given))
+
+
+def _kind(path: str, options: Mapping[str, Any]) -> str:
+    named = next((value for name, value in options.items() if name.lower() == "format"), None)
+    if named is None:
+        stem = Path(path)
+        suffix = Path(stem.stem).suffix if stem.suffix.lower() in (".gz", ".zst") else stem.suffix
+        return FORMATS.get(suffix.lower(), "csv")
+    kind = ALIASES.get(str(named).lower(), str(named).lower())
+    kind = "arrow" if kind == "ipc" else kind
+    if kind not in _KNOWN:
+        raise SourceError(f'Copy Function with name "{named}" does not exist', hint=f"formats are {', '.join(_KNOWN)}")
+    return kind
+
+
+def _write_options(kind: str, given: Mapping[str, Any]) -> WriteOptions:
+    found = WriteOptions()
+    for name, value in given.items():
+        match name:
+            case "header" | "array":
+                setattr(found, name, _flag(name, value))
+            case "delim" | "delimiter" | "sep":
+                found.delimiter = _character(name, value)
+            case "quote" | "escape":
+                setattr(found, name, _character(name, value))
+            case "nullstr" | "null":
+                found.null = str(value)
+            case "force_quote":
+                found.force_quote = None if value == ["*"] or value == "*" else [str(v) for v in (value if isinstance(value, list) else [value])]
+                found.quote_all = found.force_quote is None
+            case "compression" | "codec":
+                found.compression = str(value).lower()
+            case "row_group_size":
+                if not isinstance(value, int) or value <= 0:
+                    raise SourceError(f"row_group_size is a number of rows, not {value!r}")
+                found.row_group_rows = value
+    known = ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none") if kind == "parquet" else ("gzip", "zstd", "none", "auto", "uncompressed")
+    if found.compression is not None and found.compression not in known:
+        raise SourceError(f"unknown compression {found.compression} for {kind}", hint=f"there is {', '.join(known)}")
+    return found
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "1", "false", "0"):
+        return str(value).lower() in ("true", "1")
+    raise SourceError(f"{name} is true or false, not {value!r}")
+
+
+def _character(name: str, value: Any) -> str:
+    text = "\t" if value == "\\t" else value
+    if not isinstance(text, str) or len(text.encode()) != 1:
+        raise SourceError(f"{name} is one plain character, not {value!r}")
+    return text
+
+
+def _write_partitions(relation: Relation, path: str, given: dict[str, Any]) -> int:
+    """A folder per value, `key=value/data_0.parquet`, as Hive and DuckDB lay it out; the whole appears at once."""
+    names = given["partition_by"] if isinstance(given["partition_by"], list) else [given["partition_by"]]
+    by_name = {name.lower(): name for name in relation.columns}
+    for name in names:
+        if str(name).lower() not in by_name:
+            raise SourceError(f'partition_by: there is no column "{name}"')
+    columns = [by_name[str(name).lower()] for name in names]
+    target = Path(path)
+    if target.is_dir() and any(target.iterdir()) and not (given.get("overwrite") or given.get("overwrite_or_ignore")):
+        raise SourceError(f'Directory "{path}" is not empty! Enable OVERWRITE option to overwrite files')
+    table = relation.arrow()
+    keep = bool(given.get("write_partition_columns"))
+    shown = pa.table([pa.chunked_array([texts(chunk) for chunk in table.column(c).chunks], pa.string()) for c in columns], names=[f"#{c}" for c in columns])
+    data = table if keep else table.drop_columns(columns)
+    if not data.num_columns:
+        raise SourceError("partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true")
+    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    try:
+        _write_groups(data, shown, columns, partial, _write_options("parquet", {k: v for k, v in given.items() if k in ("compression", "codec", "row_group_size")}))
+        if target.is_dir() and given.get("overwrite"):
+            shutil.rmtree(target)
+        if target.is_dir():
+            shutil.copytree(partial, target, dirs_exist_ok=True)
+        else:
+            os.replace(partial, target)
+    except OSError as error:
+        raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return table.num_rows
+
+
+def _write_groups(data: pa.Table, shown: pa.Table, columns: list[str], folder: Path, options: WriteOptions) -> None:
+    folder.mkdir(parents=True)
+    numbered = shown.append_column("#row", pa.array(range(shown.num_rows), pa.int64()))
+    groups = numbered.group_by(shown.column_names).aggregate([("#row", "list")])
+    for row in groups.to_pylist():
+        below = folder
+        for column in columns:
+            value = row[f"#{column}"]
+            below = below / f"{_escaped(column)}={_NO_PARTITION if value is None else _escaped(value)}"
+        below.mkdir(parents=True, exist_ok=True)
+        part = data.take(pa.array(sorted(row["#row_list"])))
+        write(part.to_batches(), part.schema, "parquet", below / "data_0.parquet", options)
+
+
+def _escaped(text: str) -> str:
+    """A value as part of a path: what is no plain character becomes %XX."""
+    return "".join(c if c.isalnum() or c in "-_.: " else "".join(f"%{b:02X}" for b in c.encode()) for c in text) or "%00"
+
+
+def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None) -> Any:
+    """The source of COPY table FROM 'path': text files take the names and types of the table's columns."""
+    from tsql.analyze_files import open_path
+
+    given = {name.lower(): value for name, value in options.items()}
+    named = given.pop("format", None)
+    kind = ALIASES.get(str(named).lower(), str(named).lower()) if named is not None else None
+    suffix = Path(path).suffix.lower()
+    if kind is None and FORMATS.get(suffix) in (None, "csv") and suffix not in (".gz", ".zst"):
+        kind = "csv"
+    if given.get("null") is not None:
+        given["nullstr"] = given.pop("null")
+    if kind in ("csv", "json") and "columns" not in given:
+        given["columns"] = {f.name: VARCHAR if f.type.name == "INTERVAL" else f.type for f in columns}
+    return open_path(catalog, path, position, "", kind, given)

@@ -1,0 +1,95 @@
+"""What a catalog holds beside plain sources: tables with their definition, views, macros.
+
+All of them are immutable: a change puts another object under the name, so that a snapshot of a catalog is a copy of its map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from tsql.kernels.blocks.stored import StoredTable
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import Type, parse_type
+
+
+@dataclass(frozen=True)
+class ColumnDefinition:
+    """A column of a table; `default` is the text of an expression."""
+
+    name: str
+    type: Type
+    not_null: bool = False
+    default: str | None = None
+
+
+@dataclass(frozen=True)
+class Key:
+    """PRIMARY KEY or UNIQUE."""
+
+    columns: tuple[str, ...]
+    primary: bool = False
+
+
+@dataclass(frozen=True)
+class TableDefinition:
+    """The columns and the constraints of a table; `checks` are the texts of conditions."""
+
+    columns: tuple[ColumnDefinition, ...]
+    keys: tuple[Key, ...] = ()
+    checks: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(column.name, column.type) for column in self.columns))
+
+    def find(self, name: str) -> ColumnDefinition | None:
+        """The column of this name, without regard to case."""
+        return next((column for column in self.columns if column.name.lower() == name.lower()), None)
+
+    def with_column(self, name: str, column: ColumnDefinition | None) -> TableDefinition:
+        """Another definition of the column of this name; None leaves it out."""
+        kept = [column if old.name == name else old for old in self.columns]
+        return replace(self, columns=tuple(c for c in kept if c is not None))
+
+    def to_json(self) -> dict[str, Any]:
+        columns = [{"name": c.name, "type": str(c.type), "not_null": c.not_null, "default": c.default} for c in self.columns]
+        return {"columns": columns, "keys": [[list(k.columns), k.primary] for k in self.keys], "checks": list(self.checks)}
+
+    @staticmethod
+    def from_json(data: dict[str, Any]) -> TableDefinition:
+        columns = tuple(ColumnDefinition(c["name"], parse_type(c["type"]), c["not_null"], c["default"]) for c in data["columns"])
+        return TableDefinition(columns, tuple(Key(tuple(k), primary) for k, primary in data["keys"]), tuple(data["checks"]))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table: its definition, and the version of its rows. `temporary`: never written to disk."""
+
+    definition: TableDefinition
+    data: StoredTable = field(compare=False)
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """A named query, kept as text and analyzed again wherever it is used."""
+
+    name: str
+    text: str
+    temporary: bool = False
+
+
+@dataclass(frozen=True)
+class Macro:
+    """A scalar macro: names of parameters, texts of the defaults of the last ones, the text of the expression."""
+
+    name: str
+    parameters: tuple[str, ...]
+    defaults: tuple[str, ...]
+    text: str
+    temporary: bool = False
