@@ -47,6 +47,9 @@ class Run:
     timings_ms: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    profile: bool = False
+    """Count the rows of each step, in `rows_of`."""
+    rows_of: dict[str, int] = field(default_factory=dict)
     _cancelled: threading.Event = field(default_factory=threading.Event)
     _on_cancel: list[Any] = field(default_factory=list)
 

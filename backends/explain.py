@@ -13,6 +13,7 @@ from tsql.backends.local.executor import Executor, Kernels
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import PlanError
 from tsql.kernels.pipeline import Pipeline
+from tsql.planner.estimate import Estimator
 from tsql.planner.planfile import print_plan
 from tsql.planner.step import PhysicalPlan
 
@@ -42,8 +43,26 @@ def pipelines(plan: PhysicalPlan, run: Run) -> list[Pipeline]:
 
 def _physical(plan: PhysicalPlan) -> str:
     properties = plan.properties()
-    comments = {step.name: str(properties[id(step)]) for step in plan.root.walk()}
+    estimates = estimated_rows(plan)
+    comments = {step.name: f"{properties[id(step)]}, ~{amount(estimates[step.name])} rows" for step in plan.root.walk()}
     return print_plan(plan, comments) + "".join(f"# {note}\n" for note in plan.notes)
+
+
+def estimated_rows(plan: PhysicalPlan) -> dict[str, float]:
+    """How many rows the planner expects of each step."""
+    estimator = Estimator(plan.shards)
+    return {step.name: estimator.of(step).rows for step in plan.root.walk()}
+
+
+def amount(rows: float) -> str:
+    """A number of rows for people: whole rows, and three digits of many."""
+    if rows < 999.5:
+        return f"{max(rows, 0):.0f}"
+    for unit in ("k", "M"):
+        rows /= 1000
+        if rows < 999.5:
+            return f"{rows:.3g} {unit}"
+    return f"{rows / 1000:.3g} G"
 
 
 def _pipeline(pipeline: Pipeline, level: str) -> str:
@@ -57,10 +76,13 @@ def _pipeline(pipeline: Pipeline, level: str) -> str:
 
 
 def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
+    run.profile = True
     start = time.perf_counter()
     rows = sum(batch.num_rows for batch in backend.run(plan, run))
     total_ms = (time.perf_counter() - start) * 1000
-    lines = [print_plan(plan).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}"]
+    estimates = estimated_rows(plan)
+    counted = {name: f"{run.rows_of[name]:,} rows, ~{amount(rows)} expected" if name in run.rows_of else f"~{amount(rows)} rows expected" for name, rows in estimates.items()}
+    lines = [print_plan(plan, counted).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}"]
     for name, step in run.steps.items():
         lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}")
     lines.append("")

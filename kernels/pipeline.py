@@ -35,6 +35,9 @@ class Operator:
     multiplies = False
     """Whether more rows may leave than come in."""
 
+    counts = False
+    """Whether it only counts rows: then it may stand between operators that are decided at once."""
+
     by_shard = False
     """Whether the rows of a shard must be seen in a task of their own."""
 
@@ -221,7 +224,7 @@ class Pipeline:
         k.store(k.offset(k.ctx, STATUS), k.status.value)
 
     def _produce(self, k: PipelineKernel, record: Val, rows: Val) -> None:
-        first = list(takewhile(lambda o: o.selects, self.operators)) if isinstance(self.source, ColumnarScan) else []
+        first = [o for o in takewhile(lambda o: o.selects or o.counts, self.operators) if o.selects] if isinstance(self.source, ColumnarScan) else []
         if not first:
             self.source.produce(k, record, rows, lambda row: self._row(k, row))
             return

@@ -24,7 +24,7 @@ class LocalBackend:
         return released(lambda: self._batches(plan, run), run)
 
     def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
-        kernels = kernels_of(plan, self.interpret)
+        kernels = Kernels() if run.profile else kernels_of(plan, self.interpret)
         before = kernels.compile_ms
         executor = Executor(run, kernels, self.interpret)
         start = time.perf_counter()
@@ -33,6 +33,7 @@ class LocalBackend:
                 run.check()
                 yield batch
         finally:
+            run.rows_of = {name: sum(word.value for word in words) for name, words in executor.counters.items()}
             executor.close()
             compile_ms = kernels.compile_ms - before
             run.timings_ms["compile"] = compile_ms

@@ -31,6 +31,7 @@ from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators import replicate as kernel_replicate
 from tsql.kernels.operators.aggregate import DENSE_GROUPS, AggregateSink, Grouping, is_dense, make_sink
 from tsql.kernels.operators.collect import Collect, OutputColumn
+from tsql.kernels.operators.count import Count
 from tsql.kernels.operators.top import LARGEST, Top
 from tsql.kernels.pipeline import Pipeline, Sink
 from tsql.kernels.schema import Schema
@@ -101,7 +102,7 @@ class Executor(JoinRunner, WindowRunner):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
             return
         if flow.data.shards > 1 and not self.dry:
-            for chunks in self._collect(step, flow, columns, "output"):
+            for chunks in self._collect(step, flow, columns, "output", together=True):
                 yield from chunks
             return
         if self.dry:
@@ -136,6 +137,8 @@ class Executor(JoinRunner, WindowRunner):
                 found = given if isinstance(given, Flow) else Flow(given, step.schema)
             else:
                 found = self._flow(step, shards)
+                if self.run.profile and not isinstance(step, Scan | movement.Movement | movement.Rekey | movement.Gather):
+                    found = found.then(Count(step.name), found.schema)
             if self.uses.get(id(step), 1) > 1 and not (isinstance(found.data, ChunkData) and not found.operators):
                 found = self._collected(step, found)
             self.done[id(step)] = found
@@ -279,7 +282,7 @@ class Executor(JoinRunner, WindowRunner):
     def _limit(self, step: Limit, flow: Flow) -> Flow:
         count, offset = self._constant(step.count), self._constant(step.offset) or 0
         wanted = None if count is None or step.is_percentage else count + offset
-        collected = self._collected(step, flow, min(wanted, 2**62) if wanted is not None else None)
+        collected = self._collected(step, flow, min(wanted, 2**62) if wanted is not None else None, together=True)
         if step.is_percentage and count is not None:
             if not count <= 100:
                 raise ExecutionError("Limit percent out of range, should be between 0% and 100%", position=getattr(step.count, "position", None))
@@ -305,7 +308,7 @@ class Executor(JoinRunner, WindowRunner):
             return flow
         columns = self._output_columns(step.schema)
         extra = tuple(OutputColumn(f"#key{i}", k.expr) for i, k in enumerate(keys) if not isinstance(k.expr, Column))
-        chunks = [c for one in self._collect(step, flow, (*columns, *extra), "rows") for c in one]
+        chunks = [c for one in self._collect(step, flow, (*columns, *extra), "rows", together=True) for c in one]
         if not chunks:
             return self._chunk_flow(columns, [[]], Flow(flow.data, step.schema))
         # One copy in one piece, one in order, and the indices while they are made.

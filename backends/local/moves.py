@@ -23,7 +23,7 @@ class MovementRunner(HostFunctionRunner):
         if isinstance(flow.data, GroupData):
             merged = GroupData(flow.data.sink, flow.data.states, self.shared, flow.data.origin, merged=True)
             return Flow(merged, flow.schema, flow.operators, flow.key)
-        collected = self._collected(step, flow, limit)
+        collected = self._collected(step, flow, limit, together=True)
         lists = collected.data.chunks
         chunks = lists[0] if flow.replicated else [c for one in lists for c in one]
         return Flow(ChunkData(collected.data.columns, [chunks], self.run.settings.batch_rows), flow.schema, [], flow.key)
@@ -56,13 +56,13 @@ class MovementRunner(HostFunctionRunner):
         return not users or not all(isinstance(u, Aggregate) and not any(plain_body(c).wants_position for _, c in u.calls) for u in users)
 
     def _reshard(self, step: Step, flow: Flow, shards: int) -> Flow:
-        collected = self._collected(step, flow)
+        collected = self._collected(step, flow, together=True)
         dealt: list[list[Chunk]] = [[] for _ in range(shards)]
         for number, chunk in enumerate(c for one in collected.data.chunks for c in one):
             dealt[number % shards].append(chunk)
         return Flow(ChunkData(collected.data.columns, dealt, self.run.settings.batch_rows), flow.schema, [], flow.key)
 
     def _broadcast(self, step: Step, flow: Flow, shards: int) -> Flow:
-        collected = self._collected(step, flow)
+        collected = self._collected(step, flow, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
         return Flow(ChunkData(collected.data.columns, [chunks] * shards, self.run.settings.batch_rows), flow.schema, [], flow.key, replicated=True)

@@ -74,6 +74,7 @@ class PipelineRunner:
         self.pipelines: list[tuple[Step, Pipeline]] = []
         self.states: dict[int, tuple[Sink, Context]] = {}
         self.tables: dict[str, Any] = {}
+        self.counters: dict[str, list[ctypes.c_int64]] = {}
         self.reserved = 0
 
     def close(self) -> None:
@@ -122,6 +123,8 @@ class PipelineRunner:
                 expressions.append(operator.predicate)
             elif isinstance(operator, kernel_project.Project):
                 expressions += operator.columns.values()
+            elif operator.counts:
+                continue
             else:
                 return operators
         if not all(is_plain(e) for e in expressions) or any(c.distinct for _, c in sink.grouping.calls):
@@ -132,6 +135,10 @@ class PipelineRunner:
         """A context whose state (a new one, unless given) is freed by the time the run ends."""
 
         def fill(slot: Slot, keep: list[Any]) -> bytes:
+            if slot.kind == "count":
+                word = ctypes.c_int64(0)
+                self.counters.setdefault(slot.payload, []).append(word)
+                return struct.pack("<Qq", ctypes.addressof(word), 0)
             return struct.pack("<Qq", self.tables[slot.payload].record(shard), 0)
 
         context = Context(code.program, self.shared, pipeline.sink.state_bytes, state, fill)
@@ -215,9 +222,11 @@ class PipelineRunner:
         if all(self.uses.get(s, 1) <= 1 for s in owner):
             flow.data.release()
 
-    def _collect(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None) -> list[list[Chunk]]:
-        """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input."""
-        flow = self._coalesced(flow)
+    def _collect(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None, together: bool = False) -> list[list[Chunk]]:
+        """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input, or
+        if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks do."""
+        if together:
+            flow = self._coalesced(flow)
         lists: list[list[Chunk]] = [[] for _ in range(flow.data.shards)]
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
@@ -234,12 +243,12 @@ class PipelineRunner:
     def _output_columns(self, schema: Schema) -> tuple[OutputColumn, ...]:
         return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema)
 
-    def _collected(self, step: Step, flow: Flow, limit: int | None = None) -> Flow:
+    def _collected(self, step: Step, flow: Flow, limit: int | None = None, together: bool = False) -> Flow:
         """The flow with its operators run; a shared input (a scan) is dealt out to as many shards as it had."""
         if isinstance(flow.data, ChunkData) and not flow.operators:
             return flow
         columns = self._output_columns(flow.schema)
-        lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit)
+        lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit, together)
         shards = flow.data.shards
         if len(lists) < shards:
             dealt: list[list[Chunk]] = [[] for _ in range(shards)]
