@@ -12,7 +12,7 @@ from tsql.planner.enforce import enforce
 from tsql.planner.enumerate import Enumerator
 from tsql.planner.hints import Hint, constraints
 from tsql.planner.logical import Output
-from tsql.planner.rules import optimize
+from tsql.planner.rules import optimize, without_products
 from tsql.planner.step import PhysicalPlan, named
 from tsql.planner.unnest import unnest
 
@@ -32,7 +32,7 @@ def build(
     shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
     scope = "global" if target == "spark" else "local"
     plan = unnest(query)
-    plan = optimize(plan) if settings.optimizer else plan
+    plan = optimize(plan) if settings.optimizer else without_products(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.step(plan.input), shards, scope)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())

@@ -10,12 +10,10 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 
-import tsql
 from tsql.tpch import data
 from tsql.tpch.__main__ import main
 from tsql.tpch.check import Oracle, fill
 from tsql.tpch.engines import Tsql
-from tsql.tpch.peers import reason
 from tsql.tpch.queries import NUMBERS, queries, query
 
 SCALE = 0.001
@@ -165,27 +163,8 @@ def loaded(shared: Path) -> Iterator[tuple[Tsql, Oracle]]:
     oracle.close()
 
 
-ONE_TABLE = (1, 6)
-"""The queries without a join or a subquery."""
-
-JOINS = "SELECT a.x FROM (VALUES (1)) AS a(x), (VALUES (1)) AS b(y) WHERE a.x = b.y AND EXISTS (SELECT 1 FROM (VALUES (1)) AS c(z) WHERE c.z = b.y)"
-
-
-def refusal_of_joins(engine: Tsql) -> str | None:
-    """What an engine without joins or correlated subqueries says of them, or None. Any other error is a failure of the test."""
-    try:
-        engine.run(JOINS)
-    except tsql.TsqlError as error:
-        if "not supported" not in str(error):
-            raise
-        return reason(error)
-    return None
-
-
 @pytest.mark.parametrize("number", NUMBERS)
 def test_answers(loaded: tuple[Tsql, Oracle], number: int) -> None:
     engine, oracle = loaded
-    if number not in ONE_TABLE and (why := refusal_of_joins(engine)) is not None:
-        pytest.xfail(f"the engine has no joins and subqueries: {why}")
     outcome = oracle.compare("tsql", number, engine.tpch(number, query(number, 0.01), 0.01))
     assert outcome.right, str(outcome)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tsql.planner.logical import Node
+from tsql.planner.logical import Join, Node
 from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
 from tsql.planner.rules.fold_constants import fold_constants
@@ -29,6 +29,7 @@ from tsql.planner.rules.remove_unused_join import remove_unused_join
 from tsql.planner.rules.simplify_join import simplify_join
 from tsql.planner.rules.split_conjunctions import split_conjunctions
 from tsql.planner.rules.unwrap_casts import unwrap_casts
+from tsql.planner.tree import nodes
 
 RULES: tuple[Callable[[Node], Node], ...] = (
     fold_constants,
@@ -71,3 +72,11 @@ def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tup
             trace.append((rule.__name__, (time.perf_counter() - start) * 1000, changed is not plan))
         plan = changed
     return plan
+
+
+def without_products(plan: Node) -> Node:
+    """What runs where the optimizer is off: conditions of WHERE become conditions of the joins that they connect, if there are
+    joins without one. Nobody has the time for the product of three tables."""
+    if not any(isinstance(node, Join) and node.kind == "inner" and node.condition is None for node in nodes(plan)):
+        return plan
+    return push_filter_down(split_conjunctions(plan))
