@@ -9,7 +9,7 @@ from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner import cost, logical, stats
 from tsql.planner.join_stats import matching
 from tsql.planner.movement import Gather, Redistribute, Rekey
-from tsql.planner.operators.join import HashJoin, JoinKey
+from tsql.planner.operators.join import HashJoin, JoinKey, is_range
 from tsql.planner.operators.project import Project
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.step import Step
@@ -65,6 +65,8 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     """The step of a join; `step` makes those of its inputs."""
     keys, condition = split_condition(node)
     joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=keys, condition=condition, build=build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
+    if not keys and node.kind != "mark":
+        joined = _ranged(joined)
     if keys and joined.probe_kind in ("inner", "semi", "touch"):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
@@ -74,6 +76,21 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     if not keys:
         return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
     return _placed(joined, shards, scope)
+
+
+def _ranged(joined: HashJoin) -> HashJoin:
+    """A join without keys by binary search in a sorted table, if its condition bounds a number of the built side."""
+    built = joined.inputs[0 if joined.build == "left" else 1].schema
+    groups: dict[Expr, list[Expr]] = {}
+    for part in conjuncts(joined.condition):
+        if is_range((part,), built):
+            inside = next(a for a in part.args if all(c in built for c in a.columns()))
+            groups.setdefault(inside, []).append(part)
+    if not groups:
+        return joined
+    chosen = max(groups.values(), key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}))
+    rest = [p for p in conjuncts(joined.condition) if p not in chosen]
+    return replace(joined, range=tuple(chosen), condition=conjunction(rest))
 
 
 def _position(node: logical.Join) -> int | None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from tsql.backends.local.dataset import ChunkData, Dataset, Part, table_chunks
 from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.hostcalls import innermost
@@ -22,8 +24,8 @@ from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Literal
 from tsql.kernels.operators import project as kernel_project
-from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, Build, Drain, EntryScan, Probe, TableKind
-from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
+from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
+from tsql.kernels.runtime.join_table import ALONE, FREE, MATCHED, RECORD_BYTES, link_module
 from tsql.kernels.schema import Schema
 from tsql.planner.movement import Broadcast
 from tsql.planner.operators.join import HashJoin
@@ -47,6 +49,7 @@ class JoinTable:
     directories: list[tuple[int, int]] = field(default_factory=list)
     dense: bool = False
     has_bitmap: bool = False
+    kept: list[Any] = field(default_factory=list)
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -105,11 +108,14 @@ class JoinRunner(MovementRunner):
         equal = self.run.settings.equal_hashes
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        states = self._run(step, "build", built, lambda: Build(columns, build_keys, safe, marks, equal))
+        order, bounds = (None, ()) if not step.range else step.bounds(at)
+        if innermost((*(() if order is None else (order,)), *(e for _, e in bounds))):
+            raise ExecutionError("a join condition over both sides cannot use this function", position=step.position)
+        states = self._run(step, "build", built, lambda: Build(columns, build_keys, safe, marks, equal, order))
         sink: Build = states[0][0]
         contexts = [c for _, c in states]
         table = self._link(step, sink, [contexts] if is_shared else [[c] for c in contexts])
-        probe = Probe(TableKind(sink, table.dense, not is_shared, table.has_bitmap), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
+        probe = Probe(TableKind(sink, table.dense, not is_shared, table.has_bitmap, bounds), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
         if not marks:
             return probed.then(probe, step.schema)
         groups = [list(_chunks(c)) for c in contexts]
@@ -137,6 +143,10 @@ class JoinRunner(MovementRunner):
     def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]]) -> JoinTable:
         """Make the directories; the threads share the entries of each table."""
         table = self.tables[step.name] = JoinTable(self.shared)
+        if sink.mode == SORTED:
+            for group in groups:
+                self._sort_entries(table, sink, group)
+            return table
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
         keys = [0 if b is None else b[1] - b[0] + 1 for b in bounds]
@@ -155,6 +165,24 @@ class JoinRunner(MovementRunner):
             plan = (ctypes.c_int64 * 7)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marks, bitmap)
             self._file(link, plan, [chunk for c in group for chunk in _chunks(c)])
         return table
+
+    def _sort_entries(self, table: JoinTable, sink: Build, group: list[Context]) -> None:
+        """Put the entries of a table in the order of their first words; those that have no place in it stay out."""
+        keys, addresses = [], []
+        for address, rows in (chunk for c in group for chunk in _chunks(c)):
+            words = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), (rows, sink.entry_bytes // 8))
+            kept = np.flatnonzero(words[:, 1] != ALONE) if sink.marks else np.arange(rows)
+            keys.append(words[kept, 0])
+            addresses.append(address + kept * sink.entry_bytes)
+        every = np.concatenate(keys) if keys else np.zeros(0, np.int64)
+        order = np.argsort(every, kind="stable")
+        sorted_keys = np.append(every[order], 0)
+        places = np.append(np.concatenate(addresses)[order] if keys else np.zeros(0, np.int64), 0)
+        self._reserve(sorted_keys.nbytes + places.nbytes)
+        table.kept += [sorted_keys, places]
+        nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
+        record = (sorted_keys.ctypes.data, len(every), places.ctypes.data, len(every), nulls)
+        table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(*record))
 
     def _file(self, link: Any, plan: Any, chunks: list[tuple[int, int]]) -> None:
         if link is None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.batch import Layout, SourceColumn
-from tsql.kernels.codegen.lang import Val, Var
+from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import SCRATCH, SINK, PipelineKernel, Slot
 from tsql.kernels.datum import Datum, both
 from tsql.kernels.emit import emit, emit_predicate
@@ -22,7 +22,7 @@ from tsql.kernels.keys import KeyField
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
-from tsql.kernels.runtime.join_table import ALONE, BY_HASH, BY_KEY, DENSE, FREE, MATCHED, hash_key, tag_of
+from tsql.kernels.runtime.join_table import ALONE, BY_HASH, BY_KEY, DENSE, FREE, MATCHED, SORTED, first_place, hash_key, tag_of
 from tsql.kernels.runtime.strings import mix64
 from tsql.kernels.types import BIGINT, BOOLEAN
 
@@ -46,16 +46,17 @@ class Build(Sink):
 
     safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out, and
     counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner.
+    order: a number by which the host sorts the entries, for conditions that are ranges of it; a NULL is in none.
     """
 
     needs_probe = True
 
-    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], marks: bool = False, equal_hashes: bool = False):
+    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], marks: bool = False, equal_hashes: bool = False, order: Expr | None = None):
         known = {e: n for n, e in columns}
         extra = tuple((f"#key{i}", e) for i, e in enumerate(keys) if e not in known)
         known |= {e: n for n, e in extra}
         self.columns = (*columns, *extra)
-        self.keys, self.safe, self.marks, self.equal_hashes = keys, safe, marks, equal_hashes
+        self.keys, self.safe, self.marks, self.equal_hashes, self.order = keys, safe, marks, equal_hashes, order
         self.key_names = tuple(known[e] for e in keys)
         self.state_bytes = TABLE_BYTES + 24
 
@@ -67,6 +68,8 @@ class Build(Sink):
     @property
     def mode(self) -> int:
         """What the first word of an entry is: the key itself, if there is one number only."""
+        if self.order is not None:
+            return SORTED
         single = len(self.keys) == 1 and not self.safe[0] and not self.equal_hashes and canonical(self.keys[0]).exact
         return BY_KEY if single and canonical(self.keys[0]).machines == ("i64",) else BY_HASH
 
@@ -88,17 +91,22 @@ class Build(Sink):
         present: Val | None = None
         for d, safe in zip(keys, self.safe, strict=True):
             present = both(present, None if safe else d.valid)
+        place = None if self.order is None else emit(k, self.order, row)
+        if place is not None:
+            present = both(present, place.valid)
         if present is None or self.marks:
-            self._add(k, data, keys, present)
+            self._add(k, data, keys, present, place)
             return
         with k.when(present):
-            self._add(k, data, keys, None)
+            self._add(k, data, keys, None, place)
         with k.otherwise():
             k.store(k.offset(self.table, NULLS_AT), k.load("i64", k.offset(self.table, NULLS_AT)) + 1)
 
-    def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None) -> None:
+    def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None) -> None:
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
-        if self.mode == BY_KEY:
+        if place is not None:
+            (word,) = key_words(k, self.order, place)
+        elif self.mode == BY_KEY:
             (word,) = key_words(k, self.keys[0], keys[0])
             known = word if present is None else k.select(present, word, self.least.value)
             self.least.set(k.min(known, self.least.value))
@@ -136,6 +144,8 @@ class TableKind:
     dense: bool
     by_shard: bool = False
     has_bitmap: bool = False
+    bounds: tuple[tuple[str, Expr], ...] = ()
+    """Of a sorted table: what its order key is compared with, as (operator, expression of the other side)."""
 
 
 class BuildRow(CachedRow):
@@ -167,6 +177,42 @@ class JoinedRow(CachedRow):
         return self.row.column(k, name)
 
 
+class Chain:
+    """The entries of a chain, one after the other."""
+
+    def __init__(self, k: PipelineKernel, first: Val):
+        self.k, self.cursor = k, k.var(first)
+
+    @property
+    def at_end(self) -> Val:
+        return self.cursor.value == self.k.null
+
+    @property
+    def entry(self) -> Val:
+        return self.cursor.value
+
+    def advance(self) -> None:
+        self.cursor.set(self.k.load("ptr", self.cursor.value))
+
+
+class Run:
+    """The entries of a sorted table from one place up to another. Behind the last one there is a word that may be read."""
+
+    def __init__(self, k: PipelineKernel, addresses: Val, start: Val, end: Val):
+        self.k, self.addresses, self.end, self.cursor = k, addresses, end, k.var(start)
+
+    @property
+    def at_end(self) -> Val:
+        return self.cursor.value >= self.end
+
+    @property
+    def entry(self) -> Val:
+        return self.k.load("ptr", self.addresses, self.cursor.value)
+
+    def advance(self) -> None:
+        self.cursor.set(self.cursor.value + 1)
+
+
 class Probe(Operator):
     """Looks up the partners of each row. kind: inner, left, single, semi, anti or mark, as in a logical join whose right
     side is the table; or "touch", which pushes nothing on.
@@ -187,7 +233,7 @@ class Probe(Operator):
 
     @property
     def signature(self) -> object:
-        return (self.table.dense, self.table.has_bitmap, id(self.build))
+        return (self.table.dense, self.table.has_bitmap, self.table.bounds, id(self.build))
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
         data = [emit(k, e, row) for e in self.keys]
@@ -203,36 +249,47 @@ class Probe(Operator):
             # One row may meet millions of entries: look for cancellation after each.
             k.uses_scratch = True
         data = [emit(k, e, row) for e in self.keys]
-        cursor = k.var(self._first(k, data))
+        walk = self._range(k, row) if self.table.bounds else Chain(k, self._first(k, data))
         match self.kind:
             case "semi" | "anti":
-                self._search(k, row, data, cursor)
-                with k.when((cursor.value != k.null) if self.kind == "semi" else (cursor.value == k.null)):
+                self._search(k, row, data, walk)
+                with k.when(~walk.at_end if self.kind == "semi" else walk.at_end):
                     push(k, row)
             case "mark":
-                push(k, JoinedRow(row, None, {self.mark: self._marked(k, row, data, cursor)}))
+                push(k, JoinedRow(row, None, {self.mark: self._marked(k, row, data, walk)}))
             case "touch":
                 with k.forever() as loop:
-                    self._search(k, row, data, cursor)
-                    loop.stop_if(cursor.value == k.null)
-                    self._touch(k, cursor.value)
-                    cursor.set(k.load("ptr", cursor.value))
+                    self._search(k, row, data, walk)
+                    loop.stop_if(walk.at_end)
+                    self._touch(k, walk.entry)
+                    walk.advance()
             case _:
-                self._pairs(k, row, data, cursor, push)
+                self._pairs(k, row, data, walk, push)
 
-    def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], cursor: Var, push: Push) -> None:
+    def _range(self, k: PipelineKernel, row: CachedRow) -> Run:
+        """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
+        keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
+        start, end, present = k.i64(0), count, None
+        for op, expr in self.table.bounds:
+            d = emit(k, expr, row)
+            present = both(present, d.valid)
+            place = first_place(k, keys, count, key_words(k, expr, d)[0], k.i64(int(op in (">", "<="))))
+            start, end = (k.max(start, place), end) if op[0] == ">" else (start, k.min(end, place))
+        return Run(k, self._record(k, 2, "ptr"), start, end if present is None else k.select(present, end, k.i64(0)))
+
+    def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run, push: Push) -> None:
         """Push each pair; for a left join also a row without a partner, once, from the same place."""
         outer = self.kind in ("left", "single")
         seen = k.var(k.false)
         used = k.load("i64", k.offset(k.ctx, SCRATCH + 8))
         with k.forever() as loop:
-            self._search(k, row, data, cursor)
-            found = cursor.value != k.null
+            self._search(k, row, data, walk)
+            found = ~walk.at_end
             loop.stop_if(~found & seen.value if outer else ~found)
             if self.kind == "single":
                 with k.guarded(None, self.position):
                     k.fail(seen.value, TOO_MANY)
-            entry = cursor.value
+            entry = walk.entry
             if outer:
                 entry = k.select(found, entry, k.static(bytes(self.build.entry_bytes)))
             if self.touches:
@@ -246,7 +303,7 @@ class Probe(Operator):
             if outer:
                 loop.stop_if(~found)
             seen.set(k.true)
-            cursor.set(k.load("ptr", entry))
+            walk.advance()
 
     def _touch(self, k: PipelineKernel, entry: Val) -> None:
         k.store(entry, k.i64(MATCHED), 1)
@@ -281,18 +338,18 @@ class Probe(Operator):
         hit = both(present, (word & tag_of(k, hash)) != 0)
         return k.select(hit, word & ADDRESS_MASK, k.i64(0)).bits_as("ptr")
 
-    def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], cursor: Var) -> None:
-        """Move the cursor on to the next partner; to null if there is none."""
-        if self.table.dense and self.residual is None:
+    def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> None:
+        """Move on to the next partner; to the end if there is none."""
+        if (self.table.dense or self.table.bounds) and self.residual is None:
             return
         with k.forever() as loop:
-            entry = cursor.value
-            loop.stop_if(entry == k.null)
+            loop.stop_if(walk.at_end)
+            entry = walk.entry
             hit = k.var(k.false)
             with k.when(self._same_keys(k, entry, data)):
                 hit.set(k.true if self.residual is None else emit_predicate(k, self.residual, JoinedRow(row, BuildRow(self.build.layout, entry))))
             loop.stop_if(hit.value)
-            cursor.set(k.load("ptr", entry))
+            walk.advance()
 
     def _same_keys(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
         same = k.true
@@ -307,12 +364,12 @@ class Probe(Operator):
             same = same & equal
         return same
 
-    def _marked(self, k: PipelineKernel, row: CachedRow, data: list[Datum], cursor: Var) -> Datum:
+    def _marked(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> Datum:
         """true if there is a partner; NULL if there is none, but a comparison with NULL leaves it open; else false."""
         unknown = k.var(k.false)
         with k.forever() as loop:
-            entry = cursor.value
-            loop.stop_if(entry == k.null)
+            loop.stop_if(walk.at_end)
+            entry = walk.entry
             hit = k.var(k.false)
             with k.when(self._same_keys(k, entry, data)):
                 if self.residual is None:
@@ -323,8 +380,8 @@ class Probe(Operator):
                     hit.set(d.value & valid)
                     unknown.set(unknown.value | ~valid)
             loop.stop_if(hit.value)
-            cursor.set(k.load("ptr", entry))
-        found = cursor.value != k.null
+            walk.advance()
+        found = ~walk.at_end
         open_ends = unknown.value
         present = self._present(data)
         if self.keys and not all(self.build.safe):
@@ -335,7 +392,7 @@ class Probe(Operator):
         return Datum(BOOLEAN, (found,), found | ~open_ends)
 
     def describe(self) -> str:
-        keys = ", ".join(map(str, self.keys))
+        keys = ", ".join(map(str, self.keys)) if not self.table.bounds else ", ".join(f"{op} {e}" for op, e in self.table.bounds)
         rest = f" where {self.residual}" if self.residual is not None else ""
         return f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by ({keys}){rest}"
 
@@ -374,4 +431,4 @@ class EntryScan:
         return f"{which} of {self.build.describe()}"
 
 
-__all__ = ["BY_HASH", "BY_KEY", "DENSE", "Build", "Drain", "EntryScan", "Probe", "TableKind"]
+__all__ = ["BY_HASH", "BY_KEY", "DENSE", "SORTED", "Build", "Drain", "EntryScan", "Probe", "TableKind"]

@@ -15,13 +15,14 @@ from collections.abc import Callable
 from functools import cache
 
 from tsql.kernels.codegen.kir import Module
-from tsql.kernels.codegen.lang import Kernel, Val
+from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.group_table import ADDRESS_MASK
 from tsql.kernels.runtime.strings import mix64
 
 RECORD_BYTES = 64
-BY_HASH, BY_KEY, DENSE = 0, 1, 2
-"""What the first word of an entry is, and what is made of it: a hash; a key to be hashed; a key that is its own place."""
+BY_HASH, BY_KEY, DENSE, SORTED = 0, 1, 2, 3
+"""What the first word of an entry is, and what is made of it: a hash; a key to be hashed; a key that is its own place; a number
+by which the host sorts the entries: then the record has the sorted numbers, how many there are, and the addresses of their entries."""
 
 FREE, MATCHED, ALONE = 0, 1, 2
 """The second word of an entry that is marked when it finds a partner; ALONE never will, as a key of it is NULL."""
@@ -35,6 +36,20 @@ def tag_of(k: Kernel, hash: Val) -> Val:
 def hash_key(k: Kernel, key: Val) -> Val:
     """The hash of a single 64-bit key."""
     return mix64(k, key)
+
+
+@routine("first_place", ("ptr", "i64", "i64", "i64"), "i64")
+def first_place(k: Kernel, keys: Val, count: Val, value: Val, after: Val) -> None:
+    """The place of the first of so many sorted keys that is not less than a value; with `after`, of the first that is greater."""
+    low, high = k.var(k.i64(0)), k.var(count)
+    with k.forever() as loop:
+        loop.stop_if(low.value >= high.value)
+        middle = (low.value + high.value).ushr(1)
+        key = k.load("i64", keys, middle)
+        before = (key < value) | ((after != 0) & (key == value))
+        low.set(k.select(before, middle + 1, low.value))
+        high.set(k.select(before, high.value, middle))
+    k.ret(low.value)
 
 
 def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import BOOLEAN
+from tsql.kernels.types import BOOLEAN, Type
 from tsql.planner.logical import JOIN_KINDS, joined_schema
 from tsql.planner.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.step import Step
@@ -33,7 +33,8 @@ class JoinKey:
 @dataclass(frozen=True)
 class HashJoin(Step):
     """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table.
-    `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
+    `range`: comparisons of one number of the built side with expressions of the other, in place of keys: the table is sorted by
+    it, and a row finds its partners by binary search. `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
 
     kind: str = "inner"
     keys: tuple[JoinKey, ...] = ()
@@ -41,6 +42,7 @@ class HashJoin(Step):
     build: str = "right"
     mark: str | None = None
     early: bool = False
+    range: tuple[Expr, ...] = ()
     position: int | None = field(default=None, compare=False)
     rows: float | None = field(default=None, compare=False)
     """The estimated number of rows, over all shards; only costs depend on it."""
@@ -68,6 +70,15 @@ class HashJoin(Step):
         """The keys of the built side and of the other."""
         left, right = tuple(k.left for k in self.keys), tuple(k.right for k in self.keys)
         return (left, right) if built == 0 else (right, left)
+
+    def bounds(self, built: int) -> tuple[Expr, tuple[tuple[str, Expr], ...]]:
+        """The number that the table is sorted by, and what it is compared with: (operator, expression of the other side)."""
+        names = self.inputs[built].schema
+        found: list[tuple[Expr, str, Expr]] = []
+        for part in self.range:
+            a, b = part.args
+            found.append((a, part.name, b) if all(c in names for c in a.columns()) else (b, MIRROR[part.name], a))
+        return found[0][0], tuple((op, other) for _, op, other in found)
 
     def needed(self, built: int) -> set[str]:
         """The columns of the built side that are used behind the keys."""
@@ -103,6 +114,8 @@ class HashJoin(Step):
         text = [("kind", self.kind)]
         if self.keys:
             text.append(("on", f"({', '.join(k.sql() for k in self.keys)})"))
+        if self.range:
+            text.append(("range", f"({', '.join(map(str, self.range))})"))
         if self.condition is not None:
             text.append(("where", f"({self.condition})"))
         text.append(("build", self.build))
@@ -122,6 +135,9 @@ class HashJoin(Step):
             raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
         both = Schema((*left, *right))
         keys = tuple(_read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
+        ranges = tuple(context.expression(item, both) for item in attributes.items("range")) if attributes.optional("range") else ()
+        if ranges and (keys or kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
+            raise context.error("range compares one number of the built side with expressions of the other, in a join without keys that is no mark join")
         text = attributes.optional("where")
         condition = None if text is None else context.expression(text, both)
         if condition is not None and condition.type != BOOLEAN:
@@ -132,7 +148,29 @@ class HashJoin(Step):
         mark = attributes.optional("mark")
         if (mark is None) == (kind == "mark"):
             raise context.error("mark=.. names the column of a join with kind=mark, and of no other")
-        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early == "yes")
+        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early == "yes", range=ranges)
+
+
+MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def is_number(t: Type) -> bool:
+    """Whether values of a type are sorted as 64-bit integers."""
+    return (t.is_integer and t.bits <= 64 and t.name != "UBIGINT") or (t.is_decimal and t.bits <= 64) or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
+
+
+def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
+    """Whether comparisons bound one number of the built side by expressions of the other."""
+    sides = set()
+    for part in parts:
+        if not (isinstance(part, Call) and part.name in MIRROR and is_number(part.args[0].type)):
+            return False
+        inside = [a for a in part.args if a.columns() and all(c in built for c in a.columns())]
+        outside = [a for a in part.args if a.columns() and not any(c in built for c in a.columns())]
+        if len(inside) != 1 or len(outside) != 1:
+            return False
+        sides.add(inside[0])
+    return len(sides) == 1
 
 
 def _read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
