@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tsql.kernels.expr import Expr
+from tsql.planner.generating import Sample, Series
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort
 from tsql.planner.tree import expressions
 
@@ -49,8 +50,10 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
         case Aggregate():
             calls = kept_calls(node, needed)
             return [_columns(e for _, e in node.keys) | _columns(e for _, c in calls for e in c.expressions())]
-        case Filter() | Sort() | Limit():
+        case Filter() | Sort() | Limit() | Sample():
             return [needed | _columns(expressions(node))]
+        case Series():
+            return [(needed - {node.column}) | _columns(expressions(node))]
         case LimitBy():
             return [needed | set(node.by) | _columns(expressions(node))]
         case Distinct() if node.on is not None:

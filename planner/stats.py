@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.planner import cost
+from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Values
 
 
@@ -26,7 +27,24 @@ def rows(node: Node) -> float:
             return below * node.count.value / 100 if node.count.type.is_float else min(below, float(node.count.value))
         case SetOperation():
             return rows(node.left) + rows(node.right)
+        case Series():
+            return rows(node.input) * series_rows(node.start, node.stop, node.step)
+        case Sample():
+            below = rows(node.input)
+            return below * node.percent / 100 if node.rows is None else min(below, float(node.rows))
+        case Recursive():
+            return rows(node.initial) * cost.ROUNDS
+        case Working():
+            return cost.WORKING_ROWS
     return rows(node.inputs[0]) if node.inputs else 1.0
+
+
+def series_rows(start: Expr, stop: Expr, step: Expr) -> float:
+    """The estimated number of values of a series."""
+    known = [e.value for e in (start, stop, step) if isinstance(e, Literal) and isinstance(e.value, int)]
+    if len(known) < 3 or known[2] == 0:
+        return cost.SERIES_ROWS
+    return max(0.0, (known[1] - known[0]) / known[2])
 
 
 def column_statistics(node: Node, name: str) -> object | None:
@@ -45,7 +63,9 @@ def column_statistics(node: Node, name: str) -> object | None:
                 if not isinstance(expr, Column):
                     return None
                 name, node = expr.name, node.input
-            case SetOperation() | Values():
+            case SetOperation() | Values() | Recursive():
+                return None
+            case Series() if name == node.column:
                 return None
             case Join():
                 node = node.left if name in node.left.schema else node.right

@@ -20,7 +20,7 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
-from tsql.planner import logical
+from tsql.planner import logical, make_plan
 from tsql.planner.candidates import listing
 from tsql.prepared import PlanCache, Prepared
 from tsql.relation import Relation, of_table, of_text, too_much
@@ -42,6 +42,7 @@ class Session:
         self._spark = spark
         self._plans = PlanCache()
         self._closed = False
+        self.catalog.run_plan = self._run_plan
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
 
@@ -210,6 +211,12 @@ class Session:
             relocate=prepared.piece.relocate,
             frame=frame if self.target == "spark" else None,
         )
+
+    def _run_plan(self, plan: logical.Output) -> pa.Table:
+        """The result of a logical plan that the analyzer asks for."""
+        physical = make_plan(plan, self.settings, "", self.target, self._shards)
+        run = Run(settings=replace(self.settings))
+        return pa.Table.from_batches(self.backend.run(physical, run), physical.schema)
 
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
         if level == "logical":

@@ -71,6 +71,8 @@ class PipelineRunner:
         self.pipelines: list[tuple[Step, Pipeline]] = []
         self.states: dict[int, tuple[Sink, Context]] = {}
         self.tables: dict[str, Any] = {}
+        self.kept_joins: dict[int, Any] = {}
+        self.kept_states: set[int] = set()
         self.reserved = 0
 
     def close(self) -> None:
