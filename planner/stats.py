@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
+from tsql.kernels.statistics import ColumnStatistics
 from tsql.planner import cost
 from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Values
@@ -47,6 +48,13 @@ def series_rows(start: Expr, stop: Expr, step: Expr) -> float:
     return max(0.0, (known[1] - known[0]) / known[2])
 
 
+def _series_statistics(node: Series) -> ColumnStatistics | None:
+    known = [e.value for e in (node.start, node.stop, node.step) if isinstance(e, Literal) and isinstance(e.value, int)]
+    if len(known) < 3 or known[2] == 0:
+        return None
+    return ColumnStatistics(min(known[:2]), max(known[:2]), 0, max(1, int(series_rows(node.start, node.stop, node.step))))
+
+
 def column_statistics(node: Node, name: str) -> object | None:
     """What the source says of a column that a node passes through unchanged."""
     while True:
@@ -66,7 +74,7 @@ def column_statistics(node: Node, name: str) -> object | None:
             case SetOperation() | Values() | Recursive():
                 return None
             case Series() if name == node.column:
-                return None
+                return _series_statistics(node)
             case Join():
                 node = node.left if name in node.left.schema else node.right
                 if name not in node.schema:
@@ -79,6 +87,8 @@ def column_statistics(node: Node, name: str) -> object | None:
 
 def distinct(expr: Expr, node: Node) -> float | None:
     """The estimated number of distinct values of an expression, if anything is known."""
+    if isinstance(expr, Call) and expr.name == "%" and isinstance(expr.args[1], Literal) and isinstance(expr.args[1].value, int):
+        return float(max(1, abs(expr.args[1].value)))
     columns = expr.columns()
     if len(columns) != 1:
         return None

@@ -18,9 +18,10 @@ from tsql.kernels.types import BOOLEAN
 from tsql.planner.dependent import Free, Names, NeedsDomain, keep
 from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Sort, Values
-from tsql.planner.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, resolve, same
+from tsql.planner.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, outers, resolve, same
 from tsql.planner.push_dependent import Pusher, or_empty, two_valued
-from tsql.planner.tree import nodes
+from tsql.planner.rules.push_filter_down import is_risky
+from tsql.planner.tree import nodes, shared, transform_down
 
 EXISTENTIAL = ("semi", "anti", "mark")
 """Kinds for which it does not matter how often a right row is there."""
@@ -30,6 +31,8 @@ def unnest(plan: Node) -> Node:
     """The plan without Apply and Outer; the same object if it has none."""
     if not any(isinstance(node, Apply) for node in nodes(plan)):
         return plan
+    several = shared(plan)
+    plan = transform_down(plan, lambda node: _filter_first(node, several))
     unnester = Unnester(plan)
     result = unnester.visit(plan)
     for node in nodes(result):
@@ -39,6 +42,21 @@ def unnest(plan: Node) -> Node:
     if free:
         raise AssertionError(f"the outer columns {sorted(free)} belong to no relation")
     return result
+
+
+def _filter_first(node: Node, several: set[int]) -> Node:
+    """Conditions on the left side of an Apply go below it: the right side is then computed for the rows that are left. That
+    is less work, and a recursion that would not end for other rows need not end for them."""
+    if not isinstance(node, Filter) or not isinstance(node.input, Apply) or node.input.kind == "full" or id(node.input) in several:
+        return node
+    apply, names = node.input, set(node.input.left.schema.names)
+    parts = conjuncts(node.predicate)
+    lower = [p for p in parts if p.columns() and set(p.columns()) <= names and not outers(p) and not is_risky(p)]
+    if not lower:
+        return node
+    rest = [p for p in parts if p not in lower]
+    below = replace(apply, left=Filter(apply.left, conjunction(lower)))
+    return Filter(below, conjunction(rest)) if rest else below
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class Relation:
 
     def renamed(self, names: Sequence[str]) -> Relation:
         """The first columns under other names."""
-        fields = tuple(replace(f, name=names[i] if i < len(names) else f.name) for i, f in enumerate(self.fields))
+        fields = tuple(f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None) for i, f in enumerate(self.fields))
         return Relation(self.plan, fields)
 
     def apart(self, taken: Iterable[str], alias: str | None) -> Relation:

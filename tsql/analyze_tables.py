@@ -13,10 +13,11 @@ from sqlglot import exp
 from tsql.analyze_lists import Listed, Literals, read_list, series_arguments
 from tsql.analyze_scope import Field, Names, Relation
 from tsql.analyze_subquery import Level, computed_rows
+from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Column, Expr, Literal, Outer
 from tsql.kernels.schema import Field as SchemaField
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import BIGINT, INTEGER, NULL
+from tsql.kernels.types import BIGINT, INTEGER, NULL, VARCHAR
 from tsql.planner import logical
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_types import coerce, settle
@@ -99,10 +100,8 @@ class TableFunctions:
         """repeat(value, count): the value so many times."""
         if len(node.expressions) != 2:
             raise self.queries.error(f"repeat takes a value and a count, not {len(node.expressions)} arguments", node)
-        value, count = node.expressions
-        from tsql.analyze_names import display_name
-
-        return self._repeated([(display_name(value, self.queries.source.text), settle(self.binder.operand(value)))], self.binder.bind_as(count, BIGINT))
+        value = settle(self.binder.operand(node.expressions[0]))
+        return self._repeated([(_shown(value), value)], self.binder.bind_as(node.expressions[1], BIGINT))
 
     def _repeat_row(self, node: CallNode) -> Relation:
         """repeat_row(value, .., num_rows = count)."""
@@ -124,6 +123,13 @@ class TableFunctions:
             fields.append(Field(name, column, expr.type))
             computed.append((column, self.level.settle(expr)))
         return Relation(logical.Project(series, tuple(computed)), tuple(fields))
+
+
+def _shown(value: Expr) -> str:
+    """The text of a constant, which is the name of its column in `repeat`."""
+    text = coerce(value, VARCHAR)
+    known = text if isinstance(text, Literal) else None if value.columns() else evaluate(text)
+    return value.sql() if known is None else "NULL" if known.value is None else known.value
 
 
 def _is_option(node: exp.Expr) -> bool:
