@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tsql.kernels.errors import PlanError
+from tsql.planner.operators.recursive import loose_tables
 from tsql.planner.step import PhysicalPlan
 
 
@@ -16,6 +17,9 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
             if not requirement.met_by(given):
                 message = f"step {step.name}: {step.op} requires of {child.name}: {requirement}; it has {given}"
                 raise _located(PlanError(message, hint=f"put {requirement.fix(given)} between {child.name} and {step.name}"), step.line, text, origin)
+    loose = loose_tables(plan.root)[id(plan.root)]
+    if loose:
+        raise _located(PlanError(f"the working table {min(loose)} belongs to no recursive step"), _output_line(text), text, origin)
     root = properties[id(plan.root)]
     if root.shards != 1:
         raise _located(

@@ -11,6 +11,16 @@ from dataclasses import dataclass, fields
 UNKNOWN_ROWS = 1e6
 """Of a source that does not know how many it has."""
 
+SERIES_ROWS = 1e3
+"""Of a series whose bounds are not known before the query runs."""
+
+ROUNDS = 10.0
+"""How many times the rows that a recursion starts with come out of it."""
+
+WORKING_ROWS = 1e7
+"""Of the working table of a recursion. So large that joins build their tables of the other side, which is done once and not
+in each round."""
+
 FILTER_SELECTIVITY = 0.3
 EQUALITY_SELECTIVITY = 0.05
 LIKE_SELECTIVITY = 0.05

@@ -8,13 +8,14 @@ come before cost.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substitute
 from tsql.kernels.selection import is_selectable, string_equality
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner import cost, logical, stats
+from tsql.planner import cost, generating, logical, stats
 from tsql.planner.cost import Costs
 from tsql.planner.enforce import enforce
 from tsql.planner.estimate import Estimator
@@ -26,8 +27,11 @@ from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
+from tsql.planner.operators.recursive import Recursive, Working
 from tsql.planner.operators.replicate import Replicate
+from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
+from tsql.planner.operators.series import Series
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -52,6 +56,8 @@ class Enumerator:
         self.done: dict[int, Step] = {}
         self.chains: dict[int, float] = {}
         """Of scans, by id: the part of the rows that all filters above one let through."""
+        self.recursions: dict[int, str] = {}
+        self.gathers = False
 
     def step(self, node: logical.Node) -> Step:
         found = self.done.get(id(node))
@@ -85,6 +91,14 @@ class Enumerator:
                 return self._set_operation(node)
             case logical.Join():
                 return join_step(node, self.step, self.shards, self.scope)
+            case generating.Series():
+                return self._series(node)
+            case generating.Sample():
+                return Sample((self.step(node.input),), method=node.method, rows=node.rows, percent=node.percent, seed=node.seed)
+            case generating.Working():
+                return Working((), table=self._working(node), fields=node.fields)
+            case generating.Recursive():
+                return self._recursive(node)
         raise TypeError(f"no step for {node.describe()}")
 
     def _filter(self, node: logical.Filter) -> Step:
@@ -118,10 +132,32 @@ class Enumerator:
         for condition in reversed(filters):
             rows = Filter((rows,), predicate=condition.predicate, how=self._how(condition))
         if placement is None:
-            return rows
+            return Gather((rows,)) if self.gathers else rows
         self.wanted.apply(placement.hint, f"after {'the filters of ' if filters else ''}scan {node.table}")
         rows = Redistribute((Rekey((rows,), key=placement.columns),), scope=placement.scope or self.scope, shards=self.shards)
         return Project((rows,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema)) if extra else rows
+
+    def _series(self, node: generating.Series) -> Step:
+        """Over the one row of a FROM without tables it is a table of its own."""
+        about = {"column": node.column, "start": node.start, "stop": node.stop, "by": node.step, "inclusive": node.inclusive}
+        alone = isinstance(node.input, logical.Values) and node.input.rows == ((),)
+        return Series((), **about, spread=self.scope == "local") if alone else Series((self.step(node.input),), **about)
+
+    def _working(self, node: generating.Working | generating.Recursive) -> str:
+        """The name of a recursion in the plan: its own, with a number where another has it."""
+        if node.number not in self.recursions:
+            taken = set(self.recursions.values())
+            names = (node.name if n == 1 else f"{node.name}_{n}" for n in count(1))
+            self.recursions[node.number] = next(name for name in names if name not in taken)
+        return self.recursions[node.number]
+
+    def _recursive(self, node: generating.Recursive) -> Step:
+        """Between machines the rounds run on one: what they read is brought there."""
+        table, outside = self._working(node), self.gathers
+        self.gathers = self.scope == "global"
+        inputs = self.step(node.initial), self.step(node.step)
+        self.gathers = outside
+        return Recursive(inputs, table=table, distinct=node.distinct)
 
     def _limit(self, node: logical.Limit) -> Step:
         below = node.input

@@ -20,7 +20,10 @@ from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
+from tsql.planner.operators.recursive import Recursive, Working
+from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
+from tsql.planner.operators.series import Series
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -128,6 +131,14 @@ class Estimator:
                 return given[0].rows if count is None else min(given[0].rows, count * copies)
             case Union():
                 return sum(g.rows for g in given)
+            case Series():
+                return (given[0].rows if given else 1.0) * stats.series_rows(step.start, step.stop, step.by)
+            case Sample():
+                return given[0].rows * step.percent / 100 if step.rows is None else min(given[0].rows, float(step.rows))
+            case Recursive():
+                return given[0].rows * cost.ROUNDS
+            case Working():
+                return cost.WORKING_ROWS
             case HashJoin():
                 return max(g.rows for g in given) if step.rows is None else step.rows
         return given[0].rows if given else 1.0
@@ -242,7 +253,7 @@ def _shadow(step: Step, given: tuple[Estimate, ...]) -> logical.Node:
             return logical.Aggregate(given[0].shadow, step.by, ())
         case HashJoin() if step.kind in ("inner", "left", "full", "single"):
             return logical.Join(step.kind, given[0].shadow, given[1].shadow)
-        case Aggregate() | Expand() | Union() | Values():
+        case Aggregate() | Expand() | Union() | Values() | Series():
             return _unknown(step)
     return given[0].shadow if len(given) == 1 else _unknown(step)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr
+from tsql.planner.generating import Sample, Series
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Window
 from tsql.planner.tree import expressions
 
@@ -50,7 +51,7 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
         case Aggregate():
             calls = kept_calls(node, needed)
             return [_columns(e for _, e in node.keys) | _columns(e for _, c in calls for e in c.expressions())]
-        case Filter() | Sort() | Limit():
+        case Filter() | Sort() | Limit() | Sample():
             return [needed | _columns(expressions(node))]
         case Window():
             calls = [c for n, c in node.calls if n in needed]
@@ -58,6 +59,8 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
                 return [needed]
             used = _columns(e for e in (*node.keys, *(k.expr for k in node.order), *(e for c in calls for e in c.expressions())))
             return [(needed - {n for n, _ in node.calls}) | used]
+        case Series():
+            return [(needed - {node.column}) | _columns(expressions(node))]
         case LimitBy():
             return [needed | set(node.by) | _columns(expressions(node))]
         case Distinct() if node.on is not None:

@@ -18,9 +18,10 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
 from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
 from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
+from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
-from tsql.planner.tree import map_call, map_keys
+from tsql.planner.tree import map_call, map_keys, nodes
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "count_if", "countif", "approx_count_distinct", "regr_count", "entropy"}
 """Aggregates that give 0 for no rows; all others give NULL."""
@@ -39,6 +40,7 @@ class Pusher(Binding):
         super().__init__(left, bound, names, has_domain)
         self.free = free
         self._done: dict[int, tuple[Node, Dependent]] = {}
+        self._working: dict[int, Dependent] = {}
 
     def push(self, node: Node) -> Dependent:
         found = self._done.get(id(node))
@@ -47,7 +49,9 @@ class Pusher(Binding):
         return found[1]
 
     def depends(self, node: Node) -> bool:
-        return bool(self.free.of(node) & self.bound)
+        if self.free.of(node) & self.bound:
+            return True
+        return bool(self._working) and any(isinstance(n, Working) and n.number in self._working for n in nodes(node))
 
     def _push(self, node: Node) -> Dependent:
         match node:
@@ -77,6 +81,15 @@ class Pusher(Binding):
                 return self._values(node)
             case Apply():
                 return self._apply(node)
+            case Series():
+                return self._series(node)
+            case Recursive():
+                return self._recursive(node)
+            case Working():
+                return self._working[node.number]
+            case Sample():
+                d = self.settle(self.push(node.input))
+                return replace(d, plan=replace(node, input=d.plan))
             case Join() if node.kind == "inner":
                 return self._inner_join(node)
             case Join() if node.kind == "full":
@@ -279,6 +292,28 @@ class Pusher(Binding):
                 computed[field.name] = Case(whens, exprs[-1])
         rows = tuple((*(row[i] for i in fixed), Literal(n, BIGINT)) for n, row in enumerate(node.rows))
         return Dependent(Values(rows, Schema((*(node.fields.fields[i] for i in fixed), Field(number, BIGINT, False)))), (), computed)
+
+    def _series(self, node: Series) -> Dependent:
+        """The bounds may name outer columns, which the input then has."""
+        d = self.settle(self.push(node.input), self.outers(node.start, node.stop, node.step))
+        bound = self.bindings(d)
+        return replace(d, plan=replace(node.map(lambda e: resolve(e, bound)), input=d.plan))
+
+    def _recursive(self, node: Recursive) -> Dependent:
+        """All outer rows recurse together: their values are columns of the working table, by which each finds its own rows."""
+        wanted = sorted(self.free.of(node) & self.bound)
+        initial, columns = self.pin(self.push(node.initial), wanted)
+        names = [self.names.fresh(n) for n in wanted]
+        first = Project(initial.plan, (*keep(node.initial.schema), *zip(names, columns, strict=True)))
+        own = next((n for n in nodes(node.step) if isinstance(n, Working) and n.number == node.number), None)
+        if own is not None:
+            fields = tuple(Field(name, c.type) for name, c in zip(names, columns, strict=True))
+            carried = tuple(same(self.outer(n), column(f)) for n, f in zip(wanted, fields, strict=True))
+            self._working[node.number] = Dependent(replace(own, fields=Schema((*own.fields, *fields))), carried)
+        step, columns = self.pin(self.push(node.step), wanted)
+        second = Project(step.plan, (*keep(node.step.schema), *zip(names, columns, strict=True)))
+        plan = replace(node, initial=first, step=second)
+        return Dependent(plan, tuple(same(self.outer(n), column(plan.schema[name])) for n, name in zip(wanted, names, strict=True)))
 
     def _apply(self, node: Apply) -> Dependent:
         """A subquery of the subquery that is still there: its left side brings along the outer columns that it names."""

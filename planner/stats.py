@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
+from tsql.kernels.statistics import ColumnStatistics
 from tsql.planner import cost
+from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Values, Window
 
 
@@ -47,7 +49,31 @@ def _rows(node: Node) -> float:
             from tsql.planner.join_stats import join_rows
 
             return join_rows(node)
+        case Series():
+            return rows(node.input) * series_rows(node.start, node.stop, node.step)
+        case Sample():
+            below = rows(node.input)
+            return below * node.percent / 100 if node.rows is None else min(below, float(node.rows))
+        case Recursive():
+            return rows(node.initial) * cost.ROUNDS
+        case Working():
+            return cost.WORKING_ROWS
     return rows(node.inputs[0]) if node.inputs else 1.0
+
+
+def series_rows(start: Expr, stop: Expr, step: Expr) -> float:
+    """The estimated number of values of a series."""
+    known = [e.value for e in (start, stop, step) if isinstance(e, Literal) and isinstance(e.value, int)]
+    if len(known) < 3 or known[2] == 0:
+        return cost.SERIES_ROWS
+    return max(0.0, (known[1] - known[0]) / known[2])
+
+
+def _series_statistics(node: Series) -> ColumnStatistics | None:
+    known = [e.value for e in (node.start, node.stop, node.step) if isinstance(e, Literal) and isinstance(e.value, int)]
+    if len(known) < 3 or known[2] == 0:
+        return None
+    return ColumnStatistics(min(known[:2]), max(known[:2]), 0, max(1, int(series_rows(node.start, node.stop, node.step))))
 
 
 def column_statistics(node: Node, name: str) -> object | None:
@@ -71,8 +97,10 @@ def column_statistics(node: Node, name: str) -> object | None:
                 if name not in side.schema:
                     return None
                 node = side
-            case SetOperation() | Values():
+            case SetOperation() | Values() | Recursive():
                 return None
+            case Series() if name == node.column:
+                return _series_statistics(node)
             case Window() if name not in node.input.schema:
                 return None
             case _:
@@ -83,6 +111,8 @@ def column_statistics(node: Node, name: str) -> object | None:
 
 def distinct(expr: Expr, node: Node) -> float | None:
     """The estimated number of distinct values of an expression, if anything is known."""
+    if isinstance(expr, Call) and expr.name == "%" and isinstance(expr.args[1], Literal) and isinstance(expr.args[1].value, int):
+        return float(max(1, abs(expr.args[1].value)))
     columns = expr.columns()
     if len(columns) != 1:
         return None

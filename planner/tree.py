@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr, SortKey
+from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values, Window
 
 
@@ -88,6 +89,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             rows = tuple(tuple(change(e) for e in row) for row in node.rows)
             unchanged = all(a is b for new, old in zip(rows, node.rows, strict=True) for a, b in zip(new, old, strict=True))
             return node if unchanged else replace(node, rows=rows)
+        case Series():
+            return node.map(change)
     return node
 
 

@@ -11,15 +11,17 @@ Apply is gone (`NeedsDomain`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tsql.kernels.expr import Case, Column, Expr, Literal, Outer, substitute
 from tsql.kernels.types import BOOLEAN
 from tsql.planner.dependent import Free, Names, NeedsDomain, keep
+from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Sort, Values
-from tsql.planner.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, same
+from tsql.planner.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, outers, resolve, same
 from tsql.planner.push_dependent import Pusher, or_empty, two_valued
-from tsql.planner.tree import nodes
+from tsql.planner.rules.push_filter_down import is_risky
+from tsql.planner.tree import nodes, shared, transform_down
 
 EXISTENTIAL = ("semi", "anti", "mark")
 """Kinds for which it does not matter how often a right row is there."""
@@ -29,6 +31,8 @@ def unnest(plan: Node) -> Node:
     """The plan without Apply and Outer; the same object if it has none."""
     if not any(isinstance(node, Apply) for node in nodes(plan)):
         return plan
+    several = shared(plan)
+    plan = transform_down(plan, lambda node: _filter_first(node, several))
     unnester = Unnester(plan)
     result = unnester.visit(plan)
     for node in nodes(result):
@@ -38,6 +42,21 @@ def unnest(plan: Node) -> Node:
     if free:
         raise AssertionError(f"the outer columns {sorted(free)} belong to no relation")
     return result
+
+
+def _filter_first(node: Node, several: set[int]) -> Node:
+    """Conditions on the left side of an Apply go below it: the right side is then computed for the rows that are left. That
+    is less work, and a recursion that would not end for other rows need not end for them."""
+    if not isinstance(node, Filter) or not isinstance(node.input, Apply) or node.input.kind == "full" or id(node.input) in several:
+        return node
+    apply, names = node.input, set(node.input.left.schema.names)
+    parts = conjuncts(node.predicate)
+    lower = [p for p in parts if p.columns() and set(p.columns()) <= names and not outers(p) and not is_risky(p)]
+    if not lower:
+        return node
+    rest = [p for p in parts if p not in lower]
+    below = replace(apply, left=Filter(apply.left, conjunction(lower)))
+    return Filter(below, conjunction(rest)) if rest else below
 
 
 @dataclass(frozen=True)
@@ -82,6 +101,9 @@ class Unnester:
         bound = self.free.of(right) & set(node.left.schema.names)
         if not bound:
             return Join(node.kind, node.left, right, node.condition, node.mark)
+        if node.kind == "inner" and _is_beside(right):
+            plan = self._beside(right, node.left, bound)
+            return plan if node.condition is None else Filter(plan, node.condition)
         pusher = Pusher(node.left, bound, self.names, self.free, has_domain=not self.free.of(node))
         try:
             if self._is_single_row(right):
@@ -89,6 +111,20 @@ class Unnester:
             return self._join(node, right, pusher)
         except NeedsDomain:
             return node
+
+    def _beside(self, node: Node, outer: Node, bound: frozenset[str]) -> Node:
+        """A series for each outer row, and what is computed of it: the outer columns stand beside all of its rows."""
+        columns = {n: column(outer.schema[n]) for n in bound}
+        match node:
+            case Series():
+                below = self._beside(node.input, outer, bound)
+                return replace(node.map(lambda e: resolve(e, columns)), input=below)
+            case Filter():
+                return Filter(self._beside(node.input, outer, bound), resolve(node.predicate, columns))
+            case Project():
+                below = self._beside(node.input, outer, bound)
+                return Project(below, (*keep(outer.schema), *((n, resolve(e, columns)) for n, e in node.columns)))
+        return outer
 
     def _simplify(self, apply: Apply, node: Node) -> Node:
         """Without what cannot matter at the top of a right side: its order, and for tests of existence more."""
@@ -231,6 +267,13 @@ class Unnester:
                 return Project(Filter(right.plan, absent), left)
         there, test = conjunction(right.exists), test or TRUE
         return Project(right.plan, (*left, (node.mark, test if there is None else Case(((there, test),), FALSE))))
+
+
+def _is_beside(node: Node) -> bool:
+    """Whether a right side is a series over one row without columns, perhaps filtered and projected."""
+    while isinstance(node, Project | Filter):
+        node = node.input
+    return isinstance(node, Series) and isinstance(node.input, Values) and node.input.rows == ((),)
 
 
 def _passes_one(node: Limit) -> bool:

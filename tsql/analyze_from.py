@@ -161,7 +161,7 @@ class FromAnalyzer:
         return Joined(plan, Scope(both.tables, self.source, columns))
 
     def _side(self, name: exp.Expr, joined: Joined, side: str) -> Field:
-        found = [f for f in joined.scope.fields if f.name.lower() == name.name.lower()]
+        found = [f for f in joined.scope.fields if f.is_called(name.name)]
         if not found:
             raise self.queries.error(f'Column "{name.name}" does not exist on {side} side of join!', name)
         if len(found) > 1:

@@ -15,6 +15,7 @@ from sqlglot import exp
 from tsql.analyze_outer import map_value
 from tsql.analyze_scope import Names, plan_name
 from tsql.analyze_subquery import Inner, Pending
+from tsql.analyze_unnest import PLACEHOLDER
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal
 from tsql.kernels.types import BIGINT
@@ -179,7 +180,7 @@ class Grouping:
             case Column() if expr.name.startswith(_PLACEHOLDER):
                 index = int(expr.name.removeprefix(_PLACEHOLDER))
                 return Column(self.aggregate_names[index], expr.dtype, position=expr.position)
-            case Column() if expr.name.startswith(WINDOW_PLACEHOLDER):
+            case Column() if expr.name.startswith((WINDOW_PLACEHOLDER, PLACEHOLDER)):
                 return expr
             case Column() if expr.name == _GROUPING_ID:
                 return Column("grouping_id", BIGINT)

@@ -310,6 +310,9 @@ class Namer(QueryNames):
             return f"GROUPING({args})"
         return f"{_function(name)}({args})"
 
+    def _array(self, node: exp.Array) -> str:
+        return f"list_value({', '.join(map(self.show, node.expressions))})"
+
     def _star(self, node: exp.Star) -> str:
         return "*"
 

@@ -80,7 +80,7 @@ class QueryNames:
             materialized = {None: "", True: "MATERIALIZED ", False: "NOT MATERIALIZED "}[cte.args.get("materialized")]
             names = f" ({', '.join(_name(c.name) for c in columns)})" if columns else ""
             parts.append(f"{_name(cte.alias)}{names} AS {materialized}({self.query(cte.this)})")
-        return f"WITH {', '.join(parts)} "
+        return f"WITH {'RECURSIVE ' if clause.args.get('recursive') else ''}{', '.join(parts)} "
 
     def _select_text(self, node: exp.Expr) -> str:
         distinct = node.args.get("distinct")

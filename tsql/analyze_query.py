@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -13,9 +14,12 @@ from sqlglot import exp
 from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
 from tsql.analyze_from import FromAnalyzer, Joined
 from tsql.analyze_limit import limited
+from tsql.analyze_recursive import names_itself, recursive
+from tsql.analyze_sample import sampled
 from tsql.analyze_scope import Field, Names, Relation, Scope, Table, integer_of
 from tsql.analyze_select import SelectAnalyzer, project
 from tsql.analyze_subquery import Frame, Level, computed_rows
+from tsql.analyze_tables import SERIES, TABLE_FUNCTIONS, TableFunctions, call_of
 from tsql.kernels.errors import BindError, TsqlError
 from tsql.kernels.expr import Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.schema import Field as SchemaField
@@ -79,8 +83,6 @@ class QueryAnalyzer:
         clause = node.args.get("with_")
         if clause is None:
             return environment
-        if clause.args.get("recursive") and any(_mentions(cte.this, cte.alias) for cte in clause.expressions):
-            raise self.error("recursive WITH is not supported yet", clause)
         environment = dict(environment)
         seen: set[str] = set()
         for cte in clause.expressions:
@@ -88,15 +90,17 @@ class QueryAnalyzer:
             if name in seen:
                 raise self.error(f'WITH defines "{cte.alias}" twice', cte.args["alias"])
             seen.add(name)
-            environment[name] = self._lazy(cte, dict(environment))
+            environment[name] = self._lazy(cte, dict(environment), bool(clause.args.get("recursive")))
         return environment
 
-    def _lazy(self, cte: exp.CTE, environment: Environment) -> Callable[[], Relation]:
+    def _lazy(self, cte: exp.CTE, environment: Environment, may_recurse: bool) -> Callable[[], Relation]:
         """A query of WITH, analyzed when it is first used and once."""
         done: list[Relation] = []
 
         def analyze() -> Relation:
-            if not done:
+            if not done and may_recurse and names_itself(cte):
+                done.append(recursive(self, cte, environment))
+            elif not done:
                 relation = self.query(cte.this, environment)
                 done.append(self._aliased(relation, cte.args["alias"], cte.alias))
             return done[0]
@@ -115,7 +119,8 @@ class QueryAnalyzer:
             joined = Joined(logical.Values(((),), Schema(())), Scope((), self.source))
         else:
             joined = FromAnalyzer(self, environment).analyze(from_clause.this, node.args.get("joins") or ())
-        return SelectAnalyzer(node, joined.scope, joined.plan, self, environment).analyze()
+        plan = joined.plan if node.args.get("sample") is None else sampled(self, joined.plan, node.args["sample"])
+        return SelectAnalyzer(node, joined.scope, plan, self, environment).analyze()
 
     def joined_as(self, joined: Joined, alias: exp.TableAlias) -> Table:
         """A join in parentheses with a name of its own."""
@@ -124,9 +129,7 @@ class QueryAnalyzer:
     def table(self, node: exp.Expr, environment: Environment) -> Table:
         """One relation of FROM."""
         for key, what in (
-            ("pivots", "PIVOT is"),
             ("laterals", "LATERAL VIEW is"),
-            ("sample", "sampling is"),
             ("version", "AS OF is"),
             ("match", "MATCH_RECOGNIZE is"),
         ):
@@ -136,6 +139,8 @@ class QueryAnalyzer:
         alias = node.args.get("alias")
         name = alias.name if alias is not None and alias.name else None
         match node:
+            case exp.Subquery() if isinstance(node.this, exp.Pivot):
+                relation = self._pivot_statement(node.this, environment)
             case exp.Subquery():
                 inner = exp.Subquery(this=node.this, **{k: v for k, v in node.args.items() if k in ("order", "limit", "offset", "with_")})
                 inner._meta = node._meta
@@ -144,15 +149,58 @@ class QueryAnalyzer:
                 relation = self.query(node.this, environment)
             case exp.Values():
                 relation = self._values(node, environment)
+            case exp.Unnest() | exp.Lateral() if isinstance(node, exp.Unnest) or isinstance(node.this, (exp.Unnest, CallNode)):
+                relation = self._generated(node, environment, name)
+                name = name or (node.this.name if isinstance(node.this, CallNode) else "unnest")
             case exp.Table() if isinstance(node.this, CallNode):
-                relation = self._table_function(node.this)
+                relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this)
                 name = name or node.this.name
             case exp.Table():
                 relation = self._named(node, environment)
                 name = name or node.name
             case _:
                 raise self.error(f"{type(node).key.upper()} in FROM is not supported yet", node)
-        return Table(name, self._aliased(relation, alias, name).apart(self.taken, alias.name if alias is not None else None))
+        relation = self._aliased(relation, alias, name)
+        for pivot in node.args.get("pivots") or ():
+            name, relation = self._pivoted(pivot, name, relation, environment)
+            alias = pivot.args.get("alias") or alias
+        relation = relation.apart(self.taken, alias.name if alias is not None else None)
+        if node.args.get("sample") is not None:
+            relation = Relation(sampled(self, relation.plan, node.args["sample"]), relation.fields)
+        return Table(name, relation)
+
+    def _pivoted(self, node: exp.Pivot, name: str | None, relation: Relation, environment: Environment) -> tuple[str | None, Relation]:
+        """A relation with PIVOT or UNPIVOT behind it, and its name."""
+        from tsql.analyze_pivot import Pivots, pivot_clause
+
+        alias = node.args.get("alias")
+        name, own = (alias.name, name) if alias is not None and alias.name else (name, name)
+        return name, self._aliased(pivot_clause(Pivots(self, environment, own, relation), node), alias, name)
+
+    def _pivot_statement(self, node: exp.Pivot, environment: Environment) -> Relation:
+        from tsql.analyze_pivot import Pivots, pivot_statement
+
+        table = self.table(node.this, environment)
+        return pivot_statement(Pivots(self, environment, table.alias, table.relation), node)
+
+    def _generated(self, node: exp.Expr, environment: Environment, alias: str | None) -> Relation:
+        """A table function that makes rows. The alias of a series or of UNNEST is also the name of its column."""
+        call, arguments, ordinality = call_of(node)
+        functions = TableFunctions(self, environment)
+        if call is not None and call.name not in ("unnest", *TABLE_FUNCTIONS):
+            return self._table_function(call)
+        if call is not None and call.name != "unnest":
+            relation = functions.relation(call)
+        else:
+            relation = functions.unnest(arguments if call is None else call.expressions, node, ordinality)
+        place = node.args.get("offset")
+        if isinstance(place, exp.Identifier):
+            relation = relation.renamed([relation.fields[0].name, place.name])
+        renames = alias is not None and (call is None or call.name in SERIES)
+        if not renames:
+            return relation
+        first, *others = relation.fields
+        return Relation(relation.plan, (replace(first, name=alias, also=first.name), *others))
 
     def _named(self, node: exp.Table, environment: Environment) -> Relation:
         name = node.name
@@ -193,7 +241,7 @@ class QueryAnalyzer:
 
     def _table_function(self, node: CallNode) -> Relation:
         if node.name not in FILE_FUNCTIONS:
-            raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, FILE_FUNCTIONS))
+            raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS)))
         path, found = open_function(self.catalog, node, self.source)
         return _scan(path, found)
 
@@ -396,7 +444,3 @@ def _other_names(node: exp.SetOperation) -> dict[str, int]:
                     names.setdefault(item.alias_or_name.lower(), index)
         current = current.this
     return names
-
-
-def _mentions(node: exp.Expr, name: str) -> bool:
-    return any(table.name.lower() == name.lower() for table in node.find_all(exp.Table))

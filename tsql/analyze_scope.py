@@ -18,12 +18,17 @@ from tsql.planner.bind_source import Source, position_of
 
 @dataclass(frozen=True)
 class Field:
-    """A column of a relation: the name that users say, and its unique name in the plan."""
+    """A column of a relation: the name that users say, and its unique name in the plan. `also` is a second name by which it can
+    be said: `range` of `range(3) AS a`, whose column is `a`."""
 
     name: str
     column: str
     type: Type
     nullable: bool = True
+    also: str | None = None
+
+    def is_called(self, name: str) -> bool:
+        return name.lower() in (self.name.lower(), (self.also or self.name).lower())
 
     def to_column(self, position: int | None = None) -> Column:
         return Column(self.column, self.type, self.nullable, position)
@@ -38,7 +43,7 @@ class Relation:
 
     def renamed(self, names: Sequence[str]) -> Relation:
         """The first columns under other names."""
-        fields = tuple(Field(names[i] if i < len(names) else f.name, f.column, f.type, f.nullable) for i, f in enumerate(self.fields))
+        fields = tuple(f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None) for i, f in enumerate(self.fields))
         return Relation(self.plan, fields)
 
     def apart(self, taken: Iterable[str], alias: str | None) -> Relation:
@@ -54,7 +59,7 @@ class Relation:
                 is_taken = field.column.lower() in known
                 renamed[field.column] = names.unique(f"{alias}_{field.column}" if alias else field.column) if is_taken else field.column
                 columns.append((renamed[field.column], field.to_column()))
-        fields = tuple(Field(f.name, renamed[f.column], f.type, f.nullable) for f in self.fields)
+        fields = tuple(replace(f, column=renamed[f.column]) for f in self.fields)
         return Relation(logical.Project(self.plan, tuple(columns)), fields)
 
     def as_table(self) -> Relation:
@@ -110,7 +115,8 @@ class Scope:
         self.fields = [field for table in self.tables for field in table.relation.fields] if columns is None else list(columns)
         self._by_name: dict[str, list[Field]] = {}
         for field in self.fields:
-            self._by_name.setdefault(field.name.lower(), []).append(field)
+            for name in dict.fromkeys((field.name.lower(), (field.also or field.name).lower())):
+                self._by_name.setdefault(name, []).append(field)
 
     def padded(self) -> Scope:
         """The same names where an outer join may put NULLs into every column."""
@@ -131,7 +137,7 @@ class Scope:
         return found[0].to_column(position) if found else None
 
     def _qualified(self, table: str, name: str) -> list[Field]:
-        return [f for t in self._named(table) for f in t.relation.fields if f.name.lower() == name.lower()]
+        return [f for t in self._named(table) for f in t.relation.fields if f.is_called(name)]
 
     def _named(self, alias: str) -> list[Table]:
         return [t for t in self.tables if t.alias is not None and t.alias.lower() == alias.lower()]

@@ -17,6 +17,7 @@ from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
 from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, lower_names, plan_name
 from tsql.analyze_subquery import Level, Pending
+from tsql.analyze_unnest import Unnests, is_unnest, refuse_unnest
 from tsql.analyze_windows import Windows, mentions_window
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, SortKey
@@ -60,6 +61,7 @@ class SelectAnalyzer:
         self.grouping = Grouping(self.source)
         self.grouping.shown = {f.column: f.name for table in scope.tables for f in table.relation.fields}
         self.windows = Windows(self.source, node.args.get("windows") or [])
+        self.unnests = Unnests()
         self.items = self._expand()
         self.aliases: dict[str, int] = {}
         for index, item in enumerate(self.items):
@@ -87,7 +89,7 @@ class SelectAnalyzer:
         return self._project(on, order)
 
     def _refuse(self) -> None:
-        for key, what in (("laterals", "LATERAL is"), ("pivots", "PIVOT is"), ("sample", "sampling is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
+        for key, what in (("laterals", "LATERAL is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
             part = self.node.args.get(key)
             if part:
                 first = part[0] if isinstance(part, list) else part
@@ -222,7 +224,10 @@ class SelectAnalyzer:
             aggregate=aggregate if aggregates or self.level.outer is not None else None,
             clause=clause,
             parameters=self.parameters,
-            special={"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else None,
+            special={
+                **({"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else {}),
+                "unnest": self.unnests.bind if clause in ("the select list", "ORDER BY") else refuse_unnest,
+            },
             subquery=self.level.binder(find, aggregate if aggregates else None, clause),
             windows=self.windows.scope if windows else None,
         )
@@ -275,6 +280,8 @@ class SelectAnalyzer:
         if group.args.get("all"):
             for index, item in enumerate(self.items):
                 expr = self._bind_item(index)
+                if is_unnest(expr):
+                    raise self._error("Cannot group on an UNNEST or UNLIST clause", item.node)
                 if not self.windows.uses_aggregate(expr):
                     if self.windows.depends_on_rows(expr):
                         raise self._error("Cannot group on a window clause", item.node, "name the keys in GROUP BY")
@@ -386,8 +393,12 @@ class SelectAnalyzer:
         for item in self.items:
             grouping.name_result(item.expr, item.plan_name)
         self.plan = self.level.attach(self.plan, grouping.expressions())
-        self.plan = grouping.build(self.plan, self.level.settle, self.taken | self.level.used)
+        settle = self.level.settle
+        if any(map(is_unnest, grouping.keys)):
+            settle = self._unnest_keys()
+        self.plan = grouping.build(self.plan, settle, self.taken | self.level.used)
         self.level.regroup()
+        self.unnests.map(grouping.over_result)
         for item in self.items:
             item.expr = grouping.over_result(item.expr)
         if having is not None:
@@ -418,14 +429,32 @@ class SelectAnalyzer:
             on[:] = [windows.over_result(expr) for expr in on]
         order[:] = [SortKey(windows.over_result(k.expr), k.descending, k.nulls_first) for k in order]
 
+    def _unnest_keys(self) -> Callable[[Expr], Expr]:
+        """Expand the lists that GROUP BY names below the grouping; gives what its expressions are there."""
+        self.plan = self.level.attach(self.plan, self.unnests.expressions())
+        self.unnests.map(self.level.settle)
+        self.plan, put = self.unnests.expand(self.plan, self.taken | self.level.used, lambda text: self._error(text, self.node))
+        self.unnests = Unnests()
+        return lambda expr: put(self.level.settle(expr))
+
+    def _unnest(self, on: list[Expr] | None, order: list[SortKey]) -> tuple[list[Expr] | None, list[SortKey]]:
+        """Expand the lists of the select list and of ORDER BY."""
+        self.unnests.map(self.level.settle)
+        self.plan, put = self.unnests.expand(self.plan, self.taken | self.level.used, lambda text: self._error(text, self.node))
+        for item in self.items:
+            item.expr = put(item.expr)
+        return None if on is None else list(map(put, on)), [SortKey(put(k.expr), k.descending, k.nulls_first) for k in order]
+
     def _project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""
         names = Names(self.taken)
-        self.plan = self.level.attach(self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order)])
+        self.plan = self.level.attach(self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order), *self.unnests.expressions()])
         for item in self.items:
             item.expr = self.level.settle(item.expr)
         on = None if on is None else [self.level.settle(expr) for expr in on]
         order = [SortKey(self.level.settle(k.expr), k.descending, k.nulls_first) for k in order]
+        if self.unnests.lists:
+            on, order = self._unnest(on, order)
         columns = [(names.unique(item.plan_name), item.expr) for item in self.items]
         fields = tuple(Field(item.name, name, expr.type, _nullable(expr)) for item, (name, expr) in zip(self.items, columns, strict=True))
         carried = list(columns)

@@ -10,7 +10,7 @@ import difflib
 import glob
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,6 +74,14 @@ class Catalog:
         self._macros: dict[str, Macro] = {}
         self._lock = threading.Lock()
         self._opened: list[FileUse] | None = None
+        self.run_plan: Callable[[Any], Any] | None = None
+        """How the session runs a logical plan; it gives an Arrow table."""
+
+    def fetch(self, plan: Any) -> list[Any]:
+        """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
+        if self.run_plan is None:
+            raise CatalogError("PIVOT without a list of values needs a session that can look for them", hint="say ON column IN (..)")
+        return self.run_plan(plan).column(0).to_pylist()
 
     def lookup(self, name: str) -> Source | View | None:
         """What a query reads under this name: the present version of a table, another source, or a view."""

@@ -73,6 +73,8 @@ class TemporalParser(ChangeParser):
             "ALTER": self._parse_alter_table,
             "SUMMARIZE": self._parse_summarize_query,
             **{word: lambda step=step: self._parse_transaction_step(step) for word, step in _STEPS.items()},
+            "PIVOT": self._parse_simplified_pivot,
+            "UNPIVOT": lambda: self._parse_simplified_pivot(is_unpivot=True),
         }.get(word)
         if own is not None:
             self._advance()
@@ -97,6 +99,45 @@ class TemporalParser(ChangeParser):
             node.set("joins", first.args["joins"])
             first.set("joins", None)
         return node
+
+    def _parse_simplified_pivot(self, is_unpivot: bool | None = None) -> exp.Select:
+        """DuckDB's statements `PIVOT t ON ..` and `UNPIVOT t ON ..`: a query over the pivoted relation."""
+        table = self._parse_table()
+        self._expect("ON")
+        expressions = self._parse_csv(self._parse_unpivot_on if is_unpivot else self._parse_pivot_on)
+        into = self._parse_unpivot_columns()
+        using = self._parse_csv(lambda: self._parse_alias(self._parse_disjunction())) if self._match(TokenType.USING) else None
+        pivot = exp.Pivot(this=table, expressions=expressions, into=into, using=using, group=self._parse_group(), unpivot=bool(is_unpivot))
+        if not expressions:
+            self.raise_error("Expected columns after ON")
+        if into is not None and not (into.this and into.expressions):
+            self.raise_error("Expected NAME column VALUE column after INTO")
+        query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=self.expression(pivot))))
+        return self._parse_query_modifiers(query)
+
+    def _parse_pivot_on(self) -> exp.Expr | None:
+        """`expression [IN (value [AS name], ..)]`."""
+        index = self._index
+        target = self._parse_bitwise()
+        if not self._match(TokenType.IN):
+            self._retreat(index)
+            return self._parse_disjunction()
+        values = self._parse_wrapped_csv(self._parse_pivot_value)
+        return self.expression(exp.In(this=target, expressions=values))
+
+    def _parse_pivot_value(self) -> exp.Expr | None:
+        value = self._parse_disjunction()
+        if not self._match(TokenType.ALIAS):
+            return value
+        name = self._parse_string() or self._parse_id_var(any_token=True)
+        if name is None:
+            self.raise_error("Expected a name after AS")
+        return self.expression(exp.PivotAlias(this=value, alias=name))
+
+    def _parse_unpivot_on(self) -> exp.Expr | None:
+        """`expression`, `(a, b)`, `*` or `COLUMNS(..)`, with a name or without."""
+        value = self._parse_star() if self._curr and self._curr.token_type == TokenType.STAR else self._parse_disjunction()
+        return self._parse_alias(value, explicit=True)
 
     def _query_or_create(self) -> exp.Expr | None:
         start = self._curr

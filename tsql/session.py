@@ -19,7 +19,7 @@ from tsql.kernels.errors import CatalogError, ParseError, PlanError, Transaction
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
-from tsql.planner import logical
+from tsql.planner import logical, make_plan
 from tsql.planner.candidates import listing
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, too_much
@@ -47,6 +47,7 @@ class Session:
         self._plans = PlanCache()
         self._inserts = InsertCache()
         self._closed = False
+        self.catalog.run_plan = self._run_plan
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
 
@@ -259,6 +260,12 @@ class Session:
     def _failed(self, prepared: Prepared, error: TsqlError) -> TsqlError:
         self.transactions.fail()
         return prepared.piece.relocate(error)
+
+    def _run_plan(self, plan: logical.Output) -> pa.Table:
+        """The result of a logical plan that the analyzer asks for."""
+        physical = make_plan(plan, self.settings, "", self.target, self._shards)
+        run = Run(settings=replace(self.settings))
+        return pa.Table.from_batches(self.backend.run(physical, run), physical.schema)
 
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
         if level == "logical":

@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
+from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array, take_chunks
-from tsql.backends.local.joins import JoinRunner
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.sorting import combine, sort_indices
 from tsql.backends.local.windows import WindowRunner
@@ -42,8 +42,11 @@ from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
+from tsql.planner.operators.recursive import Recursive
 from tsql.planner.operators.replicate import Replicate
+from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
+from tsql.planner.operators.series import Series
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -51,7 +54,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(JoinRunner, WindowRunner):
+class Executor(GeneratingRunner, WindowRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -152,6 +155,10 @@ class Executor(JoinRunner, WindowRunner):
                 return self._values(step)
             case HashJoin():
                 return self._hash_join(step, shards)
+            case Series():
+                return self._series(step, shards)
+            case Recursive():
+                return self._recursive(step, shards)
         inputs = [self.flow(i, shards) for i in step.inputs]
         flow = inputs[0]
         match step:
@@ -166,6 +173,8 @@ class Executor(JoinRunner, WindowRunner):
                 return flow.then(kernel_expand.Expand(step.keys, step.sets), step.schema)
             case Replicate():
                 return flow.then(kernel_replicate.Replicate(step.times), step.schema)
+            case Sample():
+                return self._sample(step, flow)
             case Aggregate():
                 return self._aggregate(step, flow)
             case Sort():

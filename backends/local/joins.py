@@ -67,6 +67,17 @@ class JoinTable:
         self.directories = []
 
 
+@dataclass
+class Built:
+    """One side of a join in its tables. `key` is the key that its rows were placed by."""
+
+    sink: Build
+    contexts: list[Context]
+    table: JoinTable
+    is_shared: bool
+    key: tuple[str, ...] | None
+
+
 class EntryData(Dataset):
     """The entries of tables as rows, in as many shards as the other side had."""
 
@@ -90,41 +101,58 @@ class EntryData(Dataset):
 class JoinRunner(MovementRunner):
     """Runs `hash_join` steps."""
 
+    kept_joins: dict[int, Built | None]
+    """Joins whose table serves many runs of their probe, by id of the step; None until it is built."""
+
+    kept_states: set[int]
+
     def _hash_join(self, step: HashJoin, shards: int) -> Flow:
         at = 0 if step.build == "left" else 1
         built_step, probed_step = step.inputs[at], step.inputs[1 - at]
-        is_shared = isinstance(built_step, Broadcast) and built_step.scope == "local"
-        built = self.flow(built_step.inputs[0] if is_shared else built_step, shards)
-        build_keys, probe_keys = step.sides(at)
-        built, build_keys = self._host_calls(step, built, build_keys)
-        probed = self.flow(probed_step, shards)
-        probed, probe_keys = self._host_calls(step, probed, probe_keys)
-        if step.condition is not None and innermost((step.condition,)):
+        side = self.kept_joins.get(id(step)) or self._build(step, at, shards)
+        if id(step) in self.kept_joins:
+            self.kept_joins[id(step)] = side
+            self.kept_states.update(id(c) for c in side.contexts)
+        probed, probe_keys = self._host_calls(step, self.flow(probed_step, shards), step.sides(at)[1])
+        if innermost((*step.range, *(() if step.condition is None else (step.condition,)))):
             raise ExecutionError("a join condition over both sides cannot use this function", position=getattr(step.condition, "position", None))
-        is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
+        sink, contexts, table = side.sink, side.contexts, side.table
         marks = step.marks
+        probe = Probe(TableKind(sink, table.dense, not side.is_shared, table.has_bitmap, step.bounds(at)[1] if step.range else ()), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
+        if not marks:
+            return probed.then(probe, step.schema)
+        groups = [list(_chunks(c)) for c in contexts]
+        if side.is_shared:
+            groups = _dealt([chunk for group in groups for chunk in group], probed.data.shards)
+        if step.probe_kind == "touch":
+            self._run(step, "touch", probed.then(probe, probed.schema), Drain)
+            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], side.key)
+        return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), built_step.schema)
+
+    def _build(self, step: HashJoin, at: int, shards: int) -> Built:
+        """The table of a join over the input `at`."""
+        built_step = step.inputs[at]
+        is_shared = isinstance(built_step, Broadcast) and built_step.scope == "local"
+        built, keys = self._host_calls(step, self.flow(built_step.inputs[0] if is_shared else built_step, shards), step.sides(at)[0])
+        probed = self.flow(step.inputs[1 - at], shards)
+        is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
         safe = tuple(key.null_safe for key in step.keys)
         equal = self.run.settings.equal_hashes
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        order, bounds = (None, ()) if not step.range else step.bounds(at)
-        if innermost((*(() if order is None else (order,)), *(e for _, e in bounds))):
-            raise ExecutionError("a join condition over both sides cannot use this function", position=step.position)
-        states = self._run(step, "build", built, lambda: Build(columns, build_keys, safe, marks, equal, order))
+        order = step.bounds(at)[0] if step.range else None
+        states = self._run(step, "build", built, lambda: Build(columns, keys, safe, step.marks, equal, order))
         sink: Build = states[0][0]
         contexts = [c for _, c in states]
-        table = self._link(step, sink, [contexts] if is_shared else [[c] for c in contexts])
-        probe = Probe(TableKind(sink, table.dense, not is_shared, table.has_bitmap, bounds), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
-        if not marks:
-            return probed.then(probe, step.schema)
-        groups = [list(_chunks(c)) for c in contexts]
-        if is_shared:
-            groups = _dealt([chunk for group in groups for chunk in group], probed.data.shards)
-        if step.probe_kind == "touch":
-            self._run(step, "touch", probed.then(probe, probed.schema), Drain)
-            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], built.key)
-        return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), built_step.schema)
+        return Built(sink, contexts, self._link(step, sink, [contexts] if is_shared else [[c] for c in contexts]), is_shared, built.key)
+
+    def drop_joins(self, joins: list[int]) -> None:
+        """Keep the tables of these joins no longer."""
+        for step_id in joins:
+            side = self.kept_joins.pop(step_id, None)
+            if side is not None:
+                self.kept_states.difference_update(id(c) for c in side.contexts)
 
     def _with_unmatched(self, step: HashJoin, pairs: Flow, unmatched: EntryData, built: Schema) -> Flow:
         """The pairs, and behind them the rows of the table that have no partner, with NULLs for the other side."""
@@ -142,6 +170,8 @@ class JoinRunner(MovementRunner):
 
     def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]]) -> JoinTable:
         """Make the directories; the threads share the entries of each table."""
+        if step.name in self.tables:
+            self.tables[step.name].release()
         table = self.tables[step.name] = JoinTable(self.shared)
         if sink.mode == SORTED:
             for group in groups:

@@ -75,6 +75,8 @@ class PipelineRunner:
         self.states: dict[int, tuple[Sink, Context]] = {}
         self.tables: dict[str, Any] = {}
         self.counters: dict[str, list[ctypes.c_int64]] = {}
+        self.kept_joins: dict[int, Any] = {}
+        self.kept_states: set[int] = set()
         self.reserved = 0
 
     def close(self) -> None:

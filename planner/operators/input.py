@@ -43,11 +43,16 @@ class Input(Step):
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         if context.catalog is not None:
             raise context.error("input stands for rows that another part of a running plan sends; a plan file reads them with scan")
-        fields = []
-        for item in attributes.items("columns"):
-            name, type_text = context.split_name(item)
-            try:
-                fields.append(Field(name, parse_type(type_text)))
-            except ValueError as error:
-                raise context.error(str(error)) from None
-        return cls((), fields=Schema(tuple(fields)))
+        return cls((), fields=read_fields(attributes, context))
+
+
+def read_fields(attributes: Any, context: Any) -> Schema:
+    """`columns=(name TYPE, ..)`."""
+    fields = []
+    for item in attributes.items("columns"):
+        name, type_text = context.split_name(item)
+        try:
+            fields.append(Field(name, parse_type(type_text)))
+        except ValueError as error:
+            raise context.error(str(error)) from None
+    return Schema(tuple(fields))

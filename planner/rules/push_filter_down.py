@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
+from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
@@ -71,6 +72,8 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
             return node.kind == "union"
         case LimitBy():
             return set(predicate.columns()) <= set(node.by)
+        case Series():
+            return node.column not in predicate.columns() and not is_risky(predicate)
         case Join() if not isinstance(node, Apply):
             return _moves_below_join(predicate, node)
     return False

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tests.slt.datasets import DATASETS
 
-_QUERY = re.compile(r"\s*\(*\s*(select|from|values|with|table|pivot|describe|show)\b", re.IGNORECASE)
+_QUERY = re.compile(r"\s*\(*\s*(select|from|values|with|table|pivot|unpivot|describe|show)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

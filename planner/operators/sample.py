@@ -1,0 +1,61 @@
+"""sample: some of the rows, at random."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.planner.generating import SAMPLE_METHODS
+from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Sample(Step):
+    """A percentage of the rows, decided row by row (bernoulli) or for runs of rows (system) wherever they are; or an exact
+    number or percentage of them (reservoir), on one shard. With `seed` the same rows come again."""
+
+    method: str = "bernoulli"
+    rows: int | None = None
+    percent: float | None = None
+    seed: int | None = None
+
+    op = "sample"
+    label = "sampled"
+
+    @property
+    def is_exact(self) -> bool:
+        return self.rows is not None or self.method == "reservoir"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (SINGLE if self.is_exact else ONCE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], shards=1, order=()) if self.is_exact else given[0]
+
+    def attributes(self) -> list[tuple[str, str]]:
+        text = [("method", self.method)]
+        text.append(("rows", str(self.rows)) if self.rows is not None else ("percent", repr(self.percent)))
+        return text + ([("seed", str(self.seed))] if self.seed is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        method = attributes.optional("method") or "bernoulli"
+        if method not in SAMPLE_METHODS:
+            raise context.error(f"method={method}: it is one of {', '.join(SAMPLE_METHODS)}")
+        rows, percent = (_number(attributes, name, kind, context) for name, kind in (("rows", int), ("percent", float)))
+        if (rows is None) == (percent is None):
+            raise context.error("a sample takes rows or percent")
+        if method == "bernoulli" and rows is not None:
+            raise context.error("method=bernoulli takes percent, not rows")
+        if (rows is not None and rows < 0) or (percent is not None and not 0 <= percent <= 100):
+            raise context.error("rows are at least 0, percent is from 0 to 100")
+        return cls(inputs, method=method, rows=rows, percent=percent, seed=_number(attributes, "seed", int, context))
+
+
+def _number(attributes: Any, name: str, kind: type, context: Any) -> Any:
+    text = attributes.optional(name)
+    try:
+        return None if text is None else kind(text)
+    except ValueError:
+        raise context.error(f"{name}={text}: expected a number") from None

@@ -1,0 +1,73 @@
+"""series: numbers or times at equal steps, as a table of their own or for each row of an input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr import Expr
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT, INTERVAL, TIMESTAMP
+from tsql.planner.bind_types import coerce
+from tsql.planner.generating import check_series
+from tsql.planner.properties import Properties, Requirement
+from tsql.planner.step import Step
+
+
+@dataclass(frozen=True)
+class Series(Step):
+    """Adds `column`. Without an input the bounds are constants, and the values are made where they are used, on all shards;
+    with `spread=no` on one."""
+
+    column: str = ""
+    start: Expr | None = None
+    stop: Expr | None = None
+    by: Expr | None = None
+    inclusive: bool = False
+    spread: bool = True
+
+    op = "series"
+    label = "series"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*(self.inputs[0].schema if self.inputs else ()), Field(self.column, self.start.type, False)))
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return tuple(Requirement() for _ in self.inputs)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        if not given:
+            return Properties(shards if self.spread else 1)
+        return replace(given[0], order=())
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import identifier
+
+        text = [("column", identifier(self.column)), ("from", f"({self.start})"), ("to", f"({self.stop})"), ("by", f"({self.by})")]
+        text += [("inclusive", "yes")] if self.inclusive else []
+        return text + ([("spread", "no")] if not self.spread else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema if inputs else Schema(())
+        column = context.name(attributes.text("column"))
+        if column in schema:
+            raise context.error(f"{inputs[0].name} has a column {column} already")
+        start, stop, by = (context.expression(attributes.text(name), schema) for name in ("from", "to", "by"))
+        if by.type == INTERVAL:
+            start, stop = (e if e.type.name.startswith("TIMESTAMP") else coerce(e, TIMESTAMP) for e in (start, stop))
+        else:
+            start, stop, by = (coerce(e, BIGINT) if e.type.is_integer else e for e in (start, stop, by))
+        try:
+            check_series(start, stop, by)
+        except ValueError as error:
+            raise context.error(str(error)) from None
+        flags = {}
+        for name, default in (("inclusive", "no"), ("spread", "yes")):
+            text = attributes.optional(name) or default
+            if text not in ("yes", "no"):
+                raise context.error(f"{name}={text}: it is yes or no")
+            flags[name] = text == "yes"
+        return cls(inputs, column=column, start=start, stop=stop, by=by, **flags)
