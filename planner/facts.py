@@ -10,7 +10,7 @@ from tsql.kernels.expr import Column, Expr, Literal
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
 from tsql.planner.predicates import conjuncts, never_null, rejects, sides
 
-COUNTS = {"count", "count_star", "count_if", "countif"}
+COUNTS = {"count", "count_star"}
 _MOST_KEYS = 8
 
 

@@ -23,7 +23,7 @@ from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import map_call, map_keys, nodes
 
-ZERO_FOR_NO_ROWS = {"count", "count_star", "count_if", "countif", "approx_count_distinct", "regr_count", "entropy"}
+ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
 """Aggregates that give 0 for no rows; all others give NULL."""
 
 
