@@ -126,7 +126,7 @@ for _name, _routine, _examples in (
         k.uses_scratch = True
         return measure(k, k.ctx, *a.parts, *b.parts)
 
-    @function(_name, args=(VARCHAR, VARCHAR, DOUBLE), returns=DOUBLE, lazy=True)
+    @function(_name, args=(VARCHAR, VARCHAR, DOUBLE), returns=DOUBLE, lazy=True, examples=((f"{_name}('duck', 'cat', 0.9)", 0.0),))
     def similarity_from(k: PipelineKernel, a: Datum, b: Datum, least: Datum, measure=_routine) -> Val:
         """As with two arguments, but 0 for anything below the third."""
         k.uses_scratch = True
