@@ -14,11 +14,13 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.local.constants import constant_array
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, SourceData, TopData
 from tsql.backends.local.host import Chunk, result_array, take_chunks
-from tsql.backends.local.joins import JoinRunner
 from tsql.backends.local.runner import Flow, Kernels
-from tsql.backends.local.sorting import sort_indices
+from tsql.backends.local.spill import AnyChunk
+from tsql.backends.local.spill_groups import GroupRunner
+from tsql.backends.local.spill_joins import SpillingJoinRunner
+from tsql.backends.local.spill_sort import SortRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
@@ -48,7 +50,7 @@ from tsql.planner.operators.values import Values
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(JoinRunner):
+class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -68,7 +70,7 @@ class Executor(JoinRunner):
             arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip(chunk.arrays, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else pa.RecordBatch.from_struct_array(pa.array([{}] * chunk.rows, pa.struct([])))
 
-    def chunks(self, step: Step, shards: int) -> list[list[Chunk]]:
+    def chunks(self, step: Step, shards: int) -> list[list[AnyChunk]]:
         """The rows of a step by shard, in the kernels' own types; for backends that move them elsewhere."""
         for user in self._within(step):
             for child in user.inputs:
@@ -182,11 +184,10 @@ class Executor(JoinRunner):
         raise TypeError(f"the local backend has no step {step.op}")
 
     def _scan(self, step: Scan, shards: int) -> Flow:
-        settings = self.run.settings
         if isinstance(step.source, BlockTable):
-            data: Dataset = BlockData(step.source, step.columns, step.where, shards, settings.batch_rows)
+            data: Dataset = BlockData(step.source, step.columns, step.where, shards, self.spill.morsel_rows())
         else:
-            data = SourceData(step.source, step.columns, step.where, shards, settings.batch_rows, self.shared)
+            data = SourceData(step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared)
         if data.rows is not None:
             self.run.total_rows = (self.run.total_rows or 0) + data.rows
         return Flow(data, step.schema)
@@ -199,7 +200,7 @@ class Executor(JoinRunner):
             chunks = [Chunk((0,), len(rows), arrays)] if rows else []
         else:
             chunks = [self._value_row(step, number, row, columns) for number, row in enumerate(rows)]
-        return Flow(ChunkData(tuple(c.source() for c in columns), [chunks], self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), [chunks], self.spill.morsel_rows()), step.schema)
 
     def _value_row(self, step: Values, number: int, row: tuple[Expr, ...], columns: tuple[OutputColumn, ...]) -> Chunk:
         """A row with computed constants: a projection of one row without columns."""
@@ -227,8 +228,7 @@ class Executor(JoinRunner):
         if step.phase == "partial":
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)
-        states = self._run(step, "", flow, make, expected=expected)
-        return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
+        return self._groups(step, flow, by, calls, make, expected)
 
     def _expected_groups(self, step: Aggregate, flow: Flow) -> int:
         """Groups per shard: the planner's estimate, held down by the rows that there are."""
@@ -255,13 +255,14 @@ class Executor(JoinRunner):
 
     def _union(self, step: Union, inputs: list[Flow]) -> Flow:
         shards = max(f.data.shards for f in inputs)
-        lists: list[list[Chunk]] = [[] for _ in range(shards)]
+        lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         columns = self._output_columns(step.schema)
+        store = self.spill.store(step.name)
         for number, flow in enumerate(inputs):
             renamed = tuple(OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, flow.schema, strict=True))
-            for shard, chunks in enumerate(self._collect(step, flow, renamed, f"input {number}")):
+            for shard, chunks in enumerate(self._collect(step, flow, renamed, f"input {number}", store=store)):
                 lists[shard] += chunks
-        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), step.schema)
 
     def _constant(self, expr: Expr | None) -> Any:
         """The value of a LIMIT or OFFSET."""
@@ -289,7 +290,7 @@ class Executor(JoinRunner):
                 kept.append(Chunk(chunk.order, rows - skip, [a.slice(skip, rows - skip) for a in chunk.arrays]))
             skip = max(0, skip - rows)
             left = None if left is None else left - rows
-        return Flow(ChunkData(collected.data.columns, [kept], self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(collected.data.columns, [kept], self.spill.morsel_rows()), step.schema)
 
     def _sort(self, step: Sort, flow: Flow) -> Flow:
         flow, expressions = self._host_calls(step, flow, tuple(k.expr for k in step.keys))
@@ -299,43 +300,13 @@ class Executor(JoinRunner):
             flow = self._top(step, flow, keys, limit)
         if step.phase == "partial":
             return flow
-        columns = self._output_columns(step.schema)
-        extra = tuple(OutputColumn(f"#key{i}", k.expr) for i, k in enumerate(keys) if not isinstance(k.expr, Column))
-        chunks = [c for one in self._collect(step, flow, (*columns, *extra), "rows") for c in one]
-        if not chunks:
-            return self._chunk_flow(columns, [[]], Flow(flow.data, step.schema))
-        # One copy in one piece, one in order, and the indices while they are made.
-        rows, bytes = sum(c.rows for c in chunks), sum(a.nbytes for c in chunks for a in c.arrays)
-        working = 8 * rows * (len(keys) + 1)
-        self._reserve(2 * bytes)
-        self.shared.reserve(working)
-        arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(columns) + len(extra))]
-        del chunks
-        names = [c.name for c in (*columns, *extra)]
-        by_name = dict(zip(names, arrays, strict=True))
-        key_arrays = [by_name[k.expr.name if isinstance(k.expr, Column) else f"#key{i}"] for i, k in enumerate(keys)]
-        order = pa.array(sort_indices(list(zip(key_arrays, keys, strict=True))))
-        if limit is not None:
-            order = order.slice(0, limit)
-        self.run.check()
-        ordered = [a.take(order) for a in arrays[: len(columns)]]
-        self.shared.release(working)
-        return self._chunk_flow(columns, [[Chunk((0,), len(order), ordered)]], Flow(flow.data, step.schema))
+        return self._sorted(step, flow, keys, step.schema, limit)
 
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps; they come out in no order."""
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
         states = self._run(step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
         return Flow(TopData(states[0][0], [c for _, c in states], self.shared), flow.schema)
-
-def combine(arrays: list[pa.Array]) -> pa.Array:
-    """One array of many."""
-    if len(arrays) == 1:
-        return arrays[0]
-    try:
-        return pa.concat_arrays(arrays)
-    except pa.ArrowInvalid as error:
-        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
 
 
 __all__ = ["Executor", "Flow", "Kernels"]

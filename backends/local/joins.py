@@ -7,20 +7,21 @@ cores of one machine a copy would only cost. Otherwise each shard has a table of
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tsql.backends.local.dataset import ChunkData, Dataset, Part, table_chunks
-from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64
+from tsql.backends.local.host import Context, Full, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
+from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
 from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.errors import ExecutionError
-from tsql.kernels.expr import Column, Literal
+from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, Build, Drain, EntryScan, Probe, TableKind
 from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
@@ -39,10 +40,30 @@ CHUNKS_PER_TASK = 8
 
 
 @dataclass
+class Join:
+    """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all of them."""
+
+    step: HashJoin
+    built: Flow
+    probed: Flow
+    build_keys: tuple[Expr, ...]
+    probe_keys: tuple[Expr, ...]
+    columns: tuple[tuple[str, Expr], ...]
+    is_shared: bool
+    schema: Schema
+
+    def sink(self, equal_hashes: bool) -> Callable[[], Build]:
+        safe = tuple(key.null_safe for key in self.step.keys)
+        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes)
+
+
+@dataclass
 class JoinTable:
     """The tables of one join: one that all shards share, or one for each."""
 
     shared: Shared
+    sink: Build
+    contexts: list[Context]
     records: list[Any] = field(default_factory=list)
     directories: list[tuple[int, int]] = field(default_factory=list)
     dense: bool = False
@@ -99,51 +120,62 @@ class JoinRunner(MovementRunner):
         if step.condition is not None and innermost((step.condition,)):
             raise ExecutionError("a join condition over both sides cannot use this function", position=getattr(step.condition, "position", None))
         is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
-        marks = step.marks
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
-        safe = tuple(key.null_safe for key in step.keys)
-        equal = self.run.settings.equal_hashes
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        states = self._run(step, "build", built, lambda: Build(columns, build_keys, safe, marks, equal))
-        sink: Build = states[0][0]
+        return self._joined(Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema))
+
+    def _joined(self, join: Join) -> Flow:
+        return self._probed(join, self._built(join))
+
+    def _built(self, join: Join, full_at: int | None = None) -> JoinTable:
+        """The table of the built side; `Full` if a worker takes more than `full_at` bytes for it."""
+        states = self._run(join.step, "build", join.built, join.sink(self.run.settings.equal_hashes), full_at=full_at)
         contexts = [c for _, c in states]
-        table = self._link(step, sink, [contexts] if is_shared else [[c] for c in contexts])
-        probe = Probe(TableKind(sink, table.dense, not is_shared, table.has_bitmap), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
-        if not marks:
+        return self._link(join.step, states[0][0], [contexts] if join.is_shared else [[c] for c in contexts], full_at)
+
+    def _probed(self, join: Join, table: JoinTable) -> Flow:
+        """The rows of the join; for most kinds they are made when the next pipeline runs."""
+        step, sink, probed = join.step, table.sink, join.probed
+        kind = TableKind(sink, table.dense, not join.is_shared, table.has_bitmap)
+        probe = Probe(kind, step.name, step.probe_kind, join.probe_keys, step.condition, step.mark, step.marks, step.position, step.early)
+        if not step.marks:
             return probed.then(probe, step.schema)
-        groups = [list(_chunks(c)) for c in contexts]
-        if is_shared:
+        groups = [list(_chunks(c)) for c in table.contexts]
+        if join.is_shared:
             groups = _dealt([chunk for group in groups for chunk in group], probed.data.shards)
         if step.probe_kind == "touch":
             self._run(step, "touch", probed.then(probe, probed.schema), Drain)
-            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], built.key)
-        return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), built_step.schema)
+            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], join.built.key)
+        return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), join.schema)
 
     def _with_unmatched(self, step: HashJoin, pairs: Flow, unmatched: EntryData, built: Schema) -> Flow:
         """The pairs, and behind them the rows of the table that have no partner, with NULLs for the other side."""
         columns = self._output_columns(step.schema)
-        lists = self._collect(step, pairs, columns, "pairs")
+        store = self.spill.store(step.name)
+        lists = self._collect(step, pairs, columns, "pairs", store=store)
         nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in built else Literal(None, f.type)) for f in step.schema)
         rest = Flow(unmatched, step.schema, [kernel_project.Project(nulls)])
-        others = self._collect(step, rest, columns, "unmatched")
+        others = self._collect(step, rest, columns, "unmatched", store=store)
         shards = max(len(lists), len(others))
-        merged: list[list[Chunk]] = [[*(lists[i] if i < len(lists) else []), *(others[i] if i < len(others) else [])] for i in range(shards)]
+        merged: list[list[AnyChunk]] = [[*(lists[i] if i < len(lists) else []), *(others[i] if i < len(others) else [])] for i in range(shards)]
         wanted = pairs.data.shards
         if len(merged) < wanted:
             merged = _dealt([c for one in merged for c in one], wanted)
-        return Flow(ChunkData(tuple(c.source() for c in columns), merged, self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), merged, self.spill.morsel_rows()), step.schema)
 
-    def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]]) -> JoinTable:
+    def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]], full_at: int | None = None) -> JoinTable:
         """Make the directories; the threads share the entries of each table."""
-        table = self.tables[step.name] = JoinTable(self.shared)
+        table = self.tables[step.name] = JoinTable(self.shared, sink, [c for group in groups for c in group])
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
         keys = [0 if b is None else b[1] - b[0] + 1 for b in bounds]
         by_key = sink.mode == BY_KEY and any(sizes) and not self.dry
         table.dense = by_key and all(k <= max(SMALL_DOMAIN, n * DENSE_KEYS_PER_ROW) for k, n in zip(keys, sizes, strict=True))
         table.has_bitmap = by_key and not table.dense and all(k <= n * BITMAP_KEYS_PER_ROW for k, n in zip(keys, sizes, strict=True) if n)
-        link = None if self.interpret else compiler().compile(link_module(), FULL).function
+        words = sum(k if table.dense else n * 3 + k // 64 for k, n in zip(keys, sizes, strict=True))
+        if full_at is not None and words * 8 > full_at * len(table.contexts):
+            raise Full(str(self.shared.out_of_memory()))
         for group, count, domain, bound in zip(groups, sizes, keys, bounds, strict=True):
             least = bound[0] if bound is not None else 0
             size = max(1, domain) if table.dense else 1 << max(6, (count * 3 // 2).bit_length())
@@ -153,10 +185,12 @@ class JoinRunner(MovementRunner):
             nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
             table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain))
             plan = (ctypes.c_int64 * 7)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marks, bitmap)
-            self._file(link, plan, [chunk for c in group for chunk in _chunks(c)])
+            self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 
-    def _file(self, link: Any, plan: Any, chunks: list[tuple[int, int]]) -> None:
+    def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
+        """File the entries of a table in its directory."""
+        link = None if self.interpret else compiler().compile(link_module(), FULL).function
         if link is None:
             from tsql.kernels.codegen.interp import Interpreter
 
