@@ -250,7 +250,8 @@ class SourceData(Dataset):
                 for start, rows, pieces in slices(arrays, batch.num_rows, self.batch_rows):
                     morsels.add_arrays(pieces, position + start, rows)
                 position += batch.num_rows
-                bytes = batch.nbytes
+                # A batch of a table in memory is a view of what is there anyway.
+                bytes = 0 if getattr(self.source, "in_memory", False) else batch.nbytes
                 self.shared.reserve(bytes)
                 try:
                     yield Part(source, morsels, (split.order, number))

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.local.constants import constant_array
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, SourceData, TopData
-from tsql.backends.local.host import Chunk, result_array, take_chunks
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
+from tsql.backends.local.host import Chunk, result_array
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
@@ -24,7 +24,7 @@ from tsql.backends.local.spill_sort import SortRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
-from tsql.kernels.errors import ExecutionError
+from tsql.kernels.errors import ExecutionError, OutOfMemoryError
 from tsql.kernels.expr import Column, Expr, Literal, SortKey
 from tsql.kernels.operators import expand as kernel_expand
 from tsql.kernels.operators import filter as kernel_filter
@@ -109,14 +109,34 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
             return
         start, before = time.perf_counter(), self.shared.rows_done
         for part in flow.data.feed(0):
-            pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False))
-            context = self._context(pipeline, code)
-            code.run(context, part.morsels)
-            yield from take_chunks(context.state_address, columns, self.shared)
-            self._close(context)
-            self.run.done_rows = self.shared.rows_done
+            chunks = self._part_chunks(step, flow, part, columns)
+            del part
+            while chunks:
+                yield chunks.pop()
         self._record(step, "output", before, start)
         flow.data.release()
+
+    def _part_chunks(self, step: Step, flow: Flow, part: Part, columns: tuple[OutputColumn, ...]) -> list[AnyChunk]:
+        """The rows of one part of the last flow, the last first."""
+        most = self.spill.chunk_rows(columns)
+        pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False, most=most))
+        context, store = self._context(pipeline, code), self.spill.store(f"{step.name} output")
+        kept: list[AnyChunk] = []
+
+        def take() -> None:
+            kept.extend(self._taken(context, 0, columns, part, store))
+
+        if self.spill.active:
+            context.limit(None, self.spill.room(), take)
+        try:
+            code.run(context, part.morsels)
+        finally:
+            context.let_go()
+        take()
+        self._close(context)
+        self.run.done_rows = self.shared.rows_done
+        kept.reverse()
+        return kept
 
     def _as_they_are(self, data: ChunkData, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
         """Rows that wait in columns already: a result of them needs no kernel."""
@@ -138,7 +158,8 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
                 found = self._flow(step, shards)
             if self.uses.get(id(step), 1) > 1 and not (isinstance(found.data, ChunkData) and not found.operators):
                 found = self._collected(step, found)
-            self.done[id(step)] = found
+            if self.uses.get(id(step), 1) > 1 or not self.spill.active:
+                self.done[id(step)] = found
         return found
 
     def _flow(self, step: Step, shards: int) -> Flow:
@@ -297,7 +318,12 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
         keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
         limit = self._constant(step.limit)
         if step.limit is not None and limit is not None and limit <= LARGEST:
-            flow = self._top(step, flow, keys, limit)
+            try:
+                with self._attempt():
+                    flow = self._top(step, flow, keys, limit)
+            except OutOfMemoryError:
+                # The rows that a heap would hold do not fit: all are sorted, in files if need be.
+                flow = replace(flow, data=flow.data.again())
         if step.phase == "partial":
             return flow
         return self._sorted(step, flow, keys, step.schema, limit)

@@ -68,6 +68,8 @@ class JoinTable:
     directories: list[tuple[int, int]] = field(default_factory=list)
     dense: bool = False
     has_bitmap: bool = False
+    origin: Dataset | None = None
+    """The rows from which it was built: entries may point to their strings."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -132,7 +134,9 @@ class JoinRunner(MovementRunner):
         """The table of the built side; `Full` if a worker takes more than `full_at` bytes for it."""
         states = self._run(join.step, "build", join.built, join.sink(self.run.settings.equal_hashes), full_at=full_at)
         contexts = [c for _, c in states]
-        return self._link(join.step, states[0][0], [contexts] if join.is_shared else [[c] for c in contexts], full_at)
+        table = self._link(join.step, states[0][0], [contexts] if join.is_shared else [[c] for c in contexts], full_at)
+        table.origin = join.built.data
+        return table
 
     def _probed(self, join: Join, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""

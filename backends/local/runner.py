@@ -59,6 +59,7 @@ class Kernels:
 
     def __init__(self) -> None:
         self.made: dict[Any, tuple[Pipeline, Code]] = {}
+        self.variants: dict[Any, Step] = {}
         self.lock = threading.Lock()
         self.compile_ms = 0.0
 

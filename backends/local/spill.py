@@ -47,6 +47,9 @@ LEAST = 1 << 16
 BUFFERS = 1 / 16
 """The part of the limit that open chunks may take together."""
 
+FORCED_ROWS = 32
+"""Rows of a chunk where everything spills, for tests: small tables shall have several."""
+
 MOST_ROOM = 8 << 20
 IOV_MAX = 512
 ALIGNMENT = 8
@@ -187,6 +190,8 @@ class Spill:
     def chunk_rows(self, columns: tuple[OutputColumn, ...], writers: int = 1) -> int:
         """Rows of a chunk, if each worker has so many of them open. A power of two that depends on the settings alone, as it is
         part of the kernel."""
+        if self.forced:
+            return FORCED_ROWS
         if self.limit is None:
             return CHUNK_ROWS
         width = sum(16 if c.type.is_string else c.value_bytes for c in columns) + 1
@@ -199,7 +204,8 @@ class Spill:
         return given if given or self.limit is None or self.limit >= 1 << 30 else 8192
 
     def store(self, name: str, part: float = WAITING) -> Store:
-        return Store(self, name, self.share(part))
+        """A place for rows, of which so large a part of the free memory may stay there."""
+        return Store(self, name, self.share(part) if part or not self.active else 0)
 
     def file(self) -> SpillFile:
         file = SpillFile(self.run.settings.temp_directory or tempfile.gettempdir())

@@ -49,14 +49,15 @@ BUFFERED = 0.125
 class PartitionRunner(HostFunctionRunner):
     """Places rows in partitions that may be in files."""
 
-    def _partitions(self, step: Step, role: str, flow: Flow, key: tuple[Expr, ...], columns: tuple[OutputColumn, ...], level: int, keep_order: bool = False, part: float = BUFFERED) -> list[list[list[AnyChunk]]]:
+    def _partitions(self, step: Step, role: str, flow: Flow, key: tuple[Expr, ...], columns: tuple[OutputColumn, ...], level: int, keep_order: bool = False) -> list[list[list[AnyChunk]]]:
         """The rows of each shard in partitions by the hash of `key`; by other bits on each level, which counts from 1."""
         flow = replace(flow, data=flow.data.again())
         number = FORCED_PARTITIONS if self.spill.forced else PARTITIONS
         lists: list[list[list[AnyChunk]]] = [[[] for _ in range(number)] for _ in range(flow.data.shards)]
         lock = threading.Lock()
         name = f"{role} {level}".strip()
-        store, most = self.spill.store(f"{step.name} {name}", part), self.spill.chunk_rows(columns, number)
+        # What is split again stays in no memory: there may be many such partitions.
+        store, most = self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0), self.spill.chunk_rows(columns, number)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
             for target in range(number):

@@ -10,9 +10,7 @@ the table through a record whose words the host changes between two parts. Where
 that builds its left side) the result of each partition is collected.
 
 What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side are looked up in
-each. The rows of pairs are those of all blocks. Whether a row has a partner is known behind the last one: it is
-kept beside the row until then, as true, false or NULL, and ORed. A `single` join in blocks is refused: a row with
-partners in two of them would be an error anyway.
+each: an inner join reads them again for each block, other kinds are in `spill_blocks.py`.
 
 Cost: both sides are written and read once for each level of splitting; with blocks, the probing side is read once per block.
 """
@@ -22,59 +20,23 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pyarrow.compute as pc
 
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, table_chunks
 from tsql.backends.local.host import Context, allocate_zeroed, free, read_i64
-from tsql.backends.local.joins import Join, JoinRunner, JoinTable
+from tsql.backends.local.joins import Join, JoinTable
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
+from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill_groups import PartitionRunner
+from tsql.backends.local.spill_sides import Pair, Side, table_bytes
 from tsql.kernels.errors import OutOfMemoryError
-from tsql.kernels.expr import Column, Expr
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.expr import Expr
 from tsql.kernels.operators.join import Build, Probe, TableKind
 from tsql.kernels.pipeline import ColumnarScan
 from tsql.kernels.runtime.join_table import RECORD_BYTES
-from tsql.kernels.schema import Field, Schema
-
-ENTRY_BYTES = 40
-"""What a row takes in a table besides its columns: links, hashes, and its part of the directory."""
-
-
-@dataclass
-class Side:
-    """One side of a join as it is written: its columns, among them the keys."""
-
-    columns: tuple[OutputColumn, ...]
-    keys: tuple[Column, ...]
-    schema: Schema
-
-    @staticmethod
-    def of(flow: Flow, keys: tuple[Expr, ...], names: set[str] | None) -> Side:
-        """The wanted columns (None: all) and the keys, which become columns if they are none."""
-        wanted = None if names is None else names | {k.name for k in keys if isinstance(k, Column)}
-        columns = [OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema if wanted is None or f.name in wanted]
-        known: list[Column] = []
-        for number, key in enumerate(keys):
-            name = key.name if isinstance(key, Column) else f"#joined{number}"
-            if not isinstance(key, Column):
-                columns.append(OutputColumn(name, key))
-            known.append(Column(name, key.type))
-        return Side(tuple(columns), tuple(known), Schema(tuple(Field(c.name, c.type) for c in columns)))
-
-    def data(self, shards: list[list[AnyChunk]], batch_rows: int) -> ChunkData:
-        return ChunkData(tuple(c.source() for c in self.columns), shards, batch_rows, stable=False)
-
-
-@dataclass
-class Pair:
-    """A partition of the built side, in blocks of which each fits memory, and its partner."""
-
-    blocks: list[list[AnyChunk]]
-    probed: list[AnyChunk]
 
 
 class PartitionData(Dataset):
@@ -98,7 +60,7 @@ class PartitionData(Dataset):
                         number += 1
 
 
-class SpillingJoinRunner(JoinRunner, PartitionRunner):
+class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     """Runs `hash_join` steps within the memory that there is."""
 
     def _joined(self, join: Join) -> Flow:
@@ -153,7 +115,7 @@ class SpillingJoinRunner(JoinRunner, PartitionRunner):
         if not partners and not join.step.marks or not rows and kind in ("inner", "semi"):
             return []
         share = self.spill.share(TABLE, self.threads) or 0
-        if _table_bytes(rows) <= share or (self.spill.forced and join.step.keys):
+        if table_bytes(rows) <= share or (self.spill.forced and join.step.keys):
             return [Pair([rows], partners)]
         if not join.step.keys or not self._can_split(level, whole, bytes_of(rows)):
             return [Pair(list(self._blocks(rows, share)), partners)]
@@ -164,26 +126,28 @@ class SpillingJoinRunner(JoinRunner, PartitionRunner):
         return [p for a, b in zip(*sides, strict=True) for p in self._pairs(join, built, probed, a, b, level + 1, bytes_of(rows))]
 
     def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:
+        """Blocks of rows whose tables fit memory."""
         if self.spill.forced:
             # Enough of them to see that blocks work; a chunk each would be very many.
-            middle = len(rows) // 2
-            yield from (part for part in (rows[:middle], rows[middle:]) if part)
+            yield from (part for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]) if part)
             return
         block: list[AnyChunk] = []
+        bytes = 0
         for chunk in rows:
-            if block and _table_bytes([*block, chunk]) > share:
+            if block and bytes + table_bytes([chunk]) > share:
                 yield block
-                block = []
+                block, bytes = [], 0
             block.append(chunk)
+            bytes += table_bytes([chunk])
         yield block
 
     def _lazily(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The probing side as a flow that changes the table as it is read."""
         step = join.step
-        inside = replace(join, built=Flow(built.data([[]], 0), built.schema))
+        inside = replace(join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema))
         pipeline, _ = self._kernel(step, "build partition", inside.built, inside.built.data.empty_source(), join.sink(self.run.settings.equal_hashes))
         nulls = self._nulls(join, built, pairs) if step.kind == "mark" else 0
-        rows = sum({id(b): sum(c.rows for c in b) for of_shard in pairs for p in of_shard for b in p.blocks}.values())
+        rows = _rows(pairs)
         records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
         sink: Build = pipeline.sink
         self.tables[step.name] = JoinTable(self.shared, sink, [], records)
@@ -237,36 +201,16 @@ class SpillingJoinRunner(JoinRunner, PartitionRunner):
 
     def _one_by_one(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The rows of each pair collected before the next is joined."""
-        step = join.step
-        if any(len(p.blocks) > 1 for of_shard in pairs for p in of_shard) and (step.kind not in ("inner", "semi", "anti", "left") or not step.marks or step.kind == "full"):
-            raise self.shared.out_of_memory()
-        columns = self._output_columns(step.schema)
-        store = self.spill.store(f"{step.name} pairs")
-        lists: list[list[AnyChunk]] = [[] for _ in pairs]
-        for shard, of_shard in enumerate(pairs):
-            for pair in of_shard:
-                for block in pair.blocks:
-                    lists[shard] += self._pair(join, built, probed, block, pair.probed, columns, store)
-        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), step.schema)
-
-    def _pair(self, join: Join, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], columns: tuple[OutputColumn, ...], store: object) -> list[AnyChunk]:
-        """The rows of one partition, by all threads."""
-        before = set(self.states)
-        size = self.spill.morsel_rows()
-        sides = [Flow(side.data(_dealt(chunks, self.threads), size), side.schema) for side, chunks in ((built, block), (probed, partners))]
-        inside = replace(join, built=sides[0], probed=sides[1], is_shared=True)
-        flow = self._probed(inside, self._built(inside))
-        rows = [c for one in self._collect(join.step, flow, columns, "partition", store=store) for c in one]
-        self._forget(join.step.name)
-        for key in [k for k in self.states if k not in before]:
-            free_state(*self.states.pop(key), self.shared)
-        return rows
+        columns = self._output_columns(join.step.schema)
+        store = self.spill.store(f"{join.step.name} pairs")
+        open_ends = None
+        if join.step.kind == "mark" and join.step.keys:
+            unsafe = [k.name for k, key in zip(probed.keys, join.step.keys, strict=True) if not key.null_safe]
+            open_ends = OpenEnds(_rows(pairs), self._nulls(join, built, pairs), unsafe)
+        lists = [[c for pair in of_shard for c in self._pair_rows(join, built, probed, pair, store, open_ends)] for of_shard in pairs]
+        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), join.step.schema)
 
 
-def _dealt(chunks: list[AnyChunk], shards: int) -> list[list[AnyChunk]]:
-    return [chunks[i::shards] for i in range(shards)]
-
-
-def _table_bytes(chunks: list[AnyChunk]) -> int:
-    """About how much memory the table of these rows takes."""
-    return bytes_of(chunks) + ENTRY_BYTES * sum(c.rows for c in chunks)
+def _rows(pairs: list[list[Pair]]) -> int:
+    """Rows of the built side; shards may share their partitions."""
+    return sum({id(b): sum(c.rows for c in b) for of_shard in pairs for p in of_shard for b in p.blocks}.values())
