@@ -95,6 +95,9 @@ class ChunkData(Dataset):
         yield Part(self.empty_source(), morsels, (shard,))
 
     def _add(self, morsels: Morsels, chunk: Any, position: int) -> None:
+        if not isinstance(chunk, Chunk) and not 0 < self.batch_rows < chunk.rows:
+            chunk.add_to(morsels, position)
+            return
         for start, rows, arrays in slices(chunk.arrays, chunk.rows, self.batch_rows):
             morsels.add_arrays(arrays, position + start, rows)
 

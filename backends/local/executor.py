@@ -24,7 +24,7 @@ from tsql.backends.local.spill_sort import SortRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
-from tsql.kernels.errors import ExecutionError, OutOfMemoryError
+from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal, SortKey
 from tsql.kernels.operators import expand as kernel_expand
 from tsql.kernels.operators import filter as kernel_filter
@@ -318,10 +318,9 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
         keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
         limit = self._constant(step.limit)
         if step.limit is not None and limit is not None and limit <= LARGEST:
-            try:
-                with self._attempt():
-                    flow = self._top(step, flow, keys, limit)
-            except OutOfMemoryError:
+            with self._attempt() as attempt:
+                flow = self._top(step, flow, keys, limit)
+            if attempt.failed:
                 # The rows that a heap would hold do not fit: all are sorted, in files if need be.
                 flow = replace(flow, data=flow.data.again())
         if step.phase == "partial":

@@ -54,6 +54,13 @@ class Flow:
         return Flow(self.data, schema, [*self.operators, operator], self.key, self.replicated)
 
 
+@dataclass
+class Attempt:
+    """Whether work had to be given up."""
+
+    failed: bool = False
+
+
 class Kernels:
     """The kernels of one plan, kept between its runs: by step and by layout of the source."""
 
@@ -205,16 +212,19 @@ class PipelineRunner:
         return pipeline.sink, context
 
     @contextmanager
-    def _attempt(self) -> Iterator[None]:
-        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on."""
-        before = set(self.states)
+    def _attempt(self, last: bool = False) -> Iterator[Attempt]:
+        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The caller asks
+        whether it `failed` behind the block, where the failure holds on to nothing any more. `last`: nothing else can be tried."""
+        attempt, before = Attempt(), set(self.states)
         try:
-            yield
+            yield attempt
         except OutOfMemoryError:
+            attempt.failed = True
             for key in [k for k in self.states if k not in before]:
                 free_state(*self.states.pop(key), self.shared)
             self.shared.go_on()
-            raise
+            if last:
+                raise
 
     def _coalesced(self, flow: Flow) -> Flow:
         """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""

@@ -35,6 +35,7 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.host import Chunk, ChunkMemory, Shared, allocate
+from tsql.kernels.batch import Morsels, all_ones
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.operators.collect import CHUNK_ROWS, OutputColumn
 
@@ -133,13 +134,29 @@ class SpilledChunk:
         self.order, self.rows, self.file, self.bytes = chunk.order, chunk.rows, file, bytes
         self._start, self._places, self._types, self._shared = start, places, [a.type for a in chunk.arrays], shared
 
-    @property
-    def arrays(self) -> list[pa.Array]:
+    def load(self) -> tuple[int, ChunkMemory]:
+        """The chunk in memory: where it is, and what owns it."""
         size = self.bytes + 64
         self._shared.reserve(size)
         address = allocate(size)
         owner = ChunkMemory([address], size, self._shared)
         self.file.read(self._start, self.bytes, address)
+        return address, owner
+
+    def add_to(self, morsels: Morsels, position: int) -> None:
+        """Add the rows as one morsel, without a detour over Arrow: most chunks of partitions are small."""
+        address, owner = self.load()
+        ones = all_ones(self.rows)
+        columns = []
+        for places in self._places:
+            validity, values, text = (*places, None)[:3]
+            columns.append((0 if values is None else address + values[0], 0 if text is None else address + text[0], ones.address if validity is None else address + validity[0], 0))
+        morsels.add(self.rows, position, columns)
+        morsels.keep.append((owner, ones))
+
+    @property
+    def arrays(self) -> list[pa.Array]:
+        address, owner = self.load()
         arrays = []
         for t, places in zip(self._types, self._places, strict=True):
             buffers = [None if p is None else pa.foreign_buffer(address + p[0], p[1], owner) for p in places]

@@ -22,13 +22,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from tsql.backends.local.dataset import ChunkData, GroupData, Part
+from tsql.backends.local.dataset import ChunkData, Dataset, GroupData, Part
 from tsql.backends.local.host import Context
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import TABLE, AnyChunk, Store, bytes_of
 from tsql.kernels.aggregates.bodies import plain_body
-from tsql.kernels.errors import OutOfMemoryError
 from tsql.kernels.expr import Aggregate as Call
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators.aggregate import AggregateSink
@@ -38,6 +37,9 @@ from tsql.kernels.pipeline import Sink
 from tsql.kernels.schema import Schema
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.step import Step
+
+ENTRY_BYTES = 40
+"""What a row takes in a table besides its columns: links, hashes, and its part of the directory."""
 
 PARTITIONS = 32
 FORCED_PARTITIONS = 3
@@ -49,13 +51,27 @@ BUFFERED = 0.125
 class PartitionRunner(HostFunctionRunner):
     """Places rows in partitions that may be in files."""
 
-    def _partitions(self, step: Step, role: str, flow: Flow, key: tuple[Expr, ...], columns: tuple[OutputColumn, ...], level: int, keep_order: bool = False) -> list[list[list[AnyChunk]]]:
+    def _number(self, data: Dataset, columns: tuple[OutputColumn, ...], share: int) -> int:
+        """Into how many partitions the rows of a dataset should go, if the table of each may take so many bytes."""
+        if self.spill.forced:
+            return FORCED_PARTITIONS
+        if data.rows is None:
+            return PARTITIONS
+        if isinstance(data, ChunkData):
+            bytes = max(bytes_of(c) for c in data.chunks) + ENTRY_BYTES * data.rows // data.shards
+        else:
+            width = sum(24 if c.type.is_string else c.value_bytes for c in columns)
+            bytes = data.rows * (width + ENTRY_BYTES)
+        return min(2 * PARTITIONS, max(4, 1 << (2 * bytes // max(1, share)).bit_length()))
+
+    def _partitions(
+        self, step: Step, role: str, flow: Flow, key: tuple[Expr, ...], columns: tuple[OutputColumn, ...], level: int, number: int, keep_order: bool = False
+    ) -> list[list[list[AnyChunk]]]:
         """The rows of each shard in partitions by the hash of `key`; by other bits on each level, which counts from 1."""
         flow = replace(flow, data=flow.data.again())
-        number = FORCED_PARTITIONS if self.spill.forced else PARTITIONS
         lists: list[list[list[AnyChunk]]] = [[[] for _ in range(number)] for _ in range(flow.data.shards)]
         lock = threading.Lock()
-        name = f"{role} {level}".strip()
+        name = f"{role} {level} of {number}"
         # What is split again stays in no memory: there may be many such partitions.
         store, most = self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0), self.spill.chunk_rows(columns, number)
 
@@ -88,11 +104,10 @@ class GroupRunner(PartitionRunner):
         share = self.spill.share(TABLE, flow.data.shards)
         if share is None or not by:
             return self._in_tables(step, "", flow, make, expected)
-        try:
-            with self._attempt():
-                return self._in_tables(step, "", flow, make, 0 if expected * 16 > share else expected, share)
-        except OutOfMemoryError:
-            return self._by_partitions(step, flow, by, calls, make)
+        with self._attempt() as attempt:
+            return self._in_tables(step, "", flow, make, 0 if expected * 16 > share else expected, share)
+        assert attempt.failed
+        return self._by_partitions(step, flow, by, calls, make)
 
     def _in_tables(self, step: Aggregate, role: str, flow: Flow, make: Callable[[], AggregateSink], expected: int = 0, full_at: int | None = None) -> Flow:
         states = self._run(step, role, flow, make, expected=expected, full_at=full_at)
@@ -110,8 +125,12 @@ class GroupRunner(PartitionRunner):
 
         def split(flow: Flow, places: list[int], level: int) -> None:
             """Aggregate the flow, whose shards belong to the shards `places` of the step, by partitions."""
-            parts = self._partitions(step, "partition", flow, key, columns, level, keep_order)
-            work([(place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks], level)
+            work(placed(flow, places, level), level)
+
+        def placed(flow: Flow, places: list[int], level: int) -> list[tuple[int, list[AnyChunk]]]:
+            number = self._number(flow.data, columns, self.spill.share(TABLE, self.threads) or 0)
+            parts = self._partitions(step, "partition", flow, key, columns, level, number, keep_order)
+            return [(place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks]
 
         def work(jobs: list[tuple[int, list[AnyChunk]]], level: int) -> None:
             whole = sum(bytes_of(c) for _, c in jobs)
@@ -126,19 +145,15 @@ class GroupRunner(PartitionRunner):
             places = [place for place, _ in wave]
             largest = max(bytes_of(c) for _, c in wave)
             splits = self._can_split(level, whole, largest)
-            try:
-                with self._attempt():
-                    groups = self._in_tables(step, "groups", rows, make, full_at=self.spill.share(TABLE, len(wave)) if splits else None)
-            except OutOfMemoryError:
-                if len(wave) > 1 and not splits:
-                    for one in wave:
-                        aggregate([one], level, whole)
-                elif splits:
-                    split(rows, places, level + 1)
-                else:
-                    raise
-                return
-            self._into(step, groups, output, store, lists, places)
+            with self._attempt(last=not splits and len(wave) == 1) as attempt:
+                groups = self._in_tables(step, "groups", rows, make, full_at=self.spill.share(TABLE, len(wave)) if splits else None)
+            if not attempt.failed:
+                self._into(step, groups, output, store, lists, places)
+            elif splits:
+                split(rows, places, level + 1)
+            else:
+                for one in wave:
+                    aggregate([one], level, whole)
 
         if isinstance(flow.data, ChunkData) and shards > self.threads and not any(o.by_shard for o in flow.operators):
             # Many shards are partitions already.

@@ -32,7 +32,6 @@ from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill_groups import PartitionRunner
 from tsql.backends.local.spill_sides import Pair, Side, table_bytes
-from tsql.kernels.errors import OutOfMemoryError
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.join import Build, Probe, TableKind
 from tsql.kernels.pipeline import ColumnarScan
@@ -67,13 +66,12 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         share = self.spill.share(TABLE, join.built.data.shards)
         if share is None or self.dry:
             return super()._joined(join)
-        try:
-            with self._attempt():
-                table = self._built(join, share)
-        except OutOfMemoryError:
-            self._forget(join.step.name)
-            return self._by_parts(join)
-        return self._probed(join, table)
+        with self._attempt() as attempt:
+            table = self._built(join, share)
+        if not attempt.failed:
+            return self._probed(join, table)
+        self._forget(join.step.name)
+        return self._by_parts(join)
 
     def _forget(self, name: str) -> None:
         table = self.tables.pop(name, None)
@@ -85,8 +83,9 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         built = Side.of(join.built, join.build_keys, {n for n, _ in join.columns})
         probed = Side.of(join.probed, join.probe_keys, None)
         spread = join.is_shared and (step.marks or isinstance(join.probed.data, BlockData | SourceData | CoalescedData))
-        left = self._parts_of(join, join.built, join.build_keys, built, "build side")
-        right = self._parts_of(join, join.probed, join.probe_keys, probed, "probe side")
+        number = self._number(join.built.data, built.columns, self.spill.share(TABLE, self.threads) or 0)
+        left = self._parts_of(join, join.built, join.build_keys, built, "build side", number)
+        right = self._parts_of(join, join.probed, join.probe_keys, probed, "probe side", number)
         if join.is_shared:
             whole = [[c for of_shard in left for c in of_shard[p]] for p in range(len(left[0]))]
             left = [whole] * shards
@@ -103,9 +102,9 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             return self._lazily(inside, built, probed, pairs)
         return self._one_by_one(inside, built, probed, pairs)
 
-    def _parts_of(self, join: Join, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str) -> list[list[list[AnyChunk]]]:
+    def _parts_of(self, join: Join, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int) -> list[list[list[AnyChunk]]]:
         if keys:
-            return self._partitions(join.step, role, flow, keys, side.columns, 1)
+            return self._partitions(join.step, role, flow, keys, side.columns, 1, number)
         lists = self._collect(join.step, replace(flow, data=flow.data.again()), side.columns, role)
         return [[chunks] for chunks in lists]
 
@@ -120,9 +119,10 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         if not join.step.keys or not self._can_split(level, whole, bytes_of(rows)):
             return [Pair(list(self._blocks(rows, share)), partners)]
         sides = []
+        number = self._number(built.data([rows], 0), built.columns, share)
         for side, keys, chunks, role in ((built, join.build_keys, rows, "build side"), (probed, join.probe_keys, partners, "probe side")):
             flow = Flow(side.data([chunks], self.spill.morsel_rows()), side.schema)
-            sides.append(self._partitions(join.step, role, flow, keys, side.columns, level + 1)[0])
+            sides.append(self._partitions(join.step, role, flow, keys, side.columns, level + 1, number)[0])
         return [p for a, b in zip(*sides, strict=True) for p in self._pairs(join, built, probed, a, b, level + 1, bytes_of(rows))]
 
     def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:

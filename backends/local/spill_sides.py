@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from tsql.backends.local.dataset import ChunkData
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import AnyChunk, bytes_of
+from tsql.backends.local.spill_groups import ENTRY_BYTES
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.schema import Field, Schema
-
-ENTRY_BYTES = 40
-"""What a row takes in a table besides its columns: links, hashes, and its part of the directory."""
 
 
 @dataclass
