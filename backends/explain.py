@@ -60,9 +60,10 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     start = time.perf_counter()
     rows = sum(batch.num_rows for batch in backend.run(plan, run))
     total_ms = (time.perf_counter() - start) * 1000
-    lines = [print_plan(plan).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}"]
+    spills = any(step.get("spilled") for step in run.steps.values())
+    lines = [print_plan(plan).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else "")]
     for name, step in run.steps.items():
-        lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}")
+        lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}" + (f" {step.get('spilled', 0):>16,}" if spills else ""))
     lines.append("")
     for name in ("parse", "plan", "compile", "run"):
         if name in run.timings_ms:

@@ -242,8 +242,9 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
         def grouping() -> Grouping:
             return Grouping(by, calls, step.phase, None if multiplied else flow.data.rows, equal)
 
-        def make() -> AggregateSink:
-            return make_sink(grouping(), dense)
+        def make(known: bool = True) -> AggregateSink:
+            # Of rows that come back from a file no bounds are known.
+            return make_sink(grouping(), dense and known)
 
         dense = bool(by) and not equal and self._is_dense(flow, grouping())
         if step.phase == "partial":

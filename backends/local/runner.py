@@ -94,6 +94,8 @@ class PipelineRunner:
         while self.tables:
             self.tables.popitem()[1].release()
         self.done.clear()
+        for name, bytes in self.spill.written.items():
+            self.run.steps.setdefault(name, {"rows": 0, "ms": 0.0})["spilled"] = bytes
         self.spill.close()
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
@@ -234,8 +236,9 @@ class PipelineRunner:
 
     def _record(self, step: Step, role: str, before: int, start: float) -> None:
         """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
-        name = f"{step.name} {role}".strip()
-        self.run.steps[name] = {"rows": self.shared.rows_done - before, "ms": (time.perf_counter() - start) * 1000, "spilled": self.spill.written.get(name, 0)}
+        known = self.run.steps.setdefault(f"{step.name} {role}".strip(), {"rows": 0, "ms": 0.0})
+        known["rows"] += self.shared.rows_done - before
+        known["ms"] += (time.perf_counter() - start) * 1000
 
     def _limit_reached(self, sink: Sink) -> bool:
         limit = getattr(sink, "limit", None)

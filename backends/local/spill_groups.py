@@ -20,6 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tsql.backends.local.dataset import ChunkData, Dataset, GroupData, Part
@@ -99,7 +100,7 @@ class PartitionRunner(HostFunctionRunner):
 class GroupRunner(PartitionRunner):
     """Runs aggregations."""
 
-    def _groups(self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[[], AggregateSink], expected: int) -> Flow:
+    def _groups(self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink], expected: int) -> Flow:
         """The groups of a flow."""
         share = self.spill.share(TABLE, flow.data.shards)
         if share is None or not by:
@@ -107,13 +108,13 @@ class GroupRunner(PartitionRunner):
         with self._attempt() as attempt:
             return self._in_tables(step, "", flow, make, 0 if expected * 16 > share else expected, share)
         assert attempt.failed
-        return self._by_partitions(step, flow, by, calls, make)
+        return self._by_partitions(step, flow, by, calls, partial(make, False))
 
-    def _in_tables(self, step: Aggregate, role: str, flow: Flow, make: Callable[[], AggregateSink], expected: int = 0, full_at: int | None = None) -> Flow:
+    def _in_tables(self, step: Aggregate, role: str, flow: Flow, make: Callable[..., AggregateSink], expected: int = 0, full_at: int | None = None) -> Flow:
         states = self._run(step, role, flow, make, expected=expected, full_at=full_at)
         return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
 
-    def _by_partitions(self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[[], AggregateSink]) -> Flow:
+    def _by_partitions(self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink]) -> Flow:
         shards = flow.data.shards
         columns = needed_columns(flow.schema, None if step.absorbs else [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())])
         keep_order = any(plain_body(c).wants_position for _, c in calls)

@@ -3,8 +3,8 @@
 In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `_sorted` serves every step that
 needs ordered rows.
 
-A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block of each run. In a round the
-blocks are sorted together, and everything up to the least of their last rows goes out: no row that is still in a file can come
+A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of each run. In a round these
+are sorted together, and everything up to the least of their last rows goes out: no row that is still in a file can come
 before it, and among equal rows the earlier run comes first. Rounds are made of library calls over whole blocks. A run that begins
 where the last one ends (sorted input) continues it. More runs than `FAN_IN` are merged in several steps.
 
@@ -15,6 +15,7 @@ further step of merging.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -92,12 +93,13 @@ class SortRunner(HostFunctionRunner):
         return self._chunk_flow(columns, [[Chunk((0,), len(indices), ordered, bytes, copy)]], result)
 
     def _merged(self, step: Step, chunks: list[AnyChunk], columns: tuple[OutputColumn, ...], order: Order, flow: Flow, limit: int | None, share: int) -> Flow:
+        start = time.perf_counter()
         sorter = ExternalSort(self.spill.store(f"{step.name} runs"), order, share, self.shared)
         runs = sorter.runs(chunks)
         while len(runs) > FAN_IN:
             runs = [sorter.write(sorter.merge(runs[i : i + FAN_IN])) for i in range(0, len(runs), FAN_IN)]
         rows = sum(b.rows for r in runs for b in r.blocks)
-        self.run.steps[f"{step.name} runs"] = {"rows": rows, "ms": 0.0, "spilled": self.spill.written.get(f"{step.name} runs", 0)}
+        self._record(step, "runs", self.shared.rows_done - rows, start)
         data = MergedData(tuple(c.source() for c in columns), sorter, runs, rows, limit, self.spill.morsel_rows())
         return Flow(data, flow.schema)
 
@@ -167,8 +169,10 @@ class ExternalSort:
         pieces: list[list[pa.Array] | None] = [None] * len(runs)
         while True:
             for number, piece in enumerate(pieces):
-                if piece is None and left[number]:
-                    pieces[number] = next(waiting[number]).arrays
+                # The shortest piece bounds what a round gives: none may be much shorter than the others.
+                if left[number] and (piece is None or 2 * len(piece[0]) < runs[number].blocks[0].rows):
+                    block = next(waiting[number]).arrays
+                    pieces[number] = block if piece is None else [combine(pair) for pair in zip(piece, block, strict=True)]
                     left[number] -= 1
             alive = [n for n, p in enumerate(pieces) if p is not None]
             if not alive:
