@@ -30,7 +30,7 @@ from tsql.backends.local.joins import Join, JoinTable
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
-from tsql.backends.local.spill_groups import PartitionRunner
+from tsql.backends.local.spill_partitions import PartitionRunner
 from tsql.backends.local.spill_sides import Pair, Side, table_bytes
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.join import Build, Probe, TableKind

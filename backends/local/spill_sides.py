@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tsql.backends.local.dataset import ChunkData
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import AnyChunk, bytes_of
-from tsql.backends.local.spill_groups import ENTRY_BYTES
+from tsql.backends.local.spill_partitions import ENTRY_BYTES
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.schema import Field, Schema
