@@ -22,7 +22,8 @@ class Settings:
 
     threads: 0 means all cores. memory_limit: bytes, or None. batch_rows: the largest morsel, 0 for the natural one.
     shards: of plans, 0 for as many as threads. small_rows: kernels for at most so many rows are compiled quickly rather
-    than well. optimizer and equal_hashes are for tests.
+    than well. temp_directory: where rows go that do not fit memory_limit; the system's folder for such files if empty.
+    optimizer, equal_hashes and spill_after (operators that hold more than so many bytes spill; 0: never) are for tests.
     """
 
     threads: int = 0
@@ -32,6 +33,8 @@ class Settings:
     optimizer: bool = True
     equal_hashes: bool = False
     small_rows: int = 50_000
+    temp_directory: str = ""
+    spill_after: int = 0
 
 
 @dataclass

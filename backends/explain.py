@@ -82,9 +82,10 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     total_ms = (time.perf_counter() - start) * 1000
     estimates = estimated_rows(plan)
     counted = {name: f"{run.rows_of[name]:,} rows, ~{amount(rows)} expected" if name in run.rows_of else f"~{amount(rows)} rows expected" for name, rows in estimates.items()}
-    lines = [print_plan(plan, counted).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}"]
+    spills = any(step.get("spilled") for step in run.steps.values())
+    lines = [print_plan(plan, counted).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else "")]
     for name, step in run.steps.items():
-        lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}")
+        lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}" + (f" {step.get('spilled', 0):>16,}" if spills else ""))
     lines.append("")
     for name in ("parse", "plan", "compile", "run"):
         if name in run.timings_ms:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tsql.kernels.codegen.interp import Interpreter, TooLong, load
 from tsql.kernels.codegen.kir import Module
-from tsql.kernels.context import DETAIL, MEMORY, SCRATCH, SLOT_BYTES, SLOTS, STATUS, PipelineKernel
+from tsql.kernels.context import DETAIL, FULL_AT, MEMORY, SCRATCH, SLOT_BYTES, SLOTS, STATUS, PipelineKernel
 from tsql.kernels.emit import emit
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Expr, Literal, Parameter, rewrite
@@ -40,6 +40,7 @@ def evaluate(expr: Expr) -> Literal | None:
     context = (ctypes.c_uint8 * (SLOTS + SLOT_BYTES * len(k.slots)))()
     memory = ctypes.c_int64(0)
     ctypes.c_uint64.from_address(ctypes.addressof(context) + MEMORY).value = ctypes.addressof(memory)
+    ctypes.c_int64.from_address(ctypes.addressof(context) + FULL_AT).value = 2**63 - 1
     result = (ctypes.c_uint8 * RESULT_BYTES)()
     keep = [_fill(context, index, slot) for index, slot in enumerate(k.slots)]
     try:

@@ -26,11 +26,15 @@ SINK = 80  # ptr to the sink's state
 ROWS_DONE = 88  # ptr to the i64 of input rows done, for progress
 LIMIT = 96  # ptr to the i64 of rows collected so far, for early stops
 MEMORY_LIMIT = 104  # ptr to the i64 that the bytes in use may not pass; the host moves it as it takes and frees memory itself
-SLOTS = 128  # parameter slots of 16 bytes each
+TAKEN = 112  # i64: bytes that this worker has taken since the host last looked
+FULL_AT = 120  # i64: with more than these the worker stops (STATUS_FULL), and the host does its work in smaller parts
+ROOM_AT = 128  # i64: with more than these a sink asks the host to make room before it opens another chunk
+SLOTS = 144  # parameter slots of 16 bytes each
 SLOT_BYTES = 16
 
 STATUS_OUT_OF_MEMORY = 1
 STATUS_CANCELLED = 2
+STATUS_FULL = 3
 FIRST_SITE = 16
 
 CHECK_ROWS = 4096
@@ -64,6 +68,13 @@ class Frame:
 
     guard: Val | None = None
     position: int | None = None
+
+
+def take_bytes(k: Kernel, ctx: Val, bytes: Val) -> None:
+    """Account for memory, with the query and with the worker."""
+    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), bytes)
+    at = k.offset(ctx, TAKEN)
+    k.store(at, k.load("i64", at) + bytes)
 
 
 class PipelineKernel(Kernel):
@@ -158,6 +169,9 @@ class PipelineKernel(Kernel):
         limit = self.load("i64", self.load("ptr", self.offset(self.ctx, MEMORY_LIMIT)))
         with self.when((used > limit) & (self.status.value == 0)):
             self.status.set(self.i64(STATUS_OUT_OF_MEMORY))
+        taken, full = (self.load("i64", self.offset(self.ctx, word)) for word in (TAKEN, FULL_AT))
+        with self.when((taken > full) & (self.status.value == 0)):
+            self.status.set(self.i64(STATUS_FULL))
 
     @contextmanager
     def rows(self, count: Val) -> Iterator[Val]:
@@ -227,7 +241,7 @@ def scratch_grow(k: Kernel, ctx: Val, size: Val) -> None:
     old = k.load("ptr", area)
     had = k.load("i64", area, 2)
     capacity = k.select(size > LARGE_SCRATCH, size, k.max(had * 2, size * 2 + 4096))
-    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), capacity - had)
+    take_bytes(k, ctx, capacity - had)
     fresh = k.call("malloc", capacity + 16)
     link = k.call("malloc", 16)
     k.store(link, k.load("ptr", area, 3))

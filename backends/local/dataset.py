@@ -61,27 +61,62 @@ class Dataset:
     def release(self) -> None:
         """Free what the dataset owns; called when its consumer has run."""
 
+    def again(self) -> Dataset:
+        """The same rows, to be read from their beginning."""
+        return self
+
+
+PART_BYTES = 1 << 18
+"""Chunks that were spilled are read back in parts of about so many bytes."""
+
 
 class ChunkData(Dataset):
-    """Rows in columns that a pipeline has collected."""
+    """Rows in columns that a pipeline has collected; some or all of them may be in a file (`spill.py`)."""
 
-    def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Chunk]], batch_rows: int = 0):
+    def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows
         self.shards = len(shards)
         self.starts = running_sums([sum(c.rows for c in s) for s in shards])
         self.rows = self.starts[-1]
+        self.stable = stable and all(isinstance(c, Chunk) for s in shards for c in s)
 
     def empty_source(self) -> ColumnarScan:
-        return ColumnarScan(self.columns, stable=True)
+        return ColumnarScan(self.columns, stable=self.stable)
 
     def feed(self, shard: int) -> Iterator[Part]:
+        if not self.stable:
+            yield from self._parts(shard)
+            return
         morsels = Morsels(len(self.columns))
         position = self.starts[shard]
         for chunk in self.chunks[shard]:
-            for start, rows, arrays in slices(chunk.arrays, chunk.rows, self.batch_rows):
-                morsels.add_arrays(arrays, position + start, rows)
+            self._add(morsels, chunk, position)
             position += chunk.rows
         yield Part(self.empty_source(), morsels, (shard,))
+
+    def _add(self, morsels: Morsels, chunk: Any, position: int) -> None:
+        if not isinstance(chunk, Chunk) and not 0 < self.batch_rows < chunk.rows:
+            chunk.add_to(morsels, position)
+            return
+        for start, rows, arrays in slices(chunk.arrays, chunk.rows, self.batch_rows):
+            morsels.add_arrays(arrays, position + start, rows)
+
+    def _parts(self, shard: int) -> Iterator[Part]:
+        """A few chunks at a time: what was read is let go before more is read."""
+        position = self.starts[shard]
+        number, at, chunks = 0, 0, self.chunks[shard]
+        while at < len(chunks) or number == 0:
+            morsels, bytes = Morsels(len(self.columns)), 0
+            while at < len(chunks) and (bytes == 0 or bytes + chunks[at].bytes <= PART_BYTES):
+                self._add(morsels, chunks[at], position)
+                position += chunks[at].rows
+                bytes += chunks[at].bytes + 1
+                at += 1
+            part = Part(self.empty_source(), morsels, (shard, number))
+            del morsels
+            yield part
+            del part
+            number += 1
 
 
 def running_sums(counts: list[int]) -> list[int]:
@@ -109,6 +144,9 @@ class CoalescedData(Dataset):
 
     def empty_source(self) -> Any:
         return self.data.empty_source()
+
+    def again(self) -> Dataset:
+        return CoalescedData(self.data.again(), self.shards)
 
     def _take(self) -> int | None:
         with self._lock:
@@ -139,6 +177,11 @@ class BlockData(Dataset):
     def feed(self, shard: int) -> Iterator[Part]:
         for number, (source, morsels, counter) in enumerate(self.parts):
             yield Part(source, morsels, (number,), counter)
+
+    def again(self) -> Dataset:
+        fresh = copy(self)
+        fresh.parts = [(source, morsels, ctypes.c_int64(0)) for source, morsels, _ in self.parts]
+        return fresh
 
     def waves(self, threads: int) -> Iterator[BlockData]:
         """The same rows in several datasets, one after the other."""
@@ -181,6 +224,11 @@ class SourceData(Dataset):
     def empty_source(self) -> ColumnarScan:
         return ColumnarScan(tuple(self._column(c, self.source.schema[c].type.to_arrow()) for c in self.columns))
 
+    def again(self) -> Dataset:
+        fresh = copy(self)
+        fresh._next, fresh._lock = 0, threading.Lock()
+        return fresh
+
     def waves(self, threads: int) -> Iterator[SourceData]:
         """The same rows in several datasets, one after the other: a few splits for each thread."""
         size = threads * WAVE_SPLITS
@@ -207,7 +255,8 @@ class SourceData(Dataset):
                 for start, rows, pieces in slices(arrays, batch.num_rows, self.batch_rows):
                     morsels.add_arrays(pieces, position + start, rows)
                 position += batch.num_rows
-                bytes = batch.nbytes
+                # A batch of a table in memory is a view of what is there anyway.
+                bytes = 0 if getattr(self.source, "in_memory", False) else batch.nbytes
                 self.shared.reserve(bytes)
                 try:
                     yield Part(source, morsels, (split.order, number))
@@ -267,11 +316,13 @@ def free_state(sink: Sink, context: Context, shared: Shared) -> None:
     if context.owns_state:
         match sink:
             case AggregateSink():
-                _free_groups(sink, context.state_address, shared)
+                _free_groups(sink, context.state_address)
+                shared.release(context.taken)
             case Top():
                 _free_top(sink, context.state_address)
+                shared.release(context.taken)
             case Build():
-                free_table(context.state_address, shared)
+                shared.release(free_table(context.state_address))
             case Collect():
                 take_chunks(context.state_address, sink.columns, shared)
             case Partition():
@@ -280,7 +331,7 @@ def free_state(sink: Sink, context: Context, shared: Shared) -> None:
     context.close()
 
 
-def _free_groups(sink: AggregateSink, state: int, shared: Shared) -> None:
+def _free_groups(sink: AggregateSink, state: int) -> None:
     items = sink.grouping.items
     owned = [field_offsets(i.body.fields, i.offset)[f] for i in items for f in i.body.release()]
     if owned:
@@ -290,7 +341,7 @@ def _free_groups(sink: AggregateSink, state: int, shared: Shared) -> None:
             release(ctypes.addressof(plan), address, rows)
     tables = [i.distinct_table for i in items if i.distinct is not None] + [0] * isinstance(sink, HashAggregate)
     for at in tables:
-        free_table(state + at, shared)
+        free_table(state + at)
 
 
 def _free_top(sink: Top, state: int) -> None:
@@ -299,15 +350,16 @@ def _free_top(sink: Top, state: int) -> None:
             free(read_u64(state + sink.entries_at + row * sink.entry_bytes + offset))
 
 
-def presize_table(table: int, groups: int, shared: Shared) -> None:
+def presize_table(context: Context, groups: int, shared: Shared) -> None:
     """Give an empty group table a directory for so many groups, which spares it most of its growth."""
-    size = 2048
+    table, size = context.state_address, 2048
     while size < groups * 2 and size < 1 << 26:
         size *= 2
     ctypes.c_uint64.from_address(table).value = allocate_zeroed(size * 8)
     ctypes.c_int64.from_address(table + 8).value = size - 1
     ctypes.c_int64.from_address(table + 24).value = size // 2
     ctypes.c_int64.from_address(table + BYTES_TAKEN).value = size * 8
+    context.add_taken(size * 8)
     shared.release(-size * 8)
 
 
@@ -318,8 +370,8 @@ def table_chunks(table: int) -> Iterator[tuple[int, int]]:
         yield read_u64(data + 16 * index), read_i64(data + 16 * index + 8)
 
 
-def free_table(table: int, shared: Shared) -> None:
-    """Free a group table."""
+def free_table(table: int) -> int:
+    """Free a group table; returns how many bytes it had taken."""
     for address, _ in table_chunks(table):
         free(address)
     link = read_u64(table + STRING_CHAIN)
@@ -329,8 +381,9 @@ def free_table(table: int, shared: Shared) -> None:
         link = following
     free(read_u64(table + CHUNKS))
     free(read_u64(table))
-    shared.release(read_i64(table + BYTES_TAKEN))
+    taken = read_i64(table + BYTES_TAKEN)
     ctypes.memset(table, 0, TABLE_BYTES)
+    return taken
 
 
 class TopData(Dataset):

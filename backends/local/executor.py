@@ -14,11 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.local.constants import constant_array
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, SourceData, TopData
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
 from tsql.backends.local.generating import GeneratingRunner
-from tsql.backends.local.host import Chunk, result_array, take_chunks
+from tsql.backends.local.host import Chunk, result_array
 from tsql.backends.local.runner import Flow, Kernels
-from tsql.backends.local.sorting import combine, sort_indices
+from tsql.backends.local.spill import AnyChunk
+from tsql.backends.local.spill_groups import GroupRunner
+from tsql.backends.local.spill_joins import SpillingJoinRunner
+from tsql.backends.local.spill_sort import SortRunner
 from tsql.backends.local.windows import WindowRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
@@ -54,7 +57,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(GeneratingRunner, WindowRunner):
+class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -74,7 +77,7 @@ class Executor(GeneratingRunner, WindowRunner):
             arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip(chunk.arrays, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else pa.RecordBatch.from_struct_array(pa.array([{}] * chunk.rows, pa.struct([])))
 
-    def chunks(self, step: Step, shards: int) -> list[list[Chunk]]:
+    def chunks(self, step: Step, shards: int) -> list[list[AnyChunk]]:
         """The rows of a step by shard, in the kernels' own types; for backends that move them elsewhere."""
         for user in self._within(step):
             for child in user.inputs:
@@ -113,14 +116,34 @@ class Executor(GeneratingRunner, WindowRunner):
             return
         start, before = time.perf_counter(), self.shared.rows_done
         for part in flow.data.feed(0):
-            pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False))
-            context = self._context(pipeline, code)
-            code.run(context, part.morsels)
-            yield from take_chunks(context.state_address, columns, self.shared)
-            self._close(context)
-            self.run.done_rows = self.shared.rows_done
+            chunks = self._part_chunks(step, flow, part, columns)
+            del part
+            while chunks:
+                yield chunks.pop()
         self._record(step, "output", before, start)
         flow.data.release()
+
+    def _part_chunks(self, step: Step, flow: Flow, part: Part, columns: tuple[OutputColumn, ...]) -> list[AnyChunk]:
+        """The rows of one part of the last flow, the last first."""
+        most = self.spill.chunk_rows(columns)
+        pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False, most=most))
+        context, store = self._context(pipeline, code), self.spill.store(f"{step.name} output")
+        kept: list[AnyChunk] = []
+
+        def take() -> None:
+            kept.extend(self._taken(context, 0, columns, part, store))
+
+        if self.spill.active:
+            context.limit(None, self.spill.room(), take)
+        try:
+            code.run(context, part.morsels)
+        finally:
+            context.let_go()
+        take()
+        self._close(context)
+        self.run.done_rows = self.shared.rows_done
+        kept.reverse()
+        return kept
 
     def _as_they_are(self, data: ChunkData, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
         """Rows that wait in columns already: a result of them needs no kernel."""
@@ -144,7 +167,8 @@ class Executor(GeneratingRunner, WindowRunner):
                     found = found.then(Count(step.name), found.schema)
             if self.uses.get(id(step), 1) > 1 and not (isinstance(found.data, ChunkData) and not found.operators):
                 found = self._collected(step, found)
-            self.done[id(step)] = found
+            if self.uses.get(id(step), 1) > 1 or not self.spill.active:
+                self.done[id(step)] = found
         return found
 
     def _flow(self, step: Step, shards: int) -> Flow:
@@ -198,11 +222,10 @@ class Executor(GeneratingRunner, WindowRunner):
         raise TypeError(f"the local backend has no step {step.op}")
 
     def _scan(self, step: Scan, shards: int) -> Flow:
-        settings = self.run.settings
         if isinstance(step.source, BlockTable):
-            data: Dataset = BlockData(step.source, step.columns, step.where, shards, settings.batch_rows)
+            data: Dataset = BlockData(step.source, step.columns, step.where, shards, self.spill.morsel_rows())
         else:
-            data = SourceData(step.source, step.columns, step.where, shards, settings.batch_rows, self.shared)
+            data = SourceData(step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared)
         if data.rows is not None:
             self.run.total_rows = (self.run.total_rows or 0) + data.rows
         return Flow(data, step.schema)
@@ -215,7 +238,7 @@ class Executor(GeneratingRunner, WindowRunner):
             chunks = [Chunk((0,), len(rows), arrays)] if rows else []
         else:
             chunks = [self._value_row(step, number, row, columns) for number, row in enumerate(rows)]
-        return Flow(ChunkData(tuple(c.source() for c in columns), [chunks], self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), [chunks], self.spill.morsel_rows()), step.schema)
 
     def _value_row(self, step: Values, number: int, row: tuple[Expr, ...], columns: tuple[OutputColumn, ...]) -> Chunk:
         """A row with computed constants: a projection of one row without columns."""
@@ -236,15 +259,15 @@ class Executor(GeneratingRunner, WindowRunner):
         def grouping() -> Grouping:
             return Grouping(by, calls, step.phase, None if multiplied else flow.data.rows, equal)
 
-        def make() -> AggregateSink:
-            return make_sink(grouping(), dense)
+        def make(known: bool = True) -> AggregateSink:
+            # Of rows that come back from a file no bounds are known.
+            return make_sink(grouping(), dense and known)
 
         dense = bool(by) and not equal and self._is_dense(flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
         if step.phase == "partial":
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)
-        states = self._run(step, "", flow, make, expected=expected)
-        return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
+        return self._groups(step, flow, by, calls, make, expected)
 
     def _expected_groups(self, step: Aggregate, flow: Flow) -> int:
         """Groups per shard: the planner's estimate, held down by the rows that there are."""
@@ -271,13 +294,14 @@ class Executor(GeneratingRunner, WindowRunner):
 
     def _union(self, step: Union, inputs: list[Flow]) -> Flow:
         shards = max(f.data.shards for f in inputs)
-        lists: list[list[Chunk]] = [[] for _ in range(shards)]
+        lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         columns = self._output_columns(step.schema)
+        store = self.spill.store(step.name)
         for number, flow in enumerate(inputs):
             renamed = tuple(OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, flow.schema, strict=True))
-            for shard, chunks in enumerate(self._collect(step, flow, renamed, f"input {number}")):
+            for shard, chunks in enumerate(self._collect(step, flow, renamed, f"input {number}", store=store)):
                 lists[shard] += chunks
-        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), step.schema)
 
     def _constant(self, expr: Expr | None) -> Any:
         """The value of a LIMIT or OFFSET."""
@@ -305,38 +329,21 @@ class Executor(GeneratingRunner, WindowRunner):
                 kept.append(Chunk(chunk.order, rows - skip, [a.slice(skip, rows - skip) for a in chunk.arrays]))
             skip = max(0, skip - rows)
             left = None if left is None else left - rows
-        return Flow(ChunkData(collected.data.columns, [kept], self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(collected.data.columns, [kept], self.spill.morsel_rows()), step.schema)
 
     def _sort(self, step: Sort, flow: Flow) -> Flow:
         flow, expressions = self._host_calls(step, flow, tuple(k.expr for k in step.keys))
         keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
         limit = self._constant(step.limit)
         if step.limit is not None and limit is not None and limit <= LARGEST:
-            flow = self._top(step, flow, keys, limit)
+            with self._attempt() as attempt:
+                flow = self._top(step, flow, keys, limit)
+            if attempt.failed:
+                # The rows that a heap would hold do not fit: all are sorted, in files if need be.
+                flow = replace(flow, data=flow.data.again())
         if step.phase == "partial":
             return flow
-        columns = self._output_columns(step.schema)
-        extra = tuple(OutputColumn(f"#key{i}", k.expr) for i, k in enumerate(keys) if not isinstance(k.expr, Column))
-        chunks = [c for one in self._collect(step, flow, (*columns, *extra), "rows", together=True) for c in one]
-        if not chunks:
-            return self._chunk_flow(columns, [[]], Flow(flow.data, step.schema))
-        # One copy in one piece, one in order, and the indices while they are made.
-        rows, bytes = sum(c.rows for c in chunks), sum(a.nbytes for c in chunks for a in c.arrays)
-        working = 8 * rows * (len(keys) + 1)
-        self._reserve(2 * bytes)
-        self.shared.reserve(working)
-        arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(columns) + len(extra))]
-        del chunks
-        names = [c.name for c in (*columns, *extra)]
-        by_name = dict(zip(names, arrays, strict=True))
-        key_arrays = [by_name[k.expr.name if isinstance(k.expr, Column) else f"#key{i}"] for i, k in enumerate(keys)]
-        order = pa.array(sort_indices(list(zip(key_arrays, keys, strict=True))))
-        if limit is not None:
-            order = order.slice(0, limit)
-        self.run.check()
-        ordered = [a.take(order) for a in arrays[: len(columns)]]
-        self.shared.release(working)
-        return self._chunk_flow(columns, [[Chunk((0,), len(order), ordered)]], Flow(flow.data, step.schema))
+        return self._sorted(step, flow, keys, step.schema, limit)
 
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps; they come out in no order."""

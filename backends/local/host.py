@@ -22,14 +22,17 @@ from tsql.kernels.batch import Dictionary, Morsels, source_columns
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED, Compiled, compiler
 from tsql.kernels.codegen.promote import promoter
+from tsql.kernels.codegen.room import rooms
 from tsql.kernels.context import (
     CANCEL,
     COUNTER,
     DETAIL,
     FIRST_SITE,
+    FULL_AT,
     LIMIT,
     MEMORY,
     MEMORY_LIMIT,
+    ROOM_AT,
     ROWS_DONE,
     SCRATCH,
     SINK,
@@ -37,7 +40,9 @@ from tsql.kernels.context import (
     SLOTS,
     STATUS,
     STATUS_CANCELLED,
+    STATUS_FULL,
     STATUS_OUT_OF_MEMORY,
+    TAKEN,
     Program,
     Slot,
 )  # fmt: skip
@@ -53,6 +58,8 @@ _libc.free.argtypes = [ctypes.c_void_p]
 _libc.free.restype = None
 
 
+_libc.malloc.argtypes = [ctypes.c_size_t]
+_libc.malloc.restype = ctypes.c_void_p
 _libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
 _libc.calloc.restype = ctypes.c_void_p
 _libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
@@ -88,6 +95,14 @@ def allocate_zeroed(bytes: int) -> int:
     return address
 
 
+def allocate(bytes: int) -> int:
+    """Memory that `free` gives back."""
+    address = _libc.malloc(bytes)
+    if not address:
+        raise OutOfMemoryError(f"the system has no {bytes / 2**20:.0f} MiB of memory left")
+    return address
+
+
 def free(address: int) -> None:
     """Give malloc'ed memory of a kernel back."""
     if address:
@@ -105,6 +120,10 @@ def read_u64(address: int) -> int:
 NO_LIMIT = 2**63 - 1
 
 
+class Full(OutOfMemoryError):
+    """A worker has taken more memory than its share: its work is to be done in smaller parts."""
+
+
 class Shared:
     """Counters that the workers of a query share: cancellation, memory in use, rows done, rows collected."""
 
@@ -112,6 +131,7 @@ class Shared:
         limit = run.settings.memory_limit
         self.words = (ctypes.c_int64 * 5)(0, 0, 0, 0, NO_LIMIT if limit is None else limit)
         self._host_bytes = 0
+        self.peak = 0
         self._lock = threading.Lock()
         self.address = ctypes.addressof(self.words)
         self.run = run
@@ -129,9 +149,15 @@ class Shared:
         """Memory that the host has freed (or taken, if negative). Kernels may be adding to the word of bytes in use at this
         moment, so the host leaves it alone and moves the limit instead."""
         with self._lock:
+            self.peak = max(self.peak, self.words[1] + self._host_bytes)
             self._host_bytes -= bytes
             if self.run.settings.memory_limit is not None:
                 self.words[4] = self.run.settings.memory_limit - self._host_bytes
+
+    def go_on(self) -> None:
+        """After a failure that stopped all workers, but from which the query recovers."""
+        self.words[0] = 0
+        self.run.check()
 
     def reserve(self, bytes: int) -> None:
         """Take memory for work of the host; raises if the query may not have so much. `release` gives it back."""
@@ -209,8 +235,10 @@ class Context:
         self.keep: list[Any] = []
         self.shared = shared
         self.program = program
+        self.taken_chunks = 0
+        self.failure: BaseException | None = None
         words = {
-            CANCEL: shared.address, COUNTER: ctypes.addressof(self.counter), MEMORY: shared.address + 8, SINK: self.state_address,
+            FULL_AT: NO_LIMIT, ROOM_AT: NO_LIMIT, CANCEL: shared.address, COUNTER: ctypes.addressof(self.counter), MEMORY: shared.address + 8, SINK: self.state_address,
             ROWS_DONE: shared.address + 16, LIMIT: shared.address + 24, MEMORY_LIMIT: shared.address + 32,
         }  # fmt: skip
         for offset, word in words.items():
@@ -255,6 +283,37 @@ class Context:
             raise TypeError(f"nothing fills a slot of kind {slot.kind}")
         return fill(slot, self.keep)
 
+    def limit(self, full_at: int | None, room_at: int | None, make_room: Callable[[], None] | None) -> None:
+        """Stop with more than `full_at` bytes taken; call `make_room` with more than `room_at`."""
+        if full_at is not None:
+            self.store(FULL_AT, full_at)
+        if room_at is None or make_room is None:
+            return
+        self.store(ROOM_AT, room_at)
+
+        def room() -> None:
+            try:
+                make_room()
+            except BaseException as error:
+                self.failure = self.failure or error
+                self.shared.cancel()
+            self.store(TAKEN, 0)
+
+        rooms[self.address] = room
+
+    def let_go(self) -> None:
+        """Forget what makes room: it holds on to a part that has been read."""
+        rooms.pop(self.address, None)
+
+    @property
+    def taken(self) -> int:
+        """Bytes that the sink has taken for its state."""
+        return read_i64(self.address + TAKEN) - read_i64(self.address + SCRATCH + 16)
+
+    def add_taken(self, bytes: int) -> None:
+        """Count what the host has taken for the sink's state."""
+        self.store(TAKEN, read_i64(self.address + TAKEN) + bytes)
+
     def share_counter(self, counter: ctypes.c_int64) -> None:
         """Take morsels from a counter that other workers use too."""
         self.counter = counter
@@ -263,12 +322,16 @@ class Context:
     def raise_status(self) -> None:
         """Raise what the kernel reported, if it reported anything."""
         status = read_i64(self.address + STATUS)
+        if self.failure is not None:
+            raise self.failure
         if status == 0:
             return
         if status == STATUS_CANCELLED:
             raise CancelledError("the query was cancelled")
         if status == STATUS_OUT_OF_MEMORY:
             raise self.shared.out_of_memory()
+        if status == STATUS_FULL:
+            raise Full(str(self.shared.out_of_memory()))
         site = self.program.sites[status - FIRST_SITE]
         detail, length = read_u64(self.address + DETAIL), read_i64(self.address + DETAIL + 8)
         text = ctypes.string_at(detail, length).decode("utf-8", "replace") if detail else ""
@@ -279,6 +342,7 @@ class Context:
         if self.closed:
             return
         self.closed = True
+        self.let_go()
         self.shared.release(read_i64(self.address + SCRATCH + 16) + self.owns_state * self.state_bytes)
         self.state = None
         for offset in (SCRATCH, DETAIL):
@@ -335,15 +399,36 @@ class ChunkMemory:
 
 @dataclass
 class Chunk:
-    """A run of rows in columns. `order` puts the chunks of a dataset into input order."""
+    """A run of rows in columns. `order` puts the chunks of a dataset into input order, `bytes` is the memory that it takes,
+    `owner` what must live as long."""
 
     order: tuple[int, ...]
     rows: int
     arrays: list[pa.Array]
+    bytes: int = 0
+    owner: Any = None
 
 
-def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared) -> list[Chunk]:
-    """The chunks of a Collect state, ordered by morsel; the state is empty afterwards."""
+class Reserved:
+    """Memory that a library has taken; it counts as long as this lives."""
+
+    def __init__(self, bytes: int, shared: Shared):
+        shared.reserve(bytes)
+        self.bytes, self.shared = bytes, shared
+
+    def __del__(self) -> None:
+        if hasattr(self, "bytes"):
+            self.shared.release(self.bytes)
+
+
+def library_chunk(order: tuple[int, ...], arrays: list[pa.Array], rows: int, shared: Shared) -> Chunk:
+    """A chunk of arrays that a library has made."""
+    bytes = sum(a.nbytes for a in arrays)
+    return Chunk(order, rows, arrays, bytes, Reserved(bytes, shared))
+
+
+def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared, taken: int = 0) -> list[Chunk]:
+    """The chunks of a Collect state, ordered by morsel; the state is empty afterwards. `taken`: how many came before."""
     data, count = read_u64(state), read_i64(state + 8)
     record_bytes = RECORD_HEADER + 32 * len(columns)
     chunks = []
@@ -352,7 +437,7 @@ def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared) -
         number, rows, size = read_i64(at), read_i64(at + 8), read_i64(at + 16)
         words = [[read_u64(at + RECORD_HEADER + 32 * c + 8 * w) for w in range(4)] for c in range(len(columns))]
         owner = ChunkMemory([a for w in words for a in w[:3] if a], size, shared)
-        chunks.append(Chunk((number, index), rows, [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)]))
+        chunks.append(Chunk((number, taken + index), rows, [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)], size))
     free(data)
     ctypes.memset(state, 0, STATE_BYTES)
     return chunks

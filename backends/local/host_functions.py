@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from tsql.backends.local import hostcalls
+from tsql.backends.local.host import library_chunk
 from tsql.backends.local.runner import Flow, PipelineRunner
+from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.expr import Call, Column, Expr, SortKey
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.schema import Field, Schema
@@ -31,13 +33,20 @@ class HostFunctionRunner(PipelineRunner):
         extra = tuple(OutputColumn(f"#argument{i}", e, True, True) for i, e in enumerate(arguments))
         lists = self._collect(step, flow, (*columns, *extra), f"arguments {len(flow.schema)}")
         added = tuple(OutputColumn(n, Column(n, call.type)) for call, n in names.items())
+        store = self.spill.store(f"{step.name} results")
+
+        def computed(chunk: AnyChunk) -> AnyChunk:
+            self.run.check()
+            arrays = chunk.arrays
+            values = arrays[len(columns) :]
+            results = [hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters) for i, call in enumerate(names)]
+            made = library_chunk(chunk.order, results, chunk.rows, self.shared)
+            made.arrays, made.bytes = arrays[: len(columns)] + results, made.bytes + chunk.bytes
+            return store.keep([made])[0]
+
         for chunks in lists:
-            for chunk in chunks:
-                self.run.check()
-                values = chunk.arrays[len(columns) :]
-                results = [hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters) for i, call in enumerate(names)]
-                self._reserve(sum(r.nbytes for r in results))
-                chunk.arrays = chunk.arrays[: len(columns)] + results
+            for number, chunk in enumerate(chunks):
+                chunks[number] = computed(chunk)
         fields = Schema((*flow.schema.fields, *(Field(c.name, c.type) for c in added)))
         result = self._chunk_flow((*columns, *added), lists, flow)
         result.schema = fields

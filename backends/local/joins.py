@@ -7,22 +7,23 @@ cores of one machine a copy would only cost. Otherwise each shard has a table of
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tsql.backends.local.dataset import ChunkData, Dataset, Part, table_chunks
-from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64
+from tsql.backends.local.host import Context, Full, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
+from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
 from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.errors import ExecutionError
-from tsql.kernels.expr import Column, Literal
+from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
 from tsql.kernels.runtime.join_table import ALONE, FREE, MATCHED, RECORD_BYTES, link_module
@@ -41,15 +42,42 @@ CHUNKS_PER_TASK = 8
 
 
 @dataclass
+class Join:
+    """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all of them."""
+
+    step: HashJoin
+    built: Flow
+    probed: Flow
+    build_keys: tuple[Expr, ...]
+    probe_keys: tuple[Expr, ...]
+    columns: tuple[tuple[str, Expr], ...]
+    is_shared: bool
+    schema: Schema
+
+    def sink(self, equal_hashes: bool) -> Callable[[], Build]:
+        safe = tuple(key.null_safe for key in self.step.keys)
+        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, self.bounds[0])
+
+    @property
+    def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
+        """Of a join on a range: the number that the table is sorted by, and what it is compared with."""
+        return self.step.bounds(0 if self.step.build == "left" else 1) if self.step.range else (None, ())
+
+
+@dataclass
 class JoinTable:
     """The tables of one join: one that all shards share, or one for each."""
 
     shared: Shared
+    sink: Build
+    contexts: list[Context]
     records: list[Any] = field(default_factory=list)
     directories: list[tuple[int, int]] = field(default_factory=list)
     dense: bool = False
     has_bitmap: bool = False
     kept: list[Any] = field(default_factory=list)
+    origin: Dataset | None = None
+    """The rows from which it was built: entries may point to their strings."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -64,18 +92,9 @@ class JoinTable:
         for address, bytes in self.directories:
             free(address)
             self.shared.release(bytes)
-        self.directories = []
+        self.shared.release(sum(array.nbytes for array in self.kept))
+        self.directories, self.kept = [], []
 
-
-@dataclass
-class Built:
-    """One side of a join in its tables. `key` is the key that its rows were placed by."""
-
-    sink: Build
-    contexts: list[Context]
-    table: JoinTable
-    is_shared: bool
-    key: tuple[str, ...] | None
 
 
 class EntryData(Dataset):
@@ -101,7 +120,7 @@ class EntryData(Dataset):
 class JoinRunner(MovementRunner):
     """Runs `hash_join` steps."""
 
-    kept_joins: dict[int, Built | None]
+    kept_joins: dict[int, tuple[Join, JoinTable] | None]
     """Joins whose table serves many runs of their probe, by id of the step; None until it is built."""
 
     kept_states: set[int]
@@ -109,70 +128,83 @@ class JoinRunner(MovementRunner):
     def _hash_join(self, step: HashJoin, shards: int) -> Flow:
         at = 0 if step.build == "left" else 1
         built_step, probed_step = step.inputs[at], step.inputs[1 - at]
-        side = self.kept_joins.get(id(step)) or self._build(step, at, shards)
-        if id(step) in self.kept_joins:
-            self.kept_joins[id(step)] = side
-            self.kept_states.update(id(c) for c in side.contexts)
-        probed, probe_keys = self._host_calls(step, self.flow(probed_step, shards), step.sides(at)[1])
+        kept = self.kept_joins.get(id(step))
         if innermost((*step.range, *(() if step.condition is None else (step.condition,)))):
             raise ExecutionError("a join condition over both sides cannot use this function", position=getattr(step.condition, "position", None))
-        sink, contexts, table = side.sink, side.contexts, side.table
-        marks = step.marks
-        probe = Probe(TableKind(sink, table.dense, not side.is_shared, table.has_bitmap, step.bounds(at)[1] if step.range else ()), step.name, step.probe_kind, probe_keys, step.condition, step.mark, marks, step.position, step.early)
-        if not marks:
-            return probed.then(probe, step.schema)
-        groups = [list(_chunks(c)) for c in contexts]
-        if side.is_shared:
-            groups = _dealt([chunk for group in groups for chunk in group], probed.data.shards)
-        if step.probe_kind == "touch":
-            self._run(step, "touch", probed.then(probe, probed.schema), Drain)
-            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], side.key)
-        return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), built_step.schema)
-
-    def _build(self, step: HashJoin, at: int, shards: int) -> Built:
-        """The table of a join over the input `at`."""
-        built_step = step.inputs[at]
+        if kept is not None:
+            probed, probe_keys = self._host_calls(step, self.flow(probed_step, shards), step.sides(at)[1])
+            return self._probed(replace(kept[0], probed=probed, probe_keys=probe_keys), kept[1])
         is_shared = isinstance(built_step, Broadcast) and built_step.scope == "local"
-        built, keys = self._host_calls(step, self.flow(built_step.inputs[0] if is_shared else built_step, shards), step.sides(at)[0])
-        probed = self.flow(step.inputs[1 - at], shards)
+        built = self.flow(built_step.inputs[0] if is_shared else built_step, shards)
+        build_keys, probe_keys = step.sides(at)
+        built, build_keys = self._host_calls(step, built, build_keys)
+        probed = self.flow(probed_step, shards)
+        probed, probe_keys = self._host_calls(step, probed, probe_keys)
         is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
-        safe = tuple(key.null_safe for key in step.keys)
-        equal = self.run.settings.equal_hashes
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        order = step.bounds(at)[0] if step.range else None
-        states = self._run(step, "build", built, lambda: Build(columns, keys, safe, step.marks, equal, order))
-        sink: Build = states[0][0]
-        contexts = [c for _, c in states]
-        return Built(sink, contexts, self._link(step, sink, [contexts] if is_shared else [[c] for c in contexts]), is_shared, built.key)
+        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema)
+        if id(step) in self.kept_joins:
+            table = self._built(join)
+            self.kept_joins[id(step)] = (join, table)
+            self.kept_states.update(id(c) for c in table.contexts)
+            return self._probed(join, table)
+        return self._joined(join)
 
     def drop_joins(self, joins: list[int]) -> None:
         """Keep the tables of these joins no longer."""
         for step_id in joins:
-            side = self.kept_joins.pop(step_id, None)
-            if side is not None:
-                self.kept_states.difference_update(id(c) for c in side.contexts)
+            kept = self.kept_joins.pop(step_id, None)
+            if kept is not None:
+                self.kept_states.difference_update(id(c) for c in kept[1].contexts)
+
+    def _joined(self, join: Join) -> Flow:
+        return self._probed(join, self._built(join))
+
+    def _built(self, join: Join, full_at: int | None = None) -> JoinTable:
+        """The table of the built side; `Full` if a worker takes more than `full_at` bytes for it."""
+        states = self._run(join.step, "build", join.built, join.sink(self.run.settings.equal_hashes), full_at=full_at)
+        contexts = [c for _, c in states]
+        table = self._link(join.step, states[0][0], [contexts] if join.is_shared else [[c] for c in contexts], full_at)
+        table.origin = join.built.data
+        return table
+
+    def _probed(self, join: Join, table: JoinTable) -> Flow:
+        """The rows of the join; for most kinds they are made when the next pipeline runs."""
+        step, sink, probed = join.step, table.sink, join.probed
+        kind = TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1])
+        probe = Probe(kind, step.name, step.probe_kind, join.probe_keys, step.condition, step.mark, step.marks, step.position, step.early)
+        if not step.marks:
+            return probed.then(probe, step.schema)
+        groups = [list(_chunks(c)) for c in table.contexts]
+        if join.is_shared:
+            groups = _dealt([chunk for group in groups for chunk in group], probed.data.shards)
+        if step.probe_kind == "touch":
+            self._run(step, "touch", probed.then(probe, probed.schema), Drain)
+            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], join.built.key)
+        return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), join.schema)
 
     def _with_unmatched(self, step: HashJoin, pairs: Flow, unmatched: EntryData, built: Schema) -> Flow:
         """The pairs, and behind them the rows of the table that have no partner, with NULLs for the other side."""
         columns = self._output_columns(step.schema)
-        lists = self._collect(step, pairs, columns, "pairs")
+        store = self.spill.store(step.name)
+        lists = self._collect(step, pairs, columns, "pairs", store=store)
         nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in built else Literal(None, f.type)) for f in step.schema)
         rest = Flow(unmatched, step.schema, [kernel_project.Project(nulls)])
-        others = self._collect(step, rest, columns, "unmatched")
+        others = self._collect(step, rest, columns, "unmatched", store=store)
         shards = max(len(lists), len(others))
-        merged: list[list[Chunk]] = [[*(lists[i] if i < len(lists) else []), *(others[i] if i < len(others) else [])] for i in range(shards)]
+        merged: list[list[AnyChunk]] = [[*(lists[i] if i < len(lists) else []), *(others[i] if i < len(others) else [])] for i in range(shards)]
         wanted = pairs.data.shards
         if len(merged) < wanted:
             merged = _dealt([c for one in merged for c in one], wanted)
-        return Flow(ChunkData(tuple(c.source() for c in columns), merged, self.run.settings.batch_rows), step.schema)
+        return Flow(ChunkData(tuple(c.source() for c in columns), merged, self.spill.morsel_rows()), step.schema)
 
-    def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]]) -> JoinTable:
+    def _link(self, step: HashJoin, sink: Build, groups: list[list[Context]], full_at: int | None = None) -> JoinTable:
         """Make the directories; the threads share the entries of each table."""
         if step.name in self.tables:
             self.tables[step.name].release()
-        table = self.tables[step.name] = JoinTable(self.shared)
+        table = self.tables[step.name] = JoinTable(self.shared, sink, [c for group in groups for c in group])
         if sink.mode == SORTED:
             for group in groups:
                 self._sort_entries(table, sink, group)
@@ -183,7 +215,9 @@ class JoinRunner(MovementRunner):
         by_key = sink.mode == BY_KEY and any(sizes) and not self.dry
         table.dense = by_key and all(k <= max(SMALL_DOMAIN, n * DENSE_KEYS_PER_ROW) for k, n in zip(keys, sizes, strict=True))
         table.has_bitmap = by_key and not table.dense and all(k <= n * BITMAP_KEYS_PER_ROW for k, n in zip(keys, sizes, strict=True) if n)
-        link = None if self.interpret else compiler().compile(link_module(), FULL).function
+        words = sum(k if table.dense else n * 3 + k // 64 for k, n in zip(keys, sizes, strict=True))
+        if full_at is not None and words * 8 > full_at * len(table.contexts):
+            raise Full(str(self.shared.out_of_memory()))
         for group, count, domain, bound in zip(groups, sizes, keys, bounds, strict=True):
             least = bound[0] if bound is not None else 0
             size = max(1, domain) if table.dense else 1 << max(6, (count * 3 // 2).bit_length())
@@ -193,7 +227,7 @@ class JoinRunner(MovementRunner):
             nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
             table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain))
             plan = (ctypes.c_int64 * 7)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marks, bitmap)
-            self._file(link, plan, [chunk for c in group for chunk in _chunks(c)])
+            self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 
     def _sort_entries(self, table: JoinTable, sink: Build, group: list[Context]) -> None:
@@ -208,13 +242,15 @@ class JoinRunner(MovementRunner):
         order = np.argsort(every, kind="stable")
         sorted_keys = np.append(every[order], 0)
         places = np.append(np.concatenate(addresses)[order] if keys else np.zeros(0, np.int64), 0)
-        self._reserve(sorted_keys.nbytes + places.nbytes)
+        self.shared.reserve(sorted_keys.nbytes + places.nbytes)
         table.kept += [sorted_keys, places]
         nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
         record = (sorted_keys.ctypes.data, len(every), places.ctypes.data, len(every), nulls)
         table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(*record))
 
-    def _file(self, link: Any, plan: Any, chunks: list[tuple[int, int]]) -> None:
+    def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
+        """File the entries of a table in its directory."""
+        link = None if self.interpret else compiler().compile(link_module(), FULL).function
         if link is None:
             from tsql.kernels.codegen.interp import Interpreter
 

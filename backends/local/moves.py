@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 
 from tsql.backends.local.dataset import ChunkData, GroupData, Part
-from tsql.backends.local.host import Chunk, Context, take_chunks
+from tsql.backends.local.host import Context
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
+from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr import Column
 from tsql.kernels.operators.partition import Partition
@@ -26,25 +27,25 @@ class MovementRunner(HostFunctionRunner):
         collected = self._collected(step, flow, limit, together=True)
         lists = collected.data.chunks
         chunks = lists[0] if flow.replicated else [c for one in lists for c in one]
-        return Flow(ChunkData(collected.data.columns, [chunks], self.run.settings.batch_rows), flow.schema, [], flow.key)
+        return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema, [], flow.key)
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
         columns = self._output_columns(flow.schema)
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
-        lists: list[list[Chunk]] = [[] for _ in range(shards)]
+        lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
         flow = self._coalesced(flow)
         per_shard = None if flow.data.rows is None else flow.data.rows // (shards * flow.data.shards)
 
+        store, most = self.spill.store(step.name), self.spill.chunk_rows(columns, shards)
+
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
             for target in range(shards):
-                chunks = take_chunks(context.state_address + target * sink.shard_bytes, columns, self.shared)
-                for chunk in chunks:
-                    chunk.order = (*part.order, *chunk.order)
+                chunks = self._taken(context, target * sink.shard_bytes, columns, part, store)
                 with lock:
                     lists[target] += chunks
 
-        for _, context in self._run(step, "", flow, lambda: Partition(columns, key, shards, self.run.settings.equal_hashes, self._keeps_order(step), per_shard), take):
+        for _, context in self._run(step, "", flow, lambda: Partition(columns, key, shards, self.run.settings.equal_hashes, self._keeps_order(step), per_shard, most=most), take):
             self._close(context)
         for one in lists:
             one.sort(key=lambda c: c.order)
@@ -57,12 +58,12 @@ class MovementRunner(HostFunctionRunner):
 
     def _reshard(self, step: Step, flow: Flow, shards: int) -> Flow:
         collected = self._collected(step, flow, together=True)
-        dealt: list[list[Chunk]] = [[] for _ in range(shards)]
+        dealt: list[list[AnyChunk]] = [[] for _ in range(shards)]
         for number, chunk in enumerate(c for one in collected.data.chunks for c in one):
             dealt[number % shards].append(chunk)
-        return Flow(ChunkData(collected.data.columns, dealt, self.run.settings.batch_rows), flow.schema, [], flow.key)
+        return Flow(ChunkData(collected.data.columns, dealt, self.spill.morsel_rows()), flow.schema, [], flow.key)
 
     def _broadcast(self, step: Step, flow: Flow, shards: int) -> Flow:
         collected = self._collected(step, flow, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
-        return Flow(ChunkData(collected.data.columns, [chunks] * shards, self.run.settings.batch_rows), flow.schema, [], flow.key, replicated=True)
+        return Flow(ChunkData(collected.data.columns, [chunks] * shards, self.spill.morsel_rows()), flow.schema, [], flow.key, replicated=True)

@@ -146,12 +146,11 @@ class RecursionRunner(JoinRunner):
         """The rows of one round, and nothing left of what it took to compute them. A limit above counts rows of its own."""
         self.run.check()
         limit = ctypes.c_int64.from_address(self.shared.address + COLLECTED_AT)
-        collected, reserved, states = limit.value, self.reserved, set(self.states)
+        collected, states = limit.value, set(self.states)
         lists = self._collect(step, self.flow(source, shards), _renamed(columns, source), role)
         for key in [key for key in self.states if key not in states and key not in self.kept_states]:
             free_state(*self.states.pop(key), self.shared)
-        self.shared.release(self.reserved - reserved)
-        self.reserved, limit.value = reserved, collected
+        limit.value = collected
         return [chunk for chunks in lists for chunk in chunks]
 
     def _keep_invariant(self, body: Step, again: set[int]) -> list[int]:

@@ -12,17 +12,21 @@ import os
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from tsql.backends import Run
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, presize_table
-from tsql.backends.local.host import Chunk, Code, Context, Shared, take_chunks
+from tsql.backends.local.host import Code, Context, Full, Shared, take_chunks
+from tsql.backends.local.spill import AnyChunk, Spill, Store
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.context import Slot
+from tsql.kernels.errors import OutOfMemoryError
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
@@ -35,6 +39,8 @@ from tsql.planner.step import Step
 
 TIERED_FACTOR = 80
 """For up to so many times `small_rows` a first run is better off with code that is made quickly."""
+
+Take = Callable[[Sink, Context, Part, int], None]
 
 
 @dataclass
@@ -51,11 +57,19 @@ class Flow:
         return Flow(self.data, schema, [*self.operators, operator], self.key, self.replicated)
 
 
+@dataclass
+class Attempt:
+    """Whether work had to be given up."""
+
+    failed: bool = False
+
+
 class Kernels:
     """The kernels of one plan, kept between its runs: by step and by layout of the source."""
 
     def __init__(self) -> None:
         self.made: dict[Any, tuple[Pipeline, Code]] = {}
+        self.variants: dict[Any, Step] = {}
         self.lock = threading.Lock()
         self.compile_ms = 0.0
 
@@ -77,7 +91,7 @@ class PipelineRunner:
         self.counters: dict[str, list[ctypes.c_int64]] = {}
         self.kept_joins: dict[int, Any] = {}
         self.kept_states: set[int] = set()
-        self.reserved = 0
+        self.spill = Spill(run, self.shared, self.threads)
 
     def close(self) -> None:
         """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
@@ -87,13 +101,10 @@ class PipelineRunner:
             free_state(*self.states.popitem()[1], self.shared)
         while self.tables:
             self.tables.popitem()[1].release()
-        self.shared.release(self.reserved)
-        self.reserved = 0
-
-    def _reserve(self, bytes: int) -> None:
-        """Account for arrays that a library makes; they count until the run ends."""
-        self.shared.reserve(bytes)
-        self.reserved += bytes
+        self.done.clear()
+        for name, bytes in self.spill.written.items():
+            self.run.steps.setdefault(name, {"rows": 0, "ms": 0.0})["spilled"] = bytes
+        self.spill.close()
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
@@ -153,57 +164,84 @@ class PipelineRunner:
         context.close()
 
     def _run(
-        self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], take: Callable[[Sink, Context, Part, int], None] | None = None, expected: int = 0
+        self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], take: Take | None = None, expected: int = 0, full_at: int | None = None
     ) -> list[tuple[Sink, Context]]:
         """Run a pipeline on every shard of the flow's dataset; returns each shard's sink and context.
 
-        `take` is called after each part, to move what the sink holds out of its state. `expected` is a guess of the number
-        of groups that a hash table of the sink will hold.
+        `take` is called after each part, and when a sink holds much, to move what it holds out of its state. `expected` is a
+        guess of the number of groups that a hash table of the sink will hold. `full_at`: a worker that takes more bytes ends
+        the run with `Full`.
         """
         ctypes.c_int64.from_address(self.shared.address + 24).value = 0
+        start, before = time.perf_counter(), self.shared.rows_done
+        # Handing a task to another thread costs more than a few thousand rows do.
+        few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
+        results = parallel(lambda shard: self._run_shard(step, role, flow, make, shard, take, expected, full_at), flow.data.shards, 1 if few else self.threads, self.run)
+        self._record(step, role, before, start)
+        self._release(flow)
+        return results
 
-        def work(shard: int) -> tuple[Sink, Context]:
-            pipeline, code, context = None, None, None
-            opened: list[Context] = []
-            for part in () if self.dry else flow.data.feed(shard):
+    def _run_shard(
+        self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], shard: int, take: Take | None = None, expected: int = 0, full_at: int | None = None
+    ) -> tuple[Sink, Context]:
+        """Run a pipeline on one shard, in this thread."""
+        pipeline, code, context = None, None, None
+        opened: list[Context] = []
+        with closing(flow.data.feed(shard)) as feed:
+            for part in () if self.dry else feed:
                 self.run.check()
                 pipeline, code = self._kernel(step, role, flow, part.source, make)
                 if context is None or context.program is not code.program:
                     context = self._context(pipeline, code, opened[0].state if opened else None, shard)
                     if expected and not opened:
-                        presize_table(context.state_address, expected, self.shared)
+                        presize_table(context, expected, self.shared)
                     opened.append(context)
+                if self.spill.active:
+                    context.limit(full_at, self.spill.room(), None if take is None else partial(take, pipeline.sink, context, part, shard))
                 if part.counter is not None:
                     context.share_counter(part.counter)
                 else:
                     context.counter.value = 0
-                code.run(context, part.morsels)
+                try:
+                    code.run(context, part.morsels)
+                finally:
+                    context.let_go()
                 self.run.done_rows = self.shared.rows_done
                 if take is not None:
                     take(pipeline.sink, context, part, shard)
                     if self._limit_reached(pipeline.sink):
                         break
-            if context is None:
-                source = flow.data.empty_source()
-                pipeline, code = self._kernel(step, role, flow, source, make)
-                context = self._context(pipeline, code, None, shard)
-                code.run(context, Morsels(len(source.columns)))
-                if take is not None:
-                    take(pipeline.sink, context, Part(source, Morsels(0)), shard)
-            for other in opened:
-                if other is not context:
-                    # They share one state, which goes with the context that is returned.
-                    other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
-                    self._close(other)
-            return pipeline.sink, context
+        if context is None:
+            source = flow.data.empty_source()
+            pipeline, code = self._kernel(step, role, flow, source, make)
+            context = self._context(pipeline, code, None, shard)
+            code.run(context, Morsels(len(source.columns)))
+            if take is not None:
+                take(pipeline.sink, context, Part(source, Morsels(0)), shard)
+        for other in opened:
+            if other is not context:
+                # They share one state, which goes with the context that is returned.
+                other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
+                context.add_taken(other.taken)
+                self._close(other)
+        if full_at is not None and context.taken > full_at:
+            raise Full(str(self.shared.out_of_memory()))
+        return pipeline.sink, context
 
-        start, before = time.perf_counter(), self.shared.rows_done
-        # Handing a task to another thread costs more than a few thousand rows do.
-        few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
-        results = parallel(work, flow.data.shards, 1 if few else self.threads, self.run)
-        self._record(step, role, before, start)
-        self._release(flow)
-        return results
+    @contextmanager
+    def _attempt(self, last: bool = False) -> Iterator[Attempt]:
+        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The caller asks
+        whether it `failed` behind the block, where the failure holds on to nothing any more. `last`: nothing else can be tried."""
+        attempt, before = Attempt(), set(self.states)
+        try:
+            yield attempt
+        except OutOfMemoryError:
+            attempt.failed = True
+            for key in [k for k in self.states if k not in before]:
+                free_state(*self.states.pop(key), self.shared)
+            self.shared.go_on()
+            if last:
+                raise
 
     def _coalesced(self, flow: Flow) -> Flow:
         """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""
@@ -213,7 +251,9 @@ class PipelineRunner:
 
     def _record(self, step: Step, role: str, before: int, start: float) -> None:
         """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
-        self.run.steps[f"{step.name} {role}".strip()] = {"rows": self.shared.rows_done - before, "ms": (time.perf_counter() - start) * 1000}
+        known = self.run.steps.setdefault(f"{step.name} {role}".strip(), {"rows": 0, "ms": 0.0})
+        known["rows"] += self.shared.rows_done - before
+        known["ms"] += (time.perf_counter() - start) * 1000
 
     def _limit_reached(self, sink: Sink) -> bool:
         limit = getattr(sink, "limit", None)
@@ -224,19 +264,29 @@ class PipelineRunner:
         if all(self.uses.get(s, 1) <= 1 for s in owner):
             flow.data.release()
 
-    def _collect(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None, together: bool = False) -> list[list[Chunk]]:
+    def _taken(self, context: Context, at: int, columns: tuple[OutputColumn, ...], part: Part, store: Store) -> list[AnyChunk]:
+        """The chunks of a writer at an offset in a state, as they are kept."""
+        chunks = take_chunks(context.state_address + at, columns, self.shared, context.taken_chunks)
+        context.taken_chunks += len(chunks)
+        for chunk in chunks:
+            chunk.order = (*part.order, *chunk.order)
+        return store.keep(chunks)
+
+    def _collect(
+        self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None, store: Store | None = None, together: bool = False
+    ) -> list[list[AnyChunk]]:
         """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input, or
         if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks do."""
         if together:
             flow = self._coalesced(flow)
-        lists: list[list[Chunk]] = [[] for _ in range(flow.data.shards)]
+        lists: list[list[AnyChunk]] = [[] for _ in range(flow.data.shards)]
+        store = store or self.spill.store(f"{step.name} {role}".strip())
+        most = self.spill.chunk_rows(columns)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            for chunk in take_chunks(context.state_address, columns, self.shared):
-                chunk.order = (*part.order, *chunk.order)
-                lists[shard].append(chunk)
+            lists[shard] += self._taken(context, 0, columns, part, store)
 
-        for _, context in self._run(step, role, flow, lambda: Collect(columns, limit, isinstance(flow.data, BlockData)), take):
+        for _, context in self._run(step, role, flow, lambda: Collect(columns, limit, isinstance(flow.data, BlockData), most), take):
             self._close(context)
         if isinstance(flow.data, BlockData | SourceData | CoalescedData):
             return [sorted((c for one in lists for c in one), key=lambda c: c.order)]
@@ -250,15 +300,15 @@ class PipelineRunner:
         if isinstance(flow.data, ChunkData) and not flow.operators:
             return flow
         columns = self._output_columns(flow.schema)
-        lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit, together)
+        lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit, together=together)
         shards = flow.data.shards
         if len(lists) < shards:
-            dealt: list[list[Chunk]] = [[] for _ in range(shards)]
+            dealt: list[list[AnyChunk]] = [[] for _ in range(shards)]
             for number, chunk in enumerate(lists[0]):
                 dealt[number * shards // len(lists[0])].append(chunk)
             lists = dealt
         return self._chunk_flow(columns, lists, flow)
 
-    def _chunk_flow(self, columns: tuple[OutputColumn, ...], lists: list[list[Chunk]], flow: Flow) -> Flow:
+    def _chunk_flow(self, columns: tuple[OutputColumn, ...], lists: list[list[AnyChunk]], flow: Flow) -> Flow:
         sources: tuple[SourceColumn, ...] = tuple(c.source() for c in columns)
-        return Flow(ChunkData(sources, lists, self.run.settings.batch_rows), flow.schema, [], flow.key, flow.replicated)
+        return Flow(ChunkData(sources, lists, self.spill.morsel_rows()), flow.schema, [], flow.key, flow.replicated)

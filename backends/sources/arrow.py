@@ -26,6 +26,8 @@ SPLIT_ROWS = 131_072
 class ArrowSource:
     """A table in memory. Splits are ranges of rows; reading one copies nothing once its columns are converted."""
 
+    in_memory = True
+
     def __init__(self, data: Any, name: str = "the Arrow data"):
         self.name = name
         self._table = _as_table(data, name)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, INTEGERS, Function, Module, Op
+from tsql.kernels.codegen.room import HOST_CALLS
 
 Frame = list[Any]
 Step = Callable[[Frame], Any]
@@ -201,6 +202,8 @@ def _unary(name: str, type: str) -> Callable[[Any], Any]:
 
 
 def _extern(name: str) -> Callable[..., Any]:
+    if name in HOST_CALLS:
+        return HOST_CALLS[name][0]
     returns, params = EXTERNS[name]
     library = _LIBC if hasattr(_LIBC, name) else _LIBM
     f = library[name]

@@ -24,6 +24,7 @@ import llvmlite
 import llvmlite.binding as binding
 
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, parse
+from tsql.kernels.codegen.room import HOST_CALLS
 
 VERSION = 2
 """Part of the cache key: raise it when rendering or the calling convention changes."""
@@ -381,6 +382,8 @@ class Compiler:
     def _link(self, code: bytes, main: str, start: float, origin: str) -> Compiled:
         self._serial += 1
         library = binding.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(main)
+        for name, (_, address) in HOST_CALLS.items():
+            library.import_symbol(name, address)
         tracker = library.link(self._jit, f"tsql{self._serial}")
         return Compiled(tracker[main], tracker, (time.perf_counter() - start) * 1000, origin)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import LIMIT, MEMORY, MEMORY_LIMIT, SINK, STATUS_OUT_OF_MEMORY, PipelineKernel
+from tsql.kernels.context import LIMIT, MEMORY, MEMORY_LIMIT, ROOM_AT, SINK, STATUS_OUT_OF_MEMORY, TAKEN, PipelineKernel, take_bytes
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
 from tsql.kernels.expr import Expr
@@ -78,7 +78,10 @@ def column_spec(columns: tuple[OutputColumn, ...]) -> bytes:
 
 @routine("chunk_open", ("ptr", "ptr", "ptr", "i64", "i64"), None)
 def chunk_open(k: Kernel, ctx: Val, writer: Val, spec: Val, columns: Val, capacity: Val) -> None:
-    """Allocate the buffers of a chunk of `capacity` rows. Bitmaps are zeroed, other memory is not."""
+    """Allocate the buffers of a chunk of `capacity` rows. Bitmaps are zeroed, other memory is not. Where much has been
+    collected the host first takes what is recorded, however many rows one row of the input has become."""
+    with k.when(k.load("i64", k.offset(ctx, TAKEN)) > k.load("i64", k.offset(ctx, ROOM_AT))):
+        k.call("make_room", ctx)
     bits = capacity.ushr(3) + 8
     bytes = k.var(columns * 32 + RECORD_HEADER)
     with k.range(columns) as c:
@@ -108,7 +111,7 @@ def chunk_open(k: Kernel, ctx: Val, writer: Val, spec: Val, columns: Val, capaci
     k.store(writer, k.i64(0), 3)
     k.store(writer, capacity, 4)
     k.store(writer, bytes.value, 5)
-    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), bytes.value)
+    take_bytes(k, ctx, bytes.value)
 
 
 @routine("chunk_flush", ("ptr", "i64", "i64"), None)
@@ -144,7 +147,7 @@ def text_room(k: Kernel, ctx: Val, writer: Val, builder: Val, needed: Val) -> No
         k.store(writer, k.load("i64", writer, 3) + 1, 4)
     k.store(builder, k.call("realloc", k.load("ptr", builder, 2), grown), 2)
     k.store(builder, grown, 4)
-    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), grown - capacity)
+    take_bytes(k, ctx, grown - capacity)
     k.store(writer, k.load("i64", writer, 5) + grown - capacity, 5)
     k.ret(k.i64(1))
 
@@ -225,8 +228,8 @@ def append_record(k: Kernel, state: Val, bytes: Val) -> None:
 class ChunkWriter:
     """Appends rows to chunks; the open chunk lives in memory that the host zeroes (`writer_bytes`)."""
 
-    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None):
-        self.columns, self.limit = columns, limit
+    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None, most: int = CHUNK_ROWS):
+        self.columns, self.limit, self.most = columns, limit, most
         self.writer_bytes = WRITER_HEADER + BUILDER_BYTES * len(columns)
 
     def append(self, k: PipelineKernel, writer: Val, row: CachedRow, number: Val, expected: Val) -> None:
@@ -234,7 +237,7 @@ class ChunkWriter:
         spec = k.static(column_spec(self.columns))
         with k.when(k.load("i64", writer, 3) == k.load("i64", writer, 4)):
             self.flush(k, writer, number)
-            capacity = k.max(k.min(expected, k.i64(CHUNK_ROWS)), k.i64(16))
+            capacity = k.max(k.min(expected, k.i64(self.most)), k.i64(16))
             if self.limit is not None:
                 capacity = k.min(capacity, k.i64(max(min(self.limit, CHUNK_ROWS), 1)))
             chunk_open(k, k.ctx, writer, spec, k.i64(len(self.columns)), capacity)
@@ -253,13 +256,14 @@ class Collect(Sink):
     morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs.
 
     With `by_morsel` a chunk ends with its morsel, so that chunks of workers that share their morsels can be put back into
-    input order; a worker that has its morsels for itself keeps the order anyway, and fills chunks across them."""
+    input order; a worker that has its morsels for itself keeps the order anyway, and fills chunks across them. `most` is the
+    number of rows of the largest chunk."""
 
-    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None, by_morsel: bool = True):
+    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None, by_morsel: bool = True, most: int = CHUNK_ROWS):
         self.columns = columns
         self.limit = limit
         self.by_morsel = by_morsel
-        self.writer = ChunkWriter(columns, limit)
+        self.writer = ChunkWriter(columns, limit, most)
         self.state_bytes = self.writer.writer_bytes
 
     def begin(self, k: PipelineKernel) -> None:

@@ -13,7 +13,7 @@ from tsql.kernels.emit import emit
 from tsql.kernels.expr import Expr
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.keys import KeyField
-from tsql.kernels.operators.collect import ChunkWriter, OutputColumn
+from tsql.kernels.operators.collect import CHUNK_ROWS, ChunkWriter, OutputColumn
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import CachedRow
 from tsql.kernels.runtime.strings import mix64, str_hash
@@ -48,29 +48,34 @@ class Partition(Sink):
 
     With `keep_order` chunks end with their morsel, so that the rows of a shard can be put into input order; without it
     they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and worker.
+    `level`: above 0, rows are placed by other bits than those that chose their shard. `most`: rows of the largest chunk.
     """
 
-    def __init__(self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None):
+    def __init__(
+        self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS
+    ):
         self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = columns, key, shards, equal_hashes, keep_order
         # A power of two, so that tables that grow do not change the kernel with every row.
         self.chunk_rows = 4096 if expected is None else 1 << max(8, min(16, (expected + expected // 8).bit_length()))
+        self.level, self.most = level, most
         self.writer = ChunkWriter(columns)
         self.shard_bytes = self.writer.writer_bytes
         self.state_bytes = self.shard_bytes * shards
 
     def begin(self, k: PipelineKernel) -> None:
         self.state = k.load("ptr", k.offset(k.ctx, SINK))
-        self.number, self.expected = k.var(k.i64(0)), k.var(k.i64(self.chunk_rows))
+        self.number, self.expected = k.var(k.i64(0)), k.var(k.i64(min(self.most, self.chunk_rows)))
 
     def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
         self.number.set(number)
         if self.keep_order:
-            self.expected.set(rows.udiv(self.shards) + rows.udiv(self.shards * 4) + 16)
+            self.expected.set(k.min(rows.udiv(self.shards) + rows.udiv(self.shards * 4) + 16, k.i64(self.most)))
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         shard = k.i64(0)
         if self.shards > 1 and not self.equal_hashes:
-            shard = shard_number(k, placement_hash(k, [emit(k, e, row) for e in self.key]), self.shards)
+            hash = placement_hash(k, [emit(k, e, row) for e in self.key])
+            shard = shard_number(k, mix64(k, hash + self.level) if self.level else hash, self.shards)
         self.writer.append(k, k.offset(self.state, shard * self.shard_bytes), row, self.number.value, self.expected.value)
 
     def _flush_all(self, k: PipelineKernel, number: Val) -> None:

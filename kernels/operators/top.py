@@ -12,7 +12,7 @@ from collections.abc import Callable
 from tsql.kernels.aggregates.base import field_offsets, fields_bytes
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.lang import Kernel, Val
-from tsql.kernels.context import SINK, PipelineKernel
+from tsql.kernels.context import SINK, PipelineKernel, take_bytes
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
 from tsql.kernels.expr import Expr, SortKey
@@ -70,6 +70,7 @@ class StoredField:
             pointer_at, length_at, capacity_at = (k.offset(entry, at) for at in self.offsets)
             with k.when(words[1] > k.load("i64", capacity_at)):
                 grown = words[1] * 2 + 16
+                take_bytes(k, k.ctx, grown - k.load("i64", capacity_at))
                 k.store(pointer_at, k.call("realloc", k.load("ptr", pointer_at), grown))
                 k.store(capacity_at, grown)
             with k.when(words[1] > 0):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.runtime.lists import HEADER, account
+from tsql.kernels.context import take_bytes
+from tsql.kernels.runtime.lists import HEADER
 
 ENTRY_HEADER = 16
 
@@ -25,7 +26,7 @@ def counts_room(k: Kernel, ctx: Val, block: Val, entry_bytes: Val) -> None:
         k.ret(block)
     grown = k.max(size.value * 2, k.i64(8))
     fresh = k.call("calloc", grown * entry_bytes + HEADER, 1)
-    account(k, ctx, (grown - size.value) * entry_bytes)
+    take_bytes(k, ctx, (grown - size.value) * entry_bytes)
     mask = grown - 1
     k.store(fresh, used.value)
     k.store(fresh, mask, 1)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import MEMORY
+from tsql.kernels.context import take_bytes
 from tsql.kernels.operators.collect import append_record
 
 TABLE_BYTES = 104
@@ -25,7 +25,7 @@ ADDRESS_MASK = (1 << 48) - 1
 
 def take_memory(k: Kernel, ctx: Val, table: Val, bytes: Val) -> None:
     """Account for memory, with the query and with the table that gives it back."""
-    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), bytes)
+    take_bytes(k, ctx, bytes)
     at = k.offset(table, BYTES_TAKEN)
     k.store(at, k.load("i64", at) + bytes)
 

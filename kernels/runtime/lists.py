@@ -7,14 +7,9 @@ is now. Aggregates that keep all values of a group build on these.
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import MEMORY
+from tsql.kernels.context import take_bytes
 
 HEADER = 16
-
-
-def account(k: Kernel, ctx: Val, bytes: Val) -> None:
-    """Add to the bytes in use by the query."""
-    k.atomic_add(k.load("ptr", k.offset(ctx, MEMORY)), bytes)
 
 
 @routine("list_room", ("ptr", "ptr", "i64"), "ptr")
@@ -27,7 +22,7 @@ def list_room(k: Kernel, ctx: Val, block: Val, record_bytes: Val) -> None:
     with k.when((block != k.null) & (used.value < capacity.value)):
         k.ret(block)
     grown = k.max(capacity.value * 2, k.i64(8))
-    account(k, ctx, (grown - capacity.value) * record_bytes)
+    take_bytes(k, ctx, (grown - capacity.value) * record_bytes)
     fresh = k.call("realloc", block, grown * record_bytes + HEADER)
     k.store(fresh, used.value)
     k.store(fresh, grown, 1)
@@ -44,7 +39,7 @@ def text_append(k: Kernel, ctx: Val, block: Val, text: Val, length: Val) -> None
         capacity.set(k.load("i64", block, 1))
     with k.when((block == k.null) | (used.value + length > capacity.value)):
         grown = k.max(capacity.value * 2, (used.value + length + 31) & -16)
-        account(k, ctx, grown - capacity.value)
+        take_bytes(k, ctx, grown - capacity.value)
         current.set(k.call("realloc", block, grown + HEADER))
         k.store(current.value, grown, 1)
     with k.when(length > 0):

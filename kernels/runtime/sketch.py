@@ -8,7 +8,8 @@ estimation algorithms for HyperLogLog sketches", 2017, whose estimator needs no 
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.runtime.lists import HEADER, account
+from tsql.kernels.context import take_bytes
+from tsql.kernels.runtime.lists import HEADER
 
 PRECISION = 14
 REGISTERS = 1 << PRECISION
@@ -53,7 +54,7 @@ def sketch_room(k: Kernel, ctx: Val, block: Val) -> None:
     dense = grown > LARGEST_SET
     bytes = k.select(dense, k.i64(REGISTERS), grown * 8)
     fresh = k.call("calloc", bytes + HEADER, 1)
-    account(k, ctx, bytes - size * 8)
+    take_bytes(k, ctx, bytes - size * 8)
     k.store(fresh, k.select(dense, k.i64(-1), k.i64(0)))
     k.store(fresh, k.select(dense, k.i64(0), grown - 1), 1)
     with k.range(size) as i:
@@ -85,7 +86,7 @@ def sketch_merge(k: Kernel, ctx: Val, block: Val, other: Val) -> None:
     mine = k.var(block)
     with k.when(k.load("i64", other) < 0):
         fresh = k.call("calloc", REGISTERS + HEADER, 1)
-        account(k, ctx, k.i64(REGISTERS))
+        take_bytes(k, ctx, k.i64(REGISTERS))
         k.call("memcpy", fresh, other, REGISTERS + HEADER)
         with k.when(block != k.null):
             with k.when(k.load("i64", block) < 0):

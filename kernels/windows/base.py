@@ -8,13 +8,12 @@ from contextlib import contextmanager
 from tsql.kernels.aggregates.base import Input
 from tsql.kernels.batch import SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import MEMORY, STATUS_OUT_OF_MEMORY, PipelineKernel
+from tsql.kernels.context import MEMORY, STATUS_OUT_OF_MEMORY, PipelineKernel, take_bytes
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.rows import ColumnPointers, MorselRow
-from tsql.kernels.runtime.lists import account
 from tsql.kernels.types import Type
 from tsql.kernels.windows.call import WindowCall
 
@@ -105,7 +104,7 @@ class Memory:
 
     def __init__(self, k: PipelineKernel, bytes: Val, zeroed: bool = False):
         self.bytes = bytes
-        account(k, k.ctx, bytes)
+        take_bytes(k, k.ctx, bytes)
         k.check_memory()
         self.pointer: Var = k.var(k.null)
         with k.when(k.status.value != STATUS_OUT_OF_MEMORY):
@@ -117,7 +116,7 @@ class Memory:
 
     def free(self, k: PipelineKernel) -> None:
         k.call("free", self.address)
-        account(k, k.ctx, -self.bytes)
+        take_bytes(k, k.ctx, -self.bytes)
 
 
 class GrowingMemory:
@@ -130,14 +129,14 @@ class GrowingMemory:
         """Make room for so many bytes."""
         with k.when(bytes > self.bytes.value):
             grown = bytes * 2
-            account(k, k.ctx, grown - self.bytes.value)
+            take_bytes(k, k.ctx, grown - self.bytes.value)
             k.call("free", self.pointer.value)
             self.pointer.set(k.call("malloc", grown))
             self.bytes.set(grown)
 
     def free(self, k: PipelineKernel) -> None:
         k.call("free", self.pointer.value)
-        account(k, k.ctx, -self.bytes.value)
+        take_bytes(k, k.ctx, -self.bytes.value)
 
 
 class OwnMemory:
@@ -160,7 +159,7 @@ class OwnMemory:
 
     def released(self, k: PipelineKernel) -> None:
         """All of it is freed."""
-        account(k, k.ctx, -k.load("i64", self.word))
+        take_bytes(k, k.ctx, -k.load("i64", self.word))
         k.store(self.word, k.i64(0))
 
 

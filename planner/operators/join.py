@@ -6,7 +6,7 @@ sides must be placed by the same keys (`redistribute` both). On one machine a br
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BOOLEAN, Type
 from tsql.planner.logical import JOIN_KINDS, joined_schema
+from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.step import Step
 
@@ -70,6 +71,11 @@ class HashJoin(Step):
         """The keys of the built side and of the other."""
         left, right = tuple(k.left for k in self.keys), tuple(k.right for k in self.keys)
         return (left, right) if built == 0 else (right, left)
+
+    @cached_property
+    def without_range(self) -> HashJoin:
+        """The same join with its range as a part of the condition: a nested loop, for tables that do not fit memory."""
+        return replace(self, range=(), condition=conjunction([*self.range, *conjuncts(self.condition)]))
 
     def bounds(self, built: int) -> tuple[Expr, tuple[tuple[str, Expr], ...]]:
         """The number that the table is sorted by, and what it is compared with: (operator, expression of the other side)."""

@@ -36,6 +36,7 @@ CONFIGS = {
         Config("interp", backend="interp"),
         Config("plan_text", reload_plan=True),
         Config("blocks", blocks=True),
+        Config("spill", settings={"spill_after": 1}),
     )
 }
 
