@@ -30,10 +30,11 @@ from tsql.planner.operators.window import Window
 
 
 class WindowData(Dataset):
-    """The rows of a window step, one list of chunks per shard, that are sorted when they are read."""
+    """The rows of a window step, one list of chunks per shard, that are sorted when they are read. `keeps`: they may be read
+    again, by a step that turns to files half way."""
 
-    def __init__(self, step: Window, columns: tuple[OutputColumn, ...], chunks: list[list[Chunk]], parts: tuple[Any, Any, Any], shared: Shared):
-        self.chunks, self.shared, self.step = chunks, shared, step
+    def __init__(self, step: Window, columns: tuple[OutputColumn, ...], chunks: list[list[Chunk]], parts: tuple[Any, Any, Any], shared: Shared, keeps: bool):
+        self.chunks, self.shared, self.step, self.keeps = chunks, shared, step, keeps
         self.by, self.order, self.calls = parts
         self.names = [c.name for c in columns]
         self.shards = len(chunks)
@@ -57,7 +58,9 @@ class WindowData(Dataset):
         return self.source
 
     def feed(self, shard: int) -> Iterator[Part]:
-        chunks, self.chunks[shard] = self.chunks[shard], []
+        chunks = self.chunks[shard]
+        if not self.keeps:
+            self.chunks[shard] = []
         rows = sum(c.rows for c in chunks)
         if not rows:
             return
@@ -117,7 +120,7 @@ class WindowRunner(MovementRunner):
         columns = self._output_columns(flow.schema)
         added = tuple(OutputColumn(c.name, e) for e, c in extra.items())
         lists = self._window_rows(step, flow, columns, added)
-        return Flow(WindowData(step, (*columns, *added), lists, parts, self.shared), step.schema, [], flow.key)
+        return Flow(WindowData(step, (*columns, *added), lists, parts, self.shared, self.spill.active), step.schema, [], flow.key)
 
     def _window_rows(self, step: Window, flow: Flow, columns: tuple[OutputColumn, ...], added: tuple[OutputColumn, ...]) -> list[list[Chunk]]:
         """The rows by shard; shards are not put together, since each has partitions of its own."""

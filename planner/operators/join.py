@@ -89,6 +89,7 @@ class HashJoin(Step):
     def needed(self, built: int) -> set[str]:
         """The columns of the built side that are used behind the keys."""
         used = set(self.condition.columns()) if self.condition is not None else set()
+        used |= {c for part in self.range for c in part.columns()}
         return used | {f.name for f in self.schema if f.name in self.inputs[built].schema}
 
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
