@@ -97,7 +97,7 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
             yield from self._as_they_are(flow.data, columns)
             return
         if isinstance(flow.data, SourceData | BlockData):
-            for wave in flow.data.waves(self.threads):
+            for wave in flow.data.waves(self.threads, self.spill.active):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
             return
         if flow.data.shards > 1 and not self.dry:
