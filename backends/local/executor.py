@@ -124,7 +124,7 @@ class Executor(SpillingJoinRunner, SortRunner, GroupRunner):
         kept: list[AnyChunk] = []
 
         def take() -> None:
-            kept.extend(self._taken(context, 0, columns, part, store))
+            kept.extend(self._taken(context, columns, part, store)[0])
 
         if self.spill.active:
             context.limit(None, self.spill.room(), take)
