@@ -151,7 +151,14 @@ class SpilledChunk:
         columns = []
         for places in self._places:
             validity, values, text = (*places, None)[:3]
-            columns.append((0 if values is None else address + values[0], 0 if text is None else address + text[0], ones.address if validity is None else address + validity[0], 0))
+            columns.append(
+                (
+                    0 if values is None else address + values[0],
+                    0 if text is None else address + text[0],
+                    ones.address if validity is None else address + validity[0],
+                    0,
+                )
+            )
         morsels.add(self.rows, position, columns)
         morsels.keep.append((owner, ones))
 
