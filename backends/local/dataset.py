@@ -32,7 +32,8 @@ from tsql.kernels.types import Type
 
 WAVE_BLOCKS = 64
 WAVE_SPLITS = 2
-"""How much of a scan is collected at a time when its rows go straight to the result."""
+"""How much of a scan is collected at a time when its rows go straight to the result: blocks, and splits per thread. Where memory
+is limited it is a block or a split for each thread."""
 
 
 @dataclass
@@ -183,12 +184,13 @@ class BlockData(Dataset):
         fresh.parts = [(source, morsels, ctypes.c_int64(0)) for source, morsels, _ in self.parts]
         return fresh
 
-    def waves(self, threads: int) -> Iterator[BlockData]:
+    def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
         """The same rows in several datasets, one after the other."""
+        size = threads if small else WAVE_BLOCKS
         for source, morsels, _ in self.parts:
-            for start in range(0, max(1, morsels.count), WAVE_BLOCKS):
+            for start in range(0, max(1, morsels.count), size):
                 wave = copy(self)
-                wave.parts = [(source, morsels.part(start, WAVE_BLOCKS), ctypes.c_int64(0))]
+                wave.parts = [(source, morsels.part(start, size), ctypes.c_int64(0))]
                 yield wave
 
 
@@ -229,9 +231,9 @@ class SourceData(Dataset):
         fresh._next, fresh._lock = 0, threading.Lock()
         return fresh
 
-    def waves(self, threads: int) -> Iterator[SourceData]:
+    def waves(self, threads: int, small: bool = False) -> Iterator[SourceData]:
         """The same rows in several datasets, one after the other: a few splits for each thread."""
-        size = threads * WAVE_SPLITS
+        size = threads if small else threads * WAVE_SPLITS
         for start in range(0, max(1, len(self.splits)), size):
             wave = copy(self)
             wave.splits, wave._next, wave._lock = self.splits[start : start + size], 0, threading.Lock()

@@ -104,7 +104,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             yield from self._as_they_are(flow.data, columns)
             return
         if isinstance(flow.data, SourceData | BlockData):
-            for wave in flow.data.waves(self.threads):
+            for wave in flow.data.waves(self.threads, self.spill.active):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
             return
         if flow.data.shards > 1 and not self.dry:
@@ -131,7 +131,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
         kept: list[AnyChunk] = []
 
         def take() -> None:
-            kept.extend(self._taken(context, 0, columns, part, store))
+            kept.extend(self._taken(context, columns, part, store)[0])
 
         if self.spill.active:
             context.limit(None, self.spill.room(), take)

@@ -40,10 +40,10 @@ class MovementRunner(HostFunctionRunner):
         store, most = self.spill.store(step.name), self.spill.chunk_rows(columns, shards)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            for target in range(shards):
-                chunks = self._taken(context, target * sink.shard_bytes, columns, part, store)
-                with lock:
-                    lists[target] += chunks
+            taken = self._taken(context, columns, part, store, shards, sink.shard_bytes)
+            with lock:
+                for target, chunks in zip(lists, taken, strict=True):
+                    target += chunks
 
         for _, context in self._run(step, "", flow, lambda: Partition(columns, key, shards, self.run.settings.equal_hashes, self._keeps_order(step), per_shard, most=most), take):
             self._close(context)

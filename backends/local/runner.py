@@ -264,13 +264,18 @@ class PipelineRunner:
         if all(self.uses.get(s, 1) <= 1 for s in owner):
             flow.data.release()
 
-    def _taken(self, context: Context, at: int, columns: tuple[OutputColumn, ...], part: Part, store: Store) -> list[AnyChunk]:
-        """The chunks of a writer at an offset in a state, as they are kept."""
-        chunks = take_chunks(context.state_address + at, columns, self.shared, context.taken_chunks)
-        context.taken_chunks += len(chunks)
+    def _taken(self, context: Context, columns: tuple[OutputColumn, ...], part: Part, store: Store, writers: int = 1, writer_bytes: int = 0) -> list[list[AnyChunk]]:
+        """The chunks of each of the writers of a state, as they are kept."""
+        chunks, sizes = [], []
+        for writer in range(writers):
+            found = take_chunks(context.state_address + writer * writer_bytes, columns, self.shared, context.taken_chunks)
+            context.taken_chunks += len(found)
+            sizes.append(len(found))
+            chunks += found
         for chunk in chunks:
             chunk.order = (*part.order, *chunk.order)
-        return store.keep(chunks)
+        kept = iter(store.keep(chunks))
+        return [[next(kept) for _ in range(size)] for size in sizes]
 
     def _collect(
         self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None, store: Store | None = None, together: bool = False
@@ -284,7 +289,7 @@ class PipelineRunner:
         most = self.spill.chunk_rows(columns)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            lists[shard] += self._taken(context, 0, columns, part, store)
+            lists[shard] += self._taken(context, columns, part, store)[0]
 
         for _, context in self._run(step, role, flow, lambda: Collect(columns, limit, isinstance(flow.data, BlockData), most), take):
             self._close(context)

@@ -54,6 +54,7 @@ FORCED_ROWS = 32
 MOST_ROOM = 8 << 20
 IOV_MAX = 512
 ALIGNMENT = 8
+_PADDING = bytes(ALIGNMENT)
 
 
 class SpillFile:
@@ -150,7 +151,14 @@ class SpilledChunk:
         columns = []
         for places in self._places:
             validity, values, text = (*places, None)[:3]
-            columns.append((0 if values is None else address + values[0], 0 if text is None else address + text[0], ones.address if validity is None else address + validity[0], 0))
+            columns.append(
+                (
+                    0 if values is None else address + values[0],
+                    0 if text is None else address + text[0],
+                    ones.address if validity is None else address + validity[0],
+                    0,
+                )
+            )
         morsels.add(self.rows, position, columns)
         morsels.keep.append((owner, ones))
 
@@ -254,36 +262,49 @@ class Store:
         """The chunks as they are kept. Those that are written leave memory when the caller lets them go."""
         if self.budget is None:
             return list(chunks)
-        kept: list[AnyChunk] = []
-        for chunk in chunks:
-            with self._lock:
-                stays = self.resident + chunk.bytes <= self.budget
-                self.resident += chunk.bytes if stays else 0
-            kept.append(chunk if stays else self.write(chunk))
-        return kept
+        stay: list[bool] = []
+        with self._lock:
+            for chunk in chunks:
+                stay.append(self.resident + chunk.bytes <= self.budget)
+                self.resident += chunk.bytes if stay[-1] else 0
+        written = iter(self.write([c for c, stays in zip(chunks, stay, strict=True) if not stays]))
+        return [chunk if stays else next(written) for chunk, stays in zip(chunks, stay, strict=True)]
 
-    def write(self, chunk: Chunk) -> SpilledChunk:
-        """Write one chunk, whatever the budget."""
+    def write(self, chunks: list[Chunk]) -> list[SpilledChunk]:
+        """Write chunks, whatever the budget, with as few calls of the system as possible."""
+        if not chunks:
+            return []
         self.spill.run.check()
         with self._lock:
             if self._file is None:
                 self._file = self.spill.file()
         buffers: list[Any] = []
-        places: list[list[tuple[int, int] | None]] = []
-        at = 0
-        for array in chunk.arrays:
-            of_array: list[tuple[int, int] | None] = []
-            for buffer in _plain(array).buffers():
-                if buffer is None:
-                    of_array.append(None)
-                    continue
-                of_array.append((at, buffer.size))
-                buffers += [memoryview(buffer), bytes(-buffer.size % ALIGNMENT)]
-                at += buffer.size + -buffer.size % ALIGNMENT
-            places.append(of_array)
-        start = self._file.write([b for b in buffers if len(b)])
-        self.spill.count(self.name, at)
-        return SpilledChunk(chunk, self._file, start, at, places, self.spill.shared)
+        layouts: list[tuple[int, list[list[tuple[int, int] | None]]]] = []
+        for chunk in chunks:
+            at = 0
+            places: list[list[tuple[int, int] | None]] = []
+            for array in chunk.arrays:
+                of_array: list[tuple[int, int] | None] = []
+                for buffer in _plain(array).buffers():
+                    if buffer is None:
+                        of_array.append(None)
+                        continue
+                    size = buffer.size
+                    of_array.append((at, size))
+                    if size:
+                        buffers.append(memoryview(buffer))
+                    if size % ALIGNMENT:
+                        buffers.append(_PADDING[: -size % ALIGNMENT])
+                    at += size + -size % ALIGNMENT
+                places.append(of_array)
+            layouts.append((at, places))
+        start = self._file.write(buffers)
+        spilled = []
+        for chunk, (bytes, places) in zip(chunks, layouts, strict=True):
+            spilled.append(SpilledChunk(chunk, self._file, start, bytes, places, self.spill.shared))
+            start += bytes
+        self.spill.count(self.name, sum(bytes for bytes, _ in layouts))
+        return spilled
 
 
 def _plain(array: pa.Array) -> pa.Array:

@@ -76,11 +76,24 @@ class BlockJoinRunner(JoinRunner):
         del reserved
         return rows
 
-    def _block_rows(self, join: Join, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store, shards: int | None = None, columns: tuple[OutputColumn, ...] | None = None) -> list[AnyChunk]:
+    def _block_rows(
+        self,
+        join: Join,
+        built: Side,
+        probed: Side,
+        block: list[AnyChunk],
+        partners: list[AnyChunk],
+        store: Store,
+        shards: int | None = None,
+        columns: tuple[OutputColumn, ...] | None = None,
+    ) -> list[AnyChunk]:
         """The rows of a join with one block, by all threads unless their order matters."""
         before = set(self.states)
         size, shards = self.spill.morsel_rows(), shards or self.threads
-        sides = [Flow(side.data([chunks[i::n] for i in range(n)], size), side.schema) for side, chunks, n in ((built, block, self.threads), (probed, partners, shards))]
+        sides = [
+            Flow(side.data([chunks[i::n] for i in range(n)], size), side.schema)
+            for side, chunks, n in ((built, block, self.threads), (probed, partners, shards))
+        ]
         inside = replace(join, built=sides[0], probed=sides[1], is_shared=True)
         flow = self._probed(inside, self._built(inside))
         rows = [c for one in self._collect(join.step, flow, columns or self._output_columns(join.step.schema), "block", store=store) for c in one]
@@ -137,6 +150,15 @@ class BlockJoinRunner(JoinRunner):
             keys = step.keys if at == 1 else tuple(JoinKey(k.right, k.left, k.null_safe) for k in step.keys)
             if marks:
                 sides, keys = sides[::-1], tuple(JoinKey(k.right, k.left, k.null_safe) for k in keys)
-            found = HashJoin(sides, kind=kind, keys=keys, condition=step.condition, build="left" if marks else "right", mark=FOUND if kind == "mark" else None, position=step.position, name=f"{step.name} {kind}")
+            found = HashJoin(
+                sides,
+                kind=kind,
+                keys=keys,
+                condition=step.condition,
+                build="left" if marks else "right",
+                mark=FOUND if kind == "mark" else None,
+                position=step.position,
+                name=f"{step.name} {kind}",
+            )
             known[id(step), kind] = found
         return replace(join, step=found)

@@ -36,7 +36,15 @@ from tsql.planner.step import Step
 class GroupRunner(ValueRunner):
     """Runs aggregations."""
 
-    def _groups(self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink], expected: int) -> Flow:
+    def _groups(
+        self,
+        step: Aggregate,
+        flow: Flow,
+        by: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, Call], ...],
+        make: Callable[..., AggregateSink],
+        expected: int,
+    ) -> Flow:
         """The groups of a flow."""
         share = self.spill.share(TABLE, flow.data.shards)
         if share is None or not (by or (has_one_list_of_values(calls) and step.phase == "complete")):
@@ -46,7 +54,9 @@ class GroupRunner(ValueRunner):
         assert attempt.failed
         return self._by_partitions(step, flow, by, calls, partial(make, False)) if by else self._by_values(step, flow, calls)
 
-    def _by_partitions(self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink]) -> Flow:
+    def _by_partitions(
+        self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink]
+    ) -> Flow:
         shards = flow.data.shards
         columns = needed_columns(flow.schema, None if step.absorbs else [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())])
         keep_order = any(plain_body(c).wants_position for _, c in calls)

@@ -63,10 +63,10 @@ class PartitionRunner(HostFunctionRunner):
         store, most = self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0), self.spill.chunk_rows(columns, number)
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            for target in range(number):
-                chunks = self._taken(context, target * sink.shard_bytes, columns, part, store)
-                with lock:
-                    lists[shard][target] += chunks
+            taken = self._taken(context, columns, part, store, number, sink.shard_bytes)
+            with lock:
+                for target, chunks in zip(lists[shard], taken, strict=True):
+                    target += chunks
 
         def make() -> Partition:
             return Partition(columns, key, number, self.run.settings.equal_hashes, keep_order, level=level, most=most)

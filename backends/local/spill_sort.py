@@ -159,7 +159,7 @@ class ExternalSort:
             if not run.blocks:
                 run.first = _row(arrays, 0)
             run.last = _row(arrays, len(arrays[0]) - 1)
-            run.blocks.append(self.store.write(Chunk((len(run.blocks),), len(arrays[0]), arrays)))
+            run.blocks += self.store.write([Chunk((len(run.blocks),), len(arrays[0]), arrays)])
         return run
 
     def merge(self, runs: list[SortedRun]) -> Iterator[list[pa.Array]]:
