@@ -17,8 +17,8 @@ from tsql.kernels.expr import Call, Case, Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
 from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
-from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.facts import at_most_one, pairs_at_most_once
+from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import map_call, map_keys, nodes

@@ -17,7 +17,7 @@ from tsql.backends.local.joins import JoinRunner
 from tsql.backends.local.runner import Flow
 from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Column
-from tsql.kernels.operators.aggregate import GroupScan, Grouping, make_sink
+from tsql.kernels.operators.aggregate import Grouping, GroupScan, make_sink
 from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.kernels.pipeline import ColumnarScan
 from tsql.planner.operators.join import HashJoin

@@ -97,11 +97,11 @@ class Schema:
         self.oracle.close()
 
 
-def query_text(seed: int, number: int, tables: list[Table]) -> str:
-    return Generator(Random(f"{seed}/query/{number}"), tables).query()
+def query_text(seed: int, number: int, tables: list[Table], limits: bool = False) -> str:
+    return Generator(Random(f"{seed}/query/{number}"), tables, limits).query()
 
 
-def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None) -> Iterator[Difference]:
+def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, limits: bool = False) -> Iterator[Difference]:
     """The queries of these numbers on which the engines differ."""
     counts = Counter() if counts is None else counts
     schema: Any = None
@@ -113,7 +113,7 @@ def differences(seed: int, numbers: range, config: str = "default", counts: Coun
                     schema.close()
                 held = number // QUERIES_PER_SCHEMA
                 schema = Schema(seed, held, config)
-            sql = query_text(seed, number, schema.tables)
+            sql = query_text(seed, number, schema.tables, limits)
             wanted = schema.expected(sql)
             counts["compared" if wanted is not None else "left out"] += 1
             if wanted is None:
@@ -127,10 +127,10 @@ def differences(seed: int, numbers: range, config: str = "default", counts: Coun
             schema.close()
 
 
-def show(seed: int, number: int) -> None:
+def show(seed: int, number: int, limits: bool = False) -> None:
     """Print one query with its tables, and whether the engines differ."""
     with closing(Schema(seed, number // QUERIES_PER_SCHEMA, "default")) as schema:
-        sql = query_text(seed, number, schema.tables)
+        sql = query_text(seed, number, schema.tables, limits)
         print(f"{script(schema.tables)}\n{sql};")
         wanted = schema.expected(sql)
         print("DuckDB refuses it" if wanted is None else schema.compare(sql, wanted) or "the engines agree")
@@ -144,13 +144,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", type=int, help="show and run the query of this number alone")
     parser.add_argument("--config", choices=sorted(CONFIGS), default="default", help="a configuration of the corpus")
     parser.add_argument("--stop-after", type=int, default=0, help="stop after so many differences")
+    parser.add_argument("--limits", action="store_true", help="any LIMIT in subqueries that name outer columns")
     given = parser.parse_args(arguments)
     if given.only is not None:
-        show(given.seed, given.only)
+        show(given.seed, given.only, given.limits)
         return 0
     counts: Counter[str] = Counter()
     start = time.monotonic()
-    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts):
+    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.limits):
         print(found, flush=True)
         if given.stop_after and counts["different"] >= given.stop_after:
             break

@@ -45,10 +45,10 @@ class Relation:
 
 
 class Generator:
-    """Makes one query."""
+    """Makes one query. With `limits` a subquery that names outer columns may have any LIMIT, not only LIMIT 1."""
 
-    def __init__(self, rng: Random, tables: list[Table]):
-        self.rng, self.tables = rng, tables
+    def __init__(self, rng: Random, tables: list[Table], limits: bool = False):
+        self.rng, self.tables, self.limits = rng, tables, limits
         self.ctes: list[tuple[str, dict[str, str]]] = []
         self.aliases = 0
 
@@ -80,7 +80,7 @@ class Generator:
         items = [self._value(kind, scope, depth) for kind in wanted]
         distinct = "DISTINCT " if self._chance(0.15) else ""
         sql = f"SELECT {distinct}{_listed(items)} FROM {source}{self._where(scope, depth)}"
-        if self._chance(0.12):
+        if (self.limits or not outer) and self._chance(0.12):
             order = ", ".join(f"{i + 1}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for i in range(len(items)))
             sql += f" ORDER BY {order} LIMIT {self.rng.choice((0, 1, 3, 10))}" + (f" OFFSET {self.rng.randint(0, 3)}" if self._chance(0.3) else "")
         return sql, {f"x{i}": kind for i, kind in enumerate(wanted)}
