@@ -18,7 +18,7 @@ from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortK
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner import bind_calls, bind_forms, bind_operators, bind_subquery, bind_text, bind_windows
+from tsql.planner import bind_calls, bind_forms, bind_operators, bind_rows, bind_subquery, bind_text, bind_windows
 from tsql.planner.bind_source import Source, deep_recursion, position_of
 from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind_types import Bare, coerce, settle
@@ -234,7 +234,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
     exp.Window: bind_windows.bind_window,
     Absolute: lambda binder, node: bind_calls.scalar(binder, "abs", [binder.operand(node.this)], node),
     **bind_subquery.HANDLERS,
-    **bind_operators.HANDLERS,
+    **bind_rows.with_rows(bind_operators.HANDLERS),
     **bind_text.HANDLERS,
     **bind_forms.HANDLERS,
 }

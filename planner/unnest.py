@@ -100,7 +100,9 @@ class Unnester:
         right = self._simplify(node, node.right)
         bound = self.free.of(right) & set(node.left.schema.names)
         if not bound:
-            return Join(node.kind, node.left, right, node.condition, node.mark)
+            # A test of existence may have lost the projection that kept its names apart, and has no condition that names them.
+            clash = right is not node.right and set(right.schema.names) & set(node.left.schema.names)
+            return Join(node.kind, node.left, self._renamed(right) if clash else right, node.condition, node.mark)
         if node.kind == "inner" and _is_beside(right):
             plan = self._beside(right, node.left, bound)
             return plan if node.condition is None else Filter(plan, node.condition)

@@ -218,7 +218,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             case movement.Broadcast():
                 return self._broadcast(step, flow, step.shards or shards)
             case movement.Gather():
-                return self._gather(step, flow)
+                return self._gather(step, flow, self._rows_asked(step))
         raise TypeError(f"the local backend has no step {step.op}")
 
     def _scan(self, step: Scan, shards: int) -> Flow:
@@ -311,6 +311,13 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
         if value is not None and value < 0:
             raise ExecutionError("LIMIT and OFFSET cannot be negative", position=getattr(expr, "position", None))
         return value
+
+    def _rows_asked(self, step: Step) -> int | None:
+        """How many rows the users of a step take at most, where all of them are limits."""
+        users = self.users.get(id(step), [])
+        asked = [(self._constant(u.count), self._constant(u.offset) or 0) for u in users if isinstance(u, Limit) and not u.is_percentage]
+        known = len(asked) == len(users) and asked and all(count is not None for count, _ in asked)
+        return max(count + offset for count, offset in asked) if known else None
 
     def _limit(self, step: Limit, flow: Flow) -> Flow:
         count, offset = self._constant(step.count), self._constant(step.offset) or 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
-from tsql.backends.local.dataset import ChunkData, GroupData, Part
+from tsql.backends.local.dataset import BlockData, ChunkData, GroupData, Part, SourceData
 from tsql.backends.local.host import Context
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
@@ -24,10 +25,22 @@ class MovementRunner(HostFunctionRunner):
         if isinstance(flow.data, GroupData):
             merged = GroupData(flow.data.sink, flow.data.states, self.shared, flow.data.origin, merged=True)
             return Flow(merged, flow.schema, flow.operators, flow.key)
+        if limit is not None and isinstance(flow.data, SourceData | BlockData):
+            return self._gather_first(step, flow, limit)
         collected = self._collected(step, flow, limit, together=True)
         lists = collected.data.chunks
         chunks = lists[0] if flow.replicated else [c for one in lists for c in one]
         return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema, [], flow.key)
+
+    def _gather_first(self, step: Step, flow: Flow, limit: int) -> Flow:
+        """The first rows of a scan, and some more: it is read in waves until there are enough."""
+        columns = self._output_columns(flow.schema)
+        chunks: list[AnyChunk] = []
+        for wave in flow.data.waves(self.threads):
+            chunks += self._collect(step, replace(flow, data=wave), columns, "first")[0]
+            if sum(c.rows for c in chunks) >= limit:
+                break
+        return self._chunk_flow(columns, [chunks], flow)
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
         columns = self._output_columns(flow.schema)

@@ -52,7 +52,7 @@ CASES = [
     ("VALUES (1, 2), (3)", 17, "all rows of VALUES need the same number of columns: 2, not 1", None),
     ("SELECT * FROM (SELECT 1) v(x, y)", 26, '"v" has 1 columns, but 2 names are given', None),
     ("WITH c AS (SELECT 1), c AS (SELECT 2) SELECT * FROM c", 23, 'WITH defines "c" twice', None),
-    ("WITH RECURSIVE c AS (SELECT * FROM c UNION ALL SELECT 1) SELECT * FROM c", 15, 'Circular reference to CTE "c"', None),
+    ("WITH RECURSIVE c AS (SELECT * FROM c UNION ALL SELECT 1) SELECT * FROM c", 16, 'Circular reference to CTE "c"', None),
     ("SELECT a FROM t WHERE sum(a) OVER () > 1", 23, "WHERE cannot contain window functions", None),
     ("SELECT sum(a) OVER (ROWS BETWEEN CURRENT ROW AND 1 PRECEDING) FROM t", 8, "Frame starting from current row cannot have preceding rows", None),
     ("SELECT a, row_number() FROM t", 11, "row_number is a window function: it needs OVER (..)", None),

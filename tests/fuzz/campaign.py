@@ -1,0 +1,163 @@
+"""Runs random queries over random tables on our engine and on DuckDB and reports every difference.
+
+    python -m tests.fuzz.campaign --queries 10000 --seed 1
+
+Query `n` of a seed is always the same: `--only n` runs it alone and prints its tables. What DuckDB refuses, or fails at, is
+left out and counted. The exit code is 1 if there was a difference.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import duckdb
+
+from tests.fuzz.relational import Generator
+from tests.fuzz.schemas import Table, random_tables, script
+from tests.slt.engines import CONFIGS
+from tests.slt.render import Result, differing_row, render
+
+QUERIES_PER_SCHEMA = 40
+LARGEST = 200_000
+"""DuckDB's results with more rows than this are not compared: such a query multiplies tables, and tells nothing new."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A query on which the engines differ."""
+
+    number: int
+    sql: str
+    reason: str
+    tables: str
+
+    def __str__(self) -> str:
+        return f"query {self.number}: {self.reason}\n{self.tables}\n{self.sql};\n"
+
+
+class Schema:
+    """Random tables, in both engines."""
+
+    def __init__(self, seed: int, number: int, config: str):
+        import tsql
+        from tsql.kernels.errors import TsqlError
+
+        self.tables: list[Table] = random_tables(Random(f"{seed}/schema/{number}"))
+        self.error, about = TsqlError, CONFIGS[config]
+        self.reloads = about.reload_plan
+        self.load_plan = tsql.load_plan_text
+        self.engine = tsql.connect(backend=about.backend, **about.settings)
+        self.oracle = duckdb.connect(config={"threads": 1, "memory_limit": "2GB"})
+        for table in self.tables:
+            if about.blocks:
+                self.engine.register(f"{table.name}_arrow", table.data)
+                self.engine.execute(f"CREATE TABLE {table.name} AS SELECT * FROM {table.name}_arrow")
+            else:
+                self.engine.register(table.name, table.data)
+            self.oracle.register("arrow_input", table.data)
+            self.oracle.execute(f"CREATE TABLE {table.name} AS SELECT * FROM arrow_input")
+            self.oracle.unregister("arrow_input")
+
+    def expected(self, sql: str) -> Result | None:
+        """DuckDB's result; None if it has none."""
+        try:
+            found = self.oracle.sql(sql).to_arrow_table()
+        except duckdb.Error:
+            return None
+        return render(found) if found.num_rows <= LARGEST else None
+
+    def given(self, sql: str) -> Result:
+        relation = self.engine.sql(sql)
+        if self.reloads:
+            return render(self.load_plan(relation.plan()).run(self.engine).arrow())
+        return render(relation.arrow())
+
+    def compare(self, sql: str, wanted: Result) -> str | None:
+        """How our result differs; None if it does not."""
+        try:
+            given = self.given(sql)
+        except self.error as problem:
+            return f"only our engine fails: {problem.message}"
+        except Exception as problem:
+            return f"{type(problem).__name__}: {str(problem)[:300]}"
+        if given.types != wanted.types:
+            return f"types {given.types} instead of {wanted.types}"
+        return differing_row(given.sorted("rowsort"), wanted.sorted("rowsort"), wanted.types)
+
+    def close(self) -> None:
+        self.engine.close()
+        self.oracle.close()
+
+
+def query_text(seed: int, number: int, tables: list[Table], limits: bool = False) -> str:
+    return Generator(Random(f"{seed}/query/{number}"), tables, limits).query()
+
+
+def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, limits: bool = False) -> Iterator[Difference]:
+    """The queries of these numbers on which the engines differ."""
+    counts = Counter() if counts is None else counts
+    schema: Any = None
+    held = -1
+    try:
+        for number in numbers:
+            if number // QUERIES_PER_SCHEMA != held:
+                if schema is not None:
+                    schema.close()
+                held = number // QUERIES_PER_SCHEMA
+                schema = Schema(seed, held, config)
+            sql = query_text(seed, number, schema.tables, limits)
+            wanted = schema.expected(sql)
+            counts["compared" if wanted is not None else "left out"] += 1
+            if wanted is None:
+                continue
+            reason = schema.compare(sql, wanted)
+            if reason is not None:
+                counts["different"] += 1
+                yield Difference(number, sql, reason, script(schema.tables))
+    finally:
+        if schema is not None:
+            schema.close()
+
+
+def show(seed: int, number: int, limits: bool = False) -> None:
+    """Print one query with its tables, and whether the engines differ."""
+    with closing(Schema(seed, number // QUERIES_PER_SCHEMA, "default")) as schema:
+        sql = query_text(seed, number, schema.tables, limits)
+        print(f"{script(schema.tables)}\n{sql};")
+        wanted = schema.expected(sql)
+        print("DuckDB refuses it" if wanted is None else schema.compare(sql, wanted) or "the engines agree")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.campaign", description="Random queries against DuckDB.")
+    parser.add_argument("--queries", type=int, default=1000, help="how many")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--first", type=int, default=0, help="the number of the first query")
+    parser.add_argument("--only", type=int, help="show and run the query of this number alone")
+    parser.add_argument("--config", choices=sorted(CONFIGS), default="default", help="a configuration of the corpus")
+    parser.add_argument("--stop-after", type=int, default=0, help="stop after so many differences")
+    parser.add_argument("--limits", action="store_true", help="any LIMIT in subqueries that name outer columns")
+    given = parser.parse_args(arguments)
+    if given.only is not None:
+        show(given.seed, given.only, given.limits)
+        return 0
+    counts: Counter[str] = Counter()
+    start = time.monotonic()
+    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.limits):
+        print(found, flush=True)
+        if given.stop_after and counts["different"] >= given.stop_after:
+            break
+    print(f"seed {given.seed}, {given.config}: {counts['compared']} compared, {counts['left out']} left out, {counts['different']} different, {time.monotonic() - start:.0f} s")
+    return 1 if counts["different"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
