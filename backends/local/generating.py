@@ -30,6 +30,7 @@ from tsql.planner.operators.series import Series
 
 MORSEL_ROWS = 1 << 16
 PART_MORSELS = 16
+FIRST_WAVE_ROWS = 1 << 12
 DAY_US = 86_400_000_000
 
 
@@ -42,31 +43,36 @@ class SeriesData(SourceData):
         self.first, self.step, self.rows, self.shards = first, step, rows, shards
         self.morsel_rows = batch_rows or MORSEL_ROWS
         self.part_rows = self.morsel_rows * PART_MORSELS
-        self._at, self._end = 0, -(-rows // self.part_rows)
+        self._at, self._end = 0, rows
         self._lock = threading.Lock()
 
     def empty_source(self) -> kernel_series.SeriesScan:
         return self.scan
 
     def waves(self, threads: int) -> Iterator[SeriesData]:
-        for start in range(0, max(1, self._end), threads):
+        """The same rows in several datasets; the first are small, for consumers that stop early."""
+        start, size = 0, FIRST_WAVE_ROWS
+        while start < self.rows or start == 0:
             wave = copy(self)
-            wave._at, wave._end, wave._lock = start, min(self._end, start + threads), threading.Lock()
+            wave._at, wave._end, wave._lock = start, min(self.rows, start + size), threading.Lock()
             yield wave
+            start, size = start + size, min(size * 4, threads * self.part_rows)
 
-    def _take(self) -> int | None:
+    def _take(self) -> tuple[int, int] | None:
+        """The first row of a part and the one behind its last."""
         with self._lock:
-            self._at += 1
-            return self._at - 1 if self._at <= self._end else None
+            start = self._at
+            self._at = min(self._end, start + self.part_rows)
+            return (start, self._at) if start < self._end else None
 
     def feed(self, shard: int) -> Iterator[Part]:
-        while (number := self._take()) is not None:
+        while (part := self._take()) is not None:
             morsels = Morsels(1)
-            end = min(self.rows, (number + 1) * self.part_rows)
-            for position in range(number * self.part_rows, end, self.morsel_rows):
+            start, end = part
+            for position in range(start, end, self.morsel_rows):
                 words = ((self.first + position * self.step) % 2**64, self.step % 2**64, 0, 0)
                 morsels.add(min(self.morsel_rows, end - position), position, [words])
-            yield Part(self.scan, morsels, (number,))
+            yield Part(self.scan, morsels, (start,))
 
 
 class GeneratingRunner(RecursionRunner):
