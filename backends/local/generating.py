@@ -43,20 +43,25 @@ class SeriesData(SourceData):
         self.first, self.step, self.rows, self.shards = first, step, rows, shards
         self.morsel_rows = batch_rows or MORSEL_ROWS
         self.part_rows = self.morsel_rows * PART_MORSELS
-        self._at, self._end = 0, rows
+        self._start, self._at, self._end = 0, 0, rows
         self._lock = threading.Lock()
+
+    def again(self) -> SeriesData:
+        fresh = copy(self)
+        fresh._at, fresh._lock = self._start, threading.Lock()
+        return fresh
 
     def empty_source(self) -> kernel_series.SeriesScan:
         return self.scan
 
-    def waves(self, threads: int) -> Iterator[SeriesData]:
+    def waves(self, threads: int, small: bool = False) -> Iterator[SeriesData]:
         """The same rows in several datasets; the first are small, for consumers that stop early."""
         start, size = 0, FIRST_WAVE_ROWS
         while start < self.rows or start == 0:
             wave = copy(self)
-            wave._at, wave._end, wave._lock = start, min(self.rows, start + size), threading.Lock()
+            wave._start, wave._at, wave._end, wave._lock = start, start, min(self.rows, start + size), threading.Lock()
             yield wave
-            start, size = start + size, min(size * 4, threads * self.part_rows)
+            start, size = start + size, size if small else min(size * 4, threads * self.part_rows)
 
     def _take(self) -> tuple[int, int] | None:
         """The first row of a part and the one behind its last."""
