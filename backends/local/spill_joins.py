@@ -111,7 +111,8 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     def _pairs(self, join: Join, built: Side, probed: Side, rows: list[AnyChunk], partners: list[AnyChunk], level: int, whole: int) -> list[Pair]:
         """The pairs of partitions that a pair becomes: itself, if the table will fit."""
         kind = join.step.probe_kind
-        if not partners and not join.step.marks or not rows and kind in ("inner", "semi"):
+        # What a mark leaves open depends on the rows of all partitions.
+        if (not partners and not join.step.marks and kind != "mark") or (not rows and kind in ("inner", "semi")):
             return []
         share = self.spill.share(TABLE, self.threads) or 0
         if table_bytes(rows) <= share or (self.spill.forced and join.step.keys):
