@@ -19,6 +19,7 @@ from tsql.backends.sources.normalize import unique_names
 from tsql.kernels import errors
 from tsql.kernels.errors import ExecutionError, TsqlError
 from tsql.kernels.expr import Aggregate, Expr, SortKey
+from tsql.kernels.windows.call import WindowCall
 from tsql.planner.step import Step
 
 WIRE = "shard int, input string, place bigint, blob binary"
@@ -142,7 +143,7 @@ def expression_nodes(root: Step) -> Iterator[Any]:
 def _nodes(value: Any) -> Iterator[Any]:
     if isinstance(value, Expr):
         yield from value.walk()
-    elif isinstance(value, Aggregate):
+    elif isinstance(value, Aggregate | WindowCall):
         yield value
         for expression in value.expressions():
             yield from expression.walk()

@@ -1,8 +1,8 @@
 """Which kernel computes a call: the one place where that is decided, by the function and its frame. `explain` prints the choice.
 
 Rows of a frame that begins with the partition are only added. Otherwise, while both ends move forward: where rows can be
-removed exactly they are; where states merge there are two stacks. Ends that may move back, and EXCLUDE without removal, take a
-tree of states. What is left is folded anew for each frame.
+removed exactly they are; where states merge there are two stacks. Ends that may move back take a tree of states. What is left is
+folded anew for each frame.
 """
 
 from __future__ import annotations
@@ -120,4 +120,4 @@ def _merging(call: WindowCall, order: tuple[SortKey, ...], fold: BodyFold | Pick
     """A fold whose states merge."""
     if from_start:
         return Running(call, order, fold)
-    return (TwoStacks if call.frame.is_monotonic and not call.frame.exclude else Tree)(call, order, fold)
+    return (TwoStacks if call.frame.is_monotonic else Tree)(call, order, fold)

@@ -1,4 +1,4 @@
-"""The corpus of queries and aggregates through the Spark backend's cutting, wire and tasks, in this process and in three shards."""
+"""The corpus of queries, aggregates and windows through the Spark backend's cutting, wire and tasks, in this process and in three shards."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.slt_runner import CORPUS, corpus_files, run_file
 from tests.spark.cluster import InProcess
 from tests.spark.engine import SparkTsql
 
-FOLDERS = ("queries", "aggregates")
+FOLDERS = ("queries", "aggregates", "windows")
 EVERY = 3
 """Functions and types are kernels of a single part: they are the same whoever calls them. Every third query keeps this short."""
 

@@ -48,6 +48,8 @@ def local() -> Any:
         "SELECT * FROM t WHERE v IS NULL",
         "SELECT k FROM t INTERSECT ALL SELECT v FROM t",
         "SELECT 1 WHERE false",
+        "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS rn, sum(v) OVER (PARTITION BY k ORDER BY v RANGE 3 PRECEDING) AS s FROM t",
+        "SELECT v, lag(v) OVER (ORDER BY v, k) AS before, rank() OVER (PARTITION BY v % 3 ORDER BY k) AS r FROM t QUALIFY r < 4",
         "SELECT k, string_agg(v::VARCHAR, ',' ORDER BY v DESC) FROM t GROUP BY k HAVING k <> 2",
     ],
 )
