@@ -8,7 +8,7 @@ from itertools import product
 
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
-from tsql.planner.predicates import conjuncts, never_null, rejects, sides
+from tsql.planner.predicates import conjuncts, join_key, never_null, rejects
 
 COUNTS = {"count", "count_star"}
 _MOST_KEYS = 8
@@ -151,9 +151,10 @@ def pairs_at_most_once(node: Join) -> bool:
 def _covered(*, right: bool, node: Join) -> bool:
     equated = set()
     for part in conjuncts(node.condition):
-        pair = sides(part, node.left.schema.names, node.right.schema.names)
-        if pair is not None and isinstance(pair[right], Column):
-            equated.add(pair[right].name)
+        key = join_key(part, node.left.schema.names, node.right.schema.names)
+        side = key and (key.right if right else key.left)
+        if isinstance(side, Column):
+            equated.add(side.name)
     return any(key <= equated for key in keys(node.right if right else node.left))
 
 

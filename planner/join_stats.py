@@ -7,22 +7,22 @@ from math import prod
 from tsql.kernels.expr import Column, Expr
 from tsql.planner import cost, stats
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort
-from tsql.planner.predicates import conjuncts, sides
+from tsql.planner.predicates import JoinKey, conjuncts, join_key
 
 UNIQUE = 0.9
 """A column with so many distinct values per row of its table is taken for a key of it."""
 
 
-def equalities(node: Join) -> tuple[list[tuple[Expr, Expr]], list[Expr]]:
-    """The (left, right) sides of equalities between the inputs, and the other conjuncts."""
-    pairs, rest = [], []
+def equalities(node: Join) -> tuple[list[JoinKey], list[Expr]]:
+    """The equalities between the inputs of a join, and the other conjuncts."""
+    keys, rest = [], []
     for part in conjuncts(node.condition):
-        pair = sides(part, node.left.schema.names, node.right.schema.names)
-        if pair is None:
+        key = join_key(part, node.left.schema.names, node.right.schema.names)
+        if key is None:
             rest.append(part)
         else:
-            pairs.append(pair)
-    return pairs, rest
+            keys.append(key)
+    return keys, rest
 
 
 def join_rows(node: Join) -> float:
@@ -30,22 +30,22 @@ def join_rows(node: Join) -> float:
     left, right = stats.rows(node.left), stats.rows(node.right)
     if node.kind in ("mark", "single"):
         return left
-    pairs, rest = equalities(node)
+    keys, rest = equalities(node)
     if node.kind in ("semi", "anti"):
-        part = matching_part(pairs, node.left, node.right) * (cost.SEMI_SELECTIVITY if rest else 1.0)
+        part = matching_part(keys, node.left, node.right) * (cost.SEMI_SELECTIVITY if rest else 1.0)
         return left * (part if node.kind == "semi" else max(1.0 - part, cost.LEAST_ANTI_PART))
     kept = prod(stats.selectivity(part, node) for part in rest)
-    found = left * right * key_selectivity(pairs, node.left, node.right) * kept
+    found = left * right * key_selectivity(keys, node.left, node.right) * kept
     if node.kind == "inner":
         return found
     return max(found, left, right if node.kind == "full" else 0.0)
 
 
-def key_selectivity(pairs: list[tuple[Expr, Expr]], left: Node, right: Node) -> float:
+def key_selectivity(keys: list[JoinKey], left: Node, right: Node) -> float:
     """The part of all pairs of rows whose keys are equal: every value of the side whose keys are unique is met."""
-    if not pairs:
+    if not keys:
         return 1.0
-    sides = [combinations([pair[at] for pair in pairs], node) for at, node in ((0, left), (1, right))]
+    sides = [combinations([k.left for k in keys], left), combinations([k.right for k in keys], right)]
     unique = [values for values, base in sides if values >= UNIQUE * base]
     return 1.0 / max(1.0, min(unique) if unique else max(values for values, _ in sides))
 
@@ -82,20 +82,20 @@ def base_rows(key: Expr, node: Node) -> float:
                 return max(1.0, stats.rows(node))
 
 
-def matching_part(pairs: list[tuple[Expr, Expr]], probed: Node, built: Node) -> float:
+def matching_part(keys: list[JoinKey], probed: Node, built: Node) -> float:
     """The part of the probed rows that is expected to find a partner: that of the built side's values which are left."""
-    if not pairs:
+    if not keys:
         return 1.0
-    values, base = combinations([b for _, b in pairs], built)
+    values, base = combinations([k.right for k in keys], built)
     left = min(values, stats.rows(built))
     if values >= UNIQUE * base:
         return min(1.0, left / values)
-    return min(1.0, left / max(1.0, combinations([a for a, _ in pairs], probed)[0]))
+    return min(1.0, left / max(1.0, combinations([k.left for k in keys], probed)[0]))
 
 
 def matching(node: Join, build: str) -> float:
     """How many rows of the side that is not built are expected to find a partner."""
-    pairs, _ = equalities(node)
+    keys, _ = equalities(node)
     if build == "left":
-        return stats.rows(node.right) * matching_part([(b, a) for a, b in pairs], node.right, node.left)
-    return stats.rows(node.left) * matching_part(pairs, node.left, node.right)
+        return stats.rows(node.right) * matching_part([k.turned() for k in keys], node.right, node.left)
+    return stats.rows(node.left) * matching_part(keys, node.left, node.right)

@@ -5,26 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.kernels.expr import Call, Column, Expr
+from tsql.kernels.expr import Column, Expr
 from tsql.planner import cost, logical, stats
 from tsql.planner.join_stats import matching
 from tsql.planner.movement import Gather, Redistribute, Rekey
-from tsql.planner.operators.join import HashJoin, JoinKey, is_range
+from tsql.planner.operators.join import HashJoin, is_range
 from tsql.planner.operators.project import Project
-from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.predicates import JoinKey, conjunction, conjuncts, join_key
 from tsql.planner.step import Step
-
-
-def as_key(part: Expr, left: set[str], right: set[str]) -> JoinKey | None:
-    """An equality between the sides, if that is what a conjunct is."""
-    match part:
-        case Call("=" | "is_not_distinct_from" as name, (a, b)):
-            used, other = set(a.columns()), set(b.columns())
-            if used and other and used <= left and other <= right:
-                return JoinKey(a, b, name != "=")
-            if used and other and used <= right and other <= left:
-                return JoinKey(b, a, name != "=")
-    return None
 
 
 def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | None]:
@@ -32,7 +20,7 @@ def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | Non
     left, right = set(node.left.schema.names), set(node.right.schema.names)
     keys, rest = [], []
     for part in conjuncts(node.condition):
-        key = as_key(part, left, right)
+        key = join_key(part, left, right)
         if key is None:
             rest.append(part)
         else:

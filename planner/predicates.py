@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Outer, rewrite
 from tsql.kernels.functions.registry import SCALARS
@@ -62,8 +63,29 @@ def resolve(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     return rewrite(expr, lambda e: values.get(e.name, e) if isinstance(e, Outer) else e)
 
 
-def sides(expr: Expr, left: Collection[str], right: Collection[str]) -> tuple[Expr, Expr] | None:
-    """The operands of an equality (either kind) of which one names columns of the left only and the other of the right only."""
+@dataclass(frozen=True)
+class JoinKey:
+    """An equality of a left and a right expression; `null_safe`: NULL equals NULL."""
+
+    left: Expr
+    right: Expr
+    null_safe: bool = False
+
+    @property
+    def expr(self) -> Call:
+        """The equality as a condition."""
+        return call("is_not_distinct_from" if self.null_safe else "=", self.left, self.right)
+
+    def turned(self) -> JoinKey:
+        """The same key with the sides exchanged."""
+        return JoinKey(self.right, self.left, self.null_safe)
+
+    def sql(self) -> str:
+        return self.expr.sql()
+
+
+def join_key(expr: Expr, left: Collection[str], right: Collection[str]) -> JoinKey | None:
+    """The key that an equality (either kind) is if one operand names columns of the left only and the other of the right only."""
     if not (isinstance(expr, Call) and expr.name in EQUALITIES):
         return None
     a, b = expr.args
@@ -71,8 +93,8 @@ def sides(expr: Expr, left: Collection[str], right: Collection[str]) -> tuple[Ex
     if not in_a or not in_b or outers(a, b):
         return None
     if in_a <= set(left) and in_b <= set(right):
-        return a, b
-    return (b, a) if in_b <= set(left) and in_a <= set(right) else None
+        return JoinKey(a, b, expr.name != "=")
+    return JoinKey(b, a, expr.name != "=") if in_b <= set(left) and in_a <= set(right) else None
 
 
 def is_null_with(expr: Expr, names: Collection[str]) -> bool:

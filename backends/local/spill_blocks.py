@@ -29,7 +29,7 @@ from tsql.backends.local.spill_sides import Pair, Side
 from tsql.kernels.expr import Column, Literal
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.types import BOOLEAN
-from tsql.planner.operators.join import HashJoin, JoinKey
+from tsql.planner.operators.join import HashJoin
 
 FOUND = "#found"
 
@@ -147,9 +147,9 @@ class BlockJoinRunner(JoinRunner):
         if found is None:
             at = 0 if step.build == "left" else 1
             sides = (step.inputs[1 - at], step.inputs[at])
-            keys = step.keys if at == 1 else tuple(JoinKey(k.right, k.left, k.null_safe) for k in step.keys)
+            keys = step.keys if at == 1 else tuple(k.turned() for k in step.keys)
             if marks:
-                sides, keys = sides[::-1], tuple(JoinKey(k.right, k.left, k.null_safe) for k in keys)
+                sides, keys = sides[::-1], tuple(k.turned() for k in keys)
             found = HashJoin(
                 sides,
                 kind=kind,

@@ -14,21 +14,9 @@ from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BOOLEAN, Type
 from tsql.planner.logical import JOIN_KINDS, joined_schema
-from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.step import Step
-
-
-@dataclass(frozen=True)
-class JoinKey:
-    """An equality of a left and a right expression; `null_safe`: NULL equals NULL."""
-
-    left: Expr
-    right: Expr
-    null_safe: bool = False
-
-    def sql(self) -> str:
-        return Call("is_not_distinct_from" if self.null_safe else "=", (self.left, self.right), BOOLEAN).sql()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal, Parameter, substitute
 from tsql.planner.logical import Apply, Distinct, Filter, Join, Node, Project, Sort
-from tsql.planner.predicates import conjuncts, sides
+from tsql.planner.predicates import conjuncts, join_key
 from tsql.planner.tree import shared
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -122,9 +122,9 @@ def _pairs(node: Join, left: set[str], right: set[str]) -> list[tuple[Column, Co
     """Columns that the condition equates."""
     found = []
     for part in conjuncts(node.condition):
-        pair = sides(part, left, right) if isinstance(part, Call) and part.name == "=" else None
-        if pair is not None and all(isinstance(c, Column) for c in pair):
-            found.append(pair)
+        key = join_key(part, left, right)
+        if key is not None and not key.null_safe and isinstance(key.left, Column) and isinstance(key.right, Column):
+            found.append((key.left, key.right))
     return found
 
 

@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Call, Column, Expr
-from tsql.kernels.types import BOOLEAN
+from tsql.kernels.expr import Column
 from tsql.planner import cost, stats
 from tsql.planner.join_stats import equalities
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Project
-from tsql.planner.predicates import conjunction
+from tsql.planner.predicates import JoinKey, conjunction
 from tsql.planner.tree import transform_up
 
 
@@ -31,35 +30,34 @@ def reduce_aggregate(plan: Node) -> Node:
 def _reduce(node: Node) -> Node:
     if not isinstance(node, Join) or isinstance(node, Apply):
         return node
-    pairs, _ = equalities(node)
+    keys, _ = equalities(node)
     if node.kind in ("inner", "left", "single", "semi", "anti"):
-        reduced = _side(node.right, node.left, [(b, a) for a, b in pairs])
+        reduced = _side(node.right, node.left, [k.turned() for k in keys])
         if reduced is not None:
             return replace(node, right=reduced)
     if node.kind == "inner":
-        reduced = _side(node.left, node.right, pairs)
+        reduced = _side(node.left, node.right, keys)
         if reduced is not None:
             return replace(node, left=reduced)
     return node
 
 
-def _side(side: Node, other: Node, pairs: list[tuple[Expr, Expr]]) -> Node | None:
-    """The side with its aggregate reduced by the keys of the other, or None. Pairs are (of the side, of the other)."""
+def _side(side: Node, other: Node, keys: list[JoinKey]) -> Node | None:
+    """The side with its aggregate reduced by the keys of the other, or None. The left of a key is of the side."""
     if isinstance(side, Filter | Project):
         if isinstance(side, Project):
             columns = dict(side.columns)
-            pairs = [(columns[a.name], b) for a, b in pairs if isinstance(a, Column) and isinstance(columns[a.name], Column)]
-        below = _side(side.input, other, pairs)
+            keys = [replace(k, left=columns[k.left.name]) for k in keys if isinstance(k.left, Column) and isinstance(columns[k.left.name], Column)]
+        below = _side(side.input, other, keys)
         return None if below is None else side.with_inputs((below,))
     if not isinstance(side, Aggregate) or side.sets is not None:
         return None
     if isinstance(side.input, Join) and side.input.kind == "semi" and isinstance(side.input.right, Project) and side.input.right.input == other:
         return None
-    keys = dict(side.keys)
-    used = [(keys[a.name], b) for a, b in pairs if isinstance(a, Column) and a.name in keys]
-    if not used or stats.rows(other) * cost.REDUCTION_WORTH > stats.groups([e for e, _ in used], side.input):
+    groups = dict(side.keys)
+    used = [replace(k, left=groups[k.left.name]) for k in keys if isinstance(k.left, Column) and k.left.name in groups]
+    if not used or stats.rows(other) * cost.REDUCTION_WORTH > stats.groups([k.left for k in used], side.input):
         return None
-    names = {f"{'_'.join(b.columns())}_wanted_{i}": b for i, (_, b) in enumerate(used)}
-    wanted = Project(other, tuple(names.items()))
-    equal: list[Expr] = [Call("=", (a, Column(name, b.type)), BOOLEAN) for name, (a, b) in zip(names, used, strict=True)]
-    return replace(side, input=Join("semi", side.input, wanted, conjunction(equal)))
+    wanted = tuple((f"{'_'.join(k.right.columns())}_wanted_{i}", k.right) for i, k in enumerate(used))
+    equal = [replace(k, right=Column(name, e.type)).expr for k, (name, e) in zip(used, wanted, strict=True)]
+    return replace(side, input=Join("semi", side.input, Project(other, wanted), conjunction(equal)))
