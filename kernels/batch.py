@@ -189,3 +189,8 @@ class Morsels:
         record = dictionary_record(dictionary)
         self.keep.append((dictionary, record))
         return record.address
+
+
+def joined_morsels(parts: list[Morsels]) -> Morsels:
+    """The records of several lists of morsels of one layout, one after the other."""
+    return Morsels(parts[0].columns, bytearray().join(p.data for p in parts), sum(p.count for p in parts), sum(p.rows for p in parts), list(parts))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64, read_u64, take_chunks
 from tsql.kernels.aggregates.base import field_offsets
-from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, round_range
+from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, joined_morsels, round_range
 from tsql.kernels.codegen.llvm import QUICK, compiler
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.aggregate import AggregateSink, DenseAggregate, GroupScan, HashAggregate
@@ -52,6 +52,8 @@ class Dataset:
 
     shards: int
     rows: int | None = None
+    ready = False
+    """Whether all rows are in memory, so that asking for a part takes no time."""
 
     def empty_source(self) -> Any:
         raise NotImplementedError
@@ -79,7 +81,7 @@ class ChunkData(Dataset):
         self.shards = len(shards)
         self.starts = running_sums([sum(c.rows for c in s) for s in shards])
         self.rows = self.starts[-1]
-        self.stable = stable and all(isinstance(c, Chunk) for s in shards for c in s)
+        self.stable = self.ready = stable and all(isinstance(c, Chunk) for s in shards for c in s)
 
     def empty_source(self) -> ColumnarScan:
         return ColumnarScan(self.columns, stable=self.stable)
@@ -136,10 +138,11 @@ def slices(arrays: list[pa.Array], rows: int, batch_rows: int) -> Iterator[tuple
 
 
 class CoalescedData(Dataset):
-    """Many shards read by a few tasks, for pipelines to which it does not matter which shard a row is in."""
+    """Many shards read by a few tasks, for pipelines to which it does not matter which shard a row is in. Shards whose rows
+    are all in memory are put together beforehand, each task's into one part; others are taken in turn."""
 
     def __init__(self, data: Dataset, tasks: int):
-        self.data, self.shards, self.rows = data, tasks, data.rows
+        self.data, self.shards, self.rows, self.ready = data, tasks, data.rows, data.ready
         self._next = 0
         self._lock = threading.Lock()
 
@@ -155,6 +158,12 @@ class CoalescedData(Dataset):
             return self._next - 1 if self._next <= self.data.shards else None
 
     def feed(self, shard: int) -> Iterator[Part]:
+        if self.ready:
+            mine = range(self.data.shards * shard // self.shards, self.data.shards * (shard + 1) // self.shards)
+            parts = [part for number in mine for part in self.data.feed(number)]
+            if parts:
+                yield Part(parts[0].source, joined_morsels([p.morsels for p in parts]), (shard,))
+            return
         while (number := self._take()) is not None:
             yield from self.data.feed(number)
 
@@ -164,6 +173,8 @@ class CoalescedData(Dataset):
 
 class BlockData(Dataset):
     """A table in memory: all workers take blocks from one counter."""
+
+    ready = True
 
     def __init__(self, table: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int):
         self.shards = shards
@@ -277,6 +288,7 @@ class GroupData(Dataset):
     origin: Dataset | None = None
     merged: bool = False
     rows: int | None = field(default=None)
+    ready = True
 
     def __post_init__(self) -> None:
         self.shards = 1 if self.merged else len(self.states)
@@ -336,20 +348,24 @@ def free_state(sink: Sink, context: Context, shared: Shared) -> None:
 def _free_groups(sink: AggregateSink, state: int) -> None:
     items = sink.grouping.items
     owned = [field_offsets(i.body.fields, i.offset)[f] for i in items for f in i.body.release()]
-    if owned:
-        plan = (ctypes.c_int64 * (3 + len(owned)))(sink.entry_bytes, not isinstance(sink, HashAggregate), len(owned), *owned)
-        release = compiler().compile(release_module(), QUICK).function
-        for address, rows in group_runs(sink, state):
-            release(ctypes.addressof(plan), address, rows)
+    _free_fields(owned, sink.entry_bytes, not isinstance(sink, HashAggregate), group_runs(sink, state))
     tables = [i.distinct_table for i in items if i.distinct is not None] + [0] * isinstance(sink, HashAggregate)
     for at in tables:
         free_table(state + at)
 
 
 def _free_top(sink: Top, state: int) -> None:
-    for row in range(read_i64(state)):
-        for offset in sink.text_fields():
-            free(read_u64(state + sink.entries_at + row * sink.entry_bytes + offset))
+    _free_fields(sink.text_fields(), sink.entry_bytes, False, [(state + sink.entries_at, read_i64(state))])
+
+
+def _free_fields(offsets: list[int], entry_bytes: int, occupied_only: bool, runs: Iterable[tuple[int, int]]) -> None:
+    """Free the memory that entries point to at these offsets."""
+    if not offsets:
+        return
+    plan = (ctypes.c_int64 * (3 + len(offsets)))(entry_bytes, occupied_only, len(offsets), *offsets)
+    release = compiler().routine(release_module, QUICK)
+    for address, rows in runs:
+        release(ctypes.addressof(plan), address, rows)
 
 
 def presize_table(context: Context, groups: int, shared: Shared) -> None:
@@ -390,6 +406,8 @@ def free_table(table: int) -> int:
 
 class TopData(Dataset):
     """The rows that a Top sink kept, one state per shard."""
+
+    ready = True
 
     def __init__(self, sink: Top, states: list[Context], shared: Shared):
         self.sink, self.states, self.shared, self.shards = sink, states, shared, len(states)

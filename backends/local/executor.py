@@ -263,7 +263,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             # Of rows that come back from a file no bounds are known.
             return make_sink(grouping(), dense and known)
 
-        dense = bool(by) and not equal and self._is_dense(flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
+        dense = bool(by) and not equal and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
         if step.phase == "partial":
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)
@@ -277,8 +277,13 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
         rows = flow.data.rows if flow.data.rows is not None else step.groups
         return min(step.groups // shards, rows // flow.data.shards + 1)
 
-    def _is_dense(self, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
-        """Whether the keys, as they reach the sink, have few known values; found by a dry run over them."""
+    def _is_dense(self, step: Aggregate, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
+        """Whether the keys, as they reach the sink, have few known values; found by a dry run over them, once for a layout."""
+        source = flow.data.empty_source()
+        signature = (id(step), "dense", source.columns, type(source), tuple(o.signature for o in flow.operators), expected)
+        known = self.kernels.dense.get(signature)
+        if known is not None:
+            return known
         answers: list[bool] = []
 
         class Probe(Sink):
@@ -289,7 +294,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 grouping.probe(k, row)
                 answers.append(is_dense(grouping.fields, expected))
 
-        Pipeline(flow.data.empty_source(), flow.operators, Probe())._probe()
+        Pipeline(source, flow.operators, Probe())._probe()
+        self.kernels.dense[signature] = answers[0]
         return answers[0]
 
     def _union(self, step: Union, inputs: list[Flow]) -> Flow:
@@ -355,7 +361,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps; they come out in no order."""
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
-        states = self._run(step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
+        states = self._run(step, f"top {limit}", self._coalesced(flow), lambda: Top(columns, keys, limit))
         return Flow(TopData(states[0][0], [c for _, c in states], self.shared), flow.schema)
 
 

@@ -216,6 +216,16 @@ def predicate_column(predicate: Expr) -> Column:
     return next(e for e in predicate.walk() if isinstance(e, Column))
 
 
+class State:
+    """Zeroed memory for the state of a sink."""
+
+    def __init__(self, bytes: int):
+        self.address = allocate_zeroed(max(8, bytes))
+
+    def __del__(self) -> None:
+        free(self.address)
+
+
 class Context:
     """The context record of one worker."""
 
@@ -226,11 +236,11 @@ class Context:
         self.owns_state = state is None
         if state is None:
             shared.reserve(state_bytes)
-            state = (ctypes.c_uint8 * max(8, state_bytes))()
+            state = State(state_bytes)
         self.state = state
         self.state_bytes = state_bytes
         self.closed = False
-        self.state_address = ctypes.addressof(self.state)
+        self.state_address = state.address
         self.counter = ctypes.c_int64(0)
         self.keep: list[Any] = []
         self.shared = shared

@@ -21,7 +21,7 @@ from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
-from tsql.kernels.codegen.llvm import FULL, compiler
+from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.operators import project as kernel_project
@@ -99,6 +99,8 @@ class JoinTable:
 
 class EntryData(Dataset):
     """The entries of tables as rows, in as many shards as the other side had."""
+
+    ready = True
 
     def __init__(self, build: Build, groups: list[list[tuple[int, int]]], wanted: int | None):
         self.build, self.groups, self.wanted = build, groups, wanted
@@ -250,7 +252,7 @@ class JoinRunner(MovementRunner):
 
     def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
         """File the entries of a table in its directory."""
-        link = None if self.interpret else compiler().compile(link_module(), FULL).function
+        link = None if self.interpret else compiler().routine(link_module)
         if link is None:
             from tsql.kernels.codegen.interp import Interpreter
 

@@ -70,8 +70,99 @@ class Kernels:
     def __init__(self) -> None:
         self.made: dict[Any, tuple[Pipeline, Code]] = {}
         self.variants: dict[Any, Step] = {}
+        self.dense: dict[Any, bool] = {}
         self.lock = threading.Lock()
         self.compile_ms = 0.0
+
+
+@dataclass
+class Task:
+    """A pipeline on one shard; see `PipelineRunner._run`."""
+
+    runner: PipelineRunner
+    step: Step
+    role: str
+    flow: Flow
+    make: Callable[[], Sink]
+    shard: int
+    take: Take | None = None
+    expected: int = 0
+    full_at: int | None = None
+
+    feed: Iterator[Part] | None = None
+    part: Part | None = None
+    pipeline: Pipeline | None = None
+    code: Code | None = None
+    context: Context | None = None
+    opened: list[Context] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Have the first part ready to run."""
+        self.feed = self.flow.data.feed(self.shard)
+        self._next()
+
+    def run(self) -> tuple[Sink, Context]:
+        """Run the pipeline on all parts, in this thread."""
+        runner = self.runner
+        if self.feed is None:
+            self.prepare()
+        with closing(self.feed):
+            while self.part is not None:
+                try:
+                    self.code.run(self.context, self.part.morsels)
+                finally:
+                    self.context.let_go()
+                runner.run.done_rows = runner.shared.rows_done
+                if self.take is not None:
+                    self.take(self.pipeline.sink, self.context, self.part, self.shard)
+                    if runner._limit_reached(self.pipeline.sink):
+                        break
+                self.part = None
+                self._next()
+        if self.context is None:
+            self._run_empty()
+        return self._result()
+
+    def _next(self) -> None:
+        """Have the next part ready to run, if there is one."""
+        runner = self.runner
+        self.part = None if runner.dry else next(self.feed, None)
+        if self.part is None:
+            return
+        runner.run.check()
+        self.pipeline, self.code = runner._kernel(self.step, self.role, self.flow, self.part.source, self.make)
+        if self.context is None or self.context.program is not self.code.program:
+            self.context = runner._context(self.pipeline, self.code, self.opened[0].state if self.opened else None, self.shard)
+            if self.expected and not self.opened:
+                presize_table(self.context, self.expected, runner.shared)
+            self.opened.append(self.context)
+        if runner.spill.active:
+            take = None if self.take is None else partial(self.take, self.pipeline.sink, self.context, self.part, self.shard)
+            self.context.limit(self.full_at, runner.spill.room(), take)
+        if self.part.counter is not None:
+            self.context.share_counter(self.part.counter)
+        else:
+            self.context.counter.value = 0
+
+    def _run_empty(self) -> None:
+        source = self.flow.data.empty_source()
+        self.pipeline, self.code = self.runner._kernel(self.step, self.role, self.flow, source, self.make)
+        self.context = self.runner._context(self.pipeline, self.code, None, self.shard)
+        self.code.run(self.context, Morsels(len(source.columns)))
+        if self.take is not None:
+            self.take(self.pipeline.sink, self.context, Part(source, Morsels(0)), self.shard)
+
+    def _result(self) -> tuple[Sink, Context]:
+        context = self.context
+        for other in self.opened:
+            if other is not context:
+                # They share one state, which goes with the context that is returned.
+                other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
+                context.add_taken(other.taken)
+                self.runner._close(other)
+        if self.full_at is not None and context.taken > self.full_at:
+            raise Full(str(self.runner.shared.out_of_memory()))
+        return self.pipeline.sink, context
 
 
 class PipelineRunner:
@@ -176,57 +267,15 @@ class PipelineRunner:
         start, before = time.perf_counter(), self.shared.rows_done
         # Handing a task to another thread costs more than a few thousand rows do.
         few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
-        results = parallel(lambda shard: self._run_shard(step, role, flow, make, shard, take, expected, full_at), flow.data.shards, 1 if few else self.threads, self.run)
+        tasks = [Task(self, step, role, flow, make, shard, take, expected, full_at) for shard in range(flow.data.shards)]
+        if flow.data.ready and not few:
+            # The interpreter has one lock: workers that only call kernels do not wait for each other.
+            for task in tasks:
+                task.prepare()
+        results = parallel(lambda shard: tasks[shard].run(), len(tasks), 1 if few else self.threads, self.run)
         self._record(step, role, before, start)
         self._release(flow)
         return results
-
-    def _run_shard(
-        self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], shard: int, take: Take | None = None, expected: int = 0, full_at: int | None = None
-    ) -> tuple[Sink, Context]:
-        """Run a pipeline on one shard, in this thread."""
-        pipeline, code, context = None, None, None
-        opened: list[Context] = []
-        with closing(flow.data.feed(shard)) as feed:
-            for part in () if self.dry else feed:
-                self.run.check()
-                pipeline, code = self._kernel(step, role, flow, part.source, make)
-                if context is None or context.program is not code.program:
-                    context = self._context(pipeline, code, opened[0].state if opened else None, shard)
-                    if expected and not opened:
-                        presize_table(context, expected, self.shared)
-                    opened.append(context)
-                if self.spill.active:
-                    context.limit(full_at, self.spill.room(), None if take is None else partial(take, pipeline.sink, context, part, shard))
-                if part.counter is not None:
-                    context.share_counter(part.counter)
-                else:
-                    context.counter.value = 0
-                try:
-                    code.run(context, part.morsels)
-                finally:
-                    context.let_go()
-                self.run.done_rows = self.shared.rows_done
-                if take is not None:
-                    take(pipeline.sink, context, part, shard)
-                    if self._limit_reached(pipeline.sink):
-                        break
-        if context is None:
-            source = flow.data.empty_source()
-            pipeline, code = self._kernel(step, role, flow, source, make)
-            context = self._context(pipeline, code, None, shard)
-            code.run(context, Morsels(len(source.columns)))
-            if take is not None:
-                take(pipeline.sink, context, Part(source, Morsels(0)), shard)
-        for other in opened:
-            if other is not context:
-                # They share one state, which goes with the context that is returned.
-                other.owns_state, context.owns_state = False, context.owns_state or other.owns_state
-                context.add_taken(other.taken)
-                self._close(other)
-        if full_at is not None and context.taken > full_at:
-            raise Full(str(self.shared.out_of_memory()))
-        return pipeline.sink, context
 
     @contextmanager
     def _attempt(self, last: bool = False) -> Iterator[Attempt]:
@@ -247,7 +296,8 @@ class PipelineRunner:
         """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""
         if flow.data.shards <= self.threads or isinstance(flow.data, BlockData | SourceData) or any(o.by_shard for o in flow.operators):
             return flow
-        return replace(flow, data=CoalescedData(flow.data, self.threads))
+        few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
+        return replace(flow, data=CoalescedData(flow.data, 1 if few else self.threads))
 
     def _record(self, step: Step, role: str, before: int, start: float) -> None:
         """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""

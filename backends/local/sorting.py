@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsql.kernels.codegen.llvm import FULL, compiler
+from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
 from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
@@ -93,7 +93,7 @@ def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
     keys, numbers = np.ascontiguousarray(word), np.arange(rows, dtype=np.int32)
     spare_keys, spare_numbers, counts = np.empty_like(keys), np.empty_like(numbers), np.empty(BUCKETS, np.int64)
     plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
-    compiler().compile(radix_module(), FULL).function(plan.ctypes.data, counts.ctypes.data, rows)
+    compiler().routine(radix_module)(plan.ctypes.data, counts.ctypes.data, rows)
     return numbers
 
 

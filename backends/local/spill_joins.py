@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, table_chunks
 from tsql.backends.local.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.joins import Join, JoinTable
-from tsql.backends.local.runner import Flow
+from tsql.backends.local.runner import Flow, Task
 from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill_partitions import PartitionRunner
@@ -160,7 +160,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     def _partition_table(self, join: Join, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
         """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
         flow = Flow(ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema)
-        sink, context = self._run_shard(join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0)
+        sink, context = Task(self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0).run()
         count = read_i64(context.state_address + 16)
         size = 1 << max(6, (count * 3 // 2).bit_length())
         directory = 0

@@ -274,6 +274,7 @@ class Compiler:
         self._lock = threading.Lock()
         self._memory: dict[str, Compiled] = {}
         self._making: dict[str, threading.Lock] = {}
+        self._routines: dict[tuple[Callable[[], Module], int], Compiled] = {}
         self._jit = binding.create_lljit_compiler()
         self._serial = 0
         self.in_foreground = 0
@@ -312,6 +313,13 @@ class Compiler:
         finally:
             with self._lock:
                 self.in_foreground -= 1
+
+    def routine(self, make: Callable[[], Module], opt: int = FULL) -> Callable[..., Any]:
+        """The function of a module that is the same in every query; its text is made once in a process."""
+        found = self._routines.get((make, opt))
+        if found is None:
+            found = self._routines[make, opt] = self.compile(make(), opt)
+        return found.function
 
     def _compile(self, module: Module, opt: int, check: Callable[[], None]) -> Compiled:
         start = time.perf_counter()
