@@ -34,7 +34,7 @@ def build(
     plan = unnest(query)
     plan = optimize(plan) if settings.optimizer else without_products(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
-    root = enforce(enumerator.step(plan.input), shards, scope)
+    root = enforce(enumerator.plan(plan.input), shards, scope)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
     check(physical)
     return physical, enumerator

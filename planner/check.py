@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.errors import PlanError
 from tsql.planner.operators.recursive import loose_tables
+from tsql.planner.operators.scan import Scan
 from tsql.planner.step import PhysicalPlan
 
 
@@ -11,6 +12,9 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
     """Raise PlanError unless every step's requirements are met and the result exists."""
     properties = plan.properties()
     for step in plan.root.walk():
+        if isinstance(step, Scan) and step.ranges is not None and plan.target != "local":
+            message = f"step {step.name}: a scan deals out the ranges of a table in the memory of one process, and the target is {plan.target}"
+            raise _located(PlanError(message, hint="leave ranges out"), step.line, text, origin)
         requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
         for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]

@@ -37,6 +37,7 @@ from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
 from tsql.planner.operators.window import Window
 from tsql.planner.properties import Properties, Requirement
+from tsql.planner.ranges import dealt_by_ranges
 from tsql.planner.step import Step
 
 GROUPINGS = ("two_phase_gather", "two_phase", "one_phase")
@@ -58,12 +59,27 @@ class Enumerator:
         """Of scans, by id: the part of the rows that all filters above one let through."""
         self.recursions: dict[int, str] = {}
         self.gathers = False
+        self.shared: set[int] = set()
+        """Steps with several users, by id."""
+        self.several: set[int] = set()
+        """Nodes with several users, by id."""
 
     def step(self, node: logical.Node) -> Step:
         found = self.done.get(id(node))
         if found is None:
             found = self.done[id(node)] = self._step(node)
+            if id(node) in self.several:
+                self.shared.add(id(found))
         return found
+
+    def plan(self, node: logical.Node) -> Step:
+        """The steps of a whole plan."""
+        users: dict[int, set[int]] = {}
+        for user in node.walk():
+            for child in user.inputs:
+                users.setdefault(id(child), set()).add(id(user))
+        self.several = {child for child, found in users.items() if len(found) > 1}
+        return self.step(node)
 
     def _step(self, node: logical.Node) -> Step:
         match node:
@@ -244,13 +260,28 @@ class Enumerator:
             self.wanted.apply(self.wanted.aggregation.hint, f"at aggregate by=({', '.join(n for n, _ in keys)}) {' '.join(f'{n}={c}' for n, c in calls)}".rstrip())
             if whole and how != "one_phase":
                 raise self.wanted.aggregation.refuse(f"{whole[0]} has no state that a second phase could merge")
-        elif self.shards == 1:
-            return Aggregate((source,), by=keys, calls=calls, groups=int(groups))
-        elif whole or self._is_placed(source, keys):
-            how = "one_phase"
+            return self._grouped(how, source, keys, calls, groups)
+        plain = Aggregate((source,), by=keys, calls=calls, groups=int(groups))
+        if self.shards > 1 and self._is_placed(source, keys):
+            return plain
+        ranged = self._by_ranges(plain)
+        options: dict[str, Step] = {} if ranged is None else {"ranges": ranged}
+        if self.shards == 1:
+            options["one_shard"] = plain
+        elif whole:
+            options["one_phase"] = self._one_phase(source, keys, calls, groups)
         else:
-            return self._cheapest({how: self._grouped(how, source, keys, calls, groups) for how in (GROUPINGS if keys else GROUPINGS[:1])})
-        return self._grouped(how, source, keys, calls, groups)
+            options |= {how: self._grouped(how, source, keys, calls, groups) for how in (GROUPINGS if keys else GROUPINGS[:1])}
+        return self._cheapest(options) if len(options) > 1 else next(iter(options.values()))
+
+    def _by_ranges(self, grouped: Aggregate) -> Step | None:
+        """A grouping by the column that a table in memory is sorted by, of rows that are dealt out by ranges of it."""
+        names = [e.name for _, e in grouped.by if isinstance(e, Column)]
+        if self.scope != "local" or not names or len(names) < len(grouped.by):
+            return None
+        shards = self._shards_in_cache(float(grouped.groups or 0))
+        found = None if shards == 1 else next((f for f in (dealt_by_ranges(grouped.inputs[0], n, shards, self.shared) for n in names) if f is not None), None)
+        return None if found is None else replace(grouped, inputs=(found,))
 
     def _cheapest(self, options: dict[str, Step]) -> Step:
         """The option that was asked for in `choices`, or else the one with the least cost; the first of equal ones."""
@@ -293,10 +324,14 @@ class Enumerator:
         """With very many groups: more shards than cores, so that the table of each fits a core's cache."""
         if self.scope != "local" or groups <= cost.CACHED_GROUPS or not key:
             return source
+        return Redistribute((Rekey((source,), key=key),), scope="local", shards=self._shards_in_cache(groups))
+
+    def _shards_in_cache(self, groups: float) -> int:
+        """So many shards that the table of each fits a core's cache."""
         shards = self.shards
-        while shards * cost.GROUPS_PER_SHARD < groups and shards < cost.MOST_SHARDS:
+        while groups > cost.CACHED_GROUPS and shards * cost.GROUPS_PER_SHARD < groups and shards < cost.MOST_SHARDS:
             shards *= 2
-        return Redistribute((Rekey((source,), key=key),), scope="local", shards=shards)
+        return shards
 
     def _set_operation(self, node: logical.SetOperation) -> Step:
         left, right = self.step(node.left), self.step(node.right)

@@ -121,7 +121,7 @@ class Estimator:
                 return given[0].rows * stats.selectivity(step.predicate, given[0].shadow)
             case Aggregate():
                 groups = self._groups(step, given[0])
-                shards = given[0].properties.shards
+                shards = self._tables(step, given[0])
                 return shards * seen(groups, given[0].rows / shards) if step.exports else groups
             case Expand():
                 return given[0].rows * len(step.sets)
@@ -192,7 +192,7 @@ class Estimator:
         return Cost(cpu_ns / max(1, min(shards, self.shards)) + start, cpu_ns + start, memory_bytes=memory_bytes)
 
     def _aggregate(self, step: Aggregate, given: Estimate) -> Cost:
-        groups, shards = self._groups(step, given), given.properties.shards
+        groups, shards = self._groups(step, given), self._tables(step, given)
         placed = given.properties.placed is not None and not step.exports
         here = groups / shards if placed or shards == 1 else seen(groups, given.rows / shards)
         fits = here <= cost.CACHED_GROUPS or self._is_dense(step, given, groups)
@@ -201,6 +201,11 @@ class Estimator:
         else:
             each = self.costs.group_ns if fits else self.costs.miss_ns
         return self._work(given.rows * each, shards, here * shards * _width(step.schema))
+
+    def _tables(self, step: Aggregate, given: Estimate) -> int:
+        """How many tables of groups are made: one per shard, but partial groups of more shards than cores go to one per core."""
+        shards = given.properties.shards
+        return min(shards, self.shards) if step.exports else shards
 
     def _is_dense(self, step: Aggregate, given: Estimate, groups: float) -> bool:
         """Whether the groups will be in an array, by the bounds of the keys."""

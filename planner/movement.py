@@ -37,6 +37,14 @@ class Rekey(Step):
         return cls(inputs, key=key)
 
 
+def read_shards(attributes: Any, context: Any) -> int | None:
+    """The number of shards that a step's line gives, if it does."""
+    text = attributes.optional("shards")
+    if text is not None and (not text.isdigit() or not 1 <= int(text) <= 4096):
+        raise context.error(f"shards={text}: it is a number from 1 to 4096")
+    return None if text is None else int(text)
+
+
 @dataclass(frozen=True)
 class Movement(Step):
     """Base of the steps that move rows, between cores (scope=local) or machines (scope=global)."""
@@ -52,10 +60,7 @@ class Movement(Step):
         scope = attributes.optional("scope") or "local"
         if scope not in SCOPES:
             raise context.error(f"scope={scope}: it is local or global")
-        text = attributes.optional("shards")
-        if text is not None and (not text.isdigit() or not 1 <= int(text) <= 4096):
-            raise context.error(f"shards={text}: it is a number from 1 to 4096")
-        return cls(inputs, scope=scope, shards=None if text is None else int(text))
+        return cls(inputs, scope=scope, shards=read_shards(attributes, context))
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from tsql.kernels.expr import SortKey
@@ -15,6 +16,8 @@ class Properties:
     key: the columns that the last `rekey` set and `redistribute` will place by.
     replicated: every shard has all rows; the scope of the broadcast ("local": in memory that the shards share), else "".
     order: the order of the rows of each shard, over all shards if there is one only.
+    by_ranges: rows are placed by ranges of values that only their own table knows, not by a hash.
+    equal: columns that have the same value in every row.
     """
 
     shards: int
@@ -22,11 +25,20 @@ class Properties:
     key: tuple[str, ...] | None = None
     replicated: str = ""
     order: tuple[SortKey, ...] = ()
+    by_ranges: bool = False
+    equal: tuple[frozenset[str], ...] = ()
+
+    def known_as(self, column: str, names: Collection[str]) -> str | None:
+        """The first of the names that has the values of a column: itself, or one that equals it."""
+        if column in names:
+            return column
+        same = frozenset[str]().union(*(group for group in self.equal if column in group))
+        return next((n for n in names if n in same), None)
 
     def __str__(self) -> str:
         parts = [f"{self.shards} shard{'s' if self.shards != 1 else ''}"]
         if self.placed is not None and self.shards > 1:
-            parts.append(f"placed by ({', '.join(self.placed)})")
+            parts.append(f"placed by {'ranges of ' if self.by_ranges else ''}({', '.join(self.placed)})")
         if self.replicated:
             parts.append("replicated")
         if self.order:
@@ -55,7 +67,7 @@ class Requirement:
             return once
         if given.replicated or self.kind == "single":
             return False
-        return given.placed is not None and len(given.placed) > 0 and set(given.placed) <= set(self.columns)
+        return bool(given.placed) and all(given.known_as(c, self.columns) is not None for c in given.placed)
 
     def __str__(self) -> str:
         match self.kind:

@@ -8,7 +8,7 @@ from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.kernels.statistics import ColumnStatistics
 from tsql.planner import cost
 from tsql.planner.generating import Recursive, Sample, Series, Working
-from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Values, Window
+from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
 
 
 def rows(node: Node) -> float:
@@ -109,6 +109,25 @@ def column_statistics(node: Node, name: str) -> object | None:
                 node = node.inputs[0]
 
 
+def _computed(column: Column, node: Node) -> tuple[Expr, Node] | None:
+    """The expression that computes a column, and the node that it is computed from; None for what no projection computes."""
+    while True:
+        match node:
+            case Project():
+                expr = dict(node.columns)[column.name]
+                if not isinstance(expr, Column):
+                    return expr, node.input
+                column, node = expr, node.input
+            case Filter() | Sort() | Limit():
+                node = node.input
+            case Join():
+                node = node.left if column.name in node.left.schema else node.right
+            case _:
+                return None
+        if column.name not in node.schema:
+            return None
+
+
 def distinct(expr: Expr, node: Node) -> float | None:
     """The estimated number of distinct values of an expression, if anything is known."""
     if isinstance(expr, Call) and expr.name == "%" and isinstance(expr.args[1], Literal) and isinstance(expr.args[1].value, int):
@@ -118,7 +137,8 @@ def distinct(expr: Expr, node: Node) -> float | None:
         return None
     known = column_statistics(node, columns[0])
     if known is None:
-        return None
+        below = _computed(expr, node) if isinstance(expr, Column) else None
+        return None if below is None else distinct(*below)
     values = _values_of_part(expr, known)
     if values is not None:
         return values

@@ -17,6 +17,7 @@ from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
 from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
+from tsql.backends.local.ranges import RangeData
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
@@ -222,8 +223,10 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
         raise TypeError(f"the local backend has no step {step.op}")
 
     def _scan(self, step: Scan, shards: int) -> Flow:
-        if isinstance(step.source, BlockTable):
-            data: Dataset = BlockData(step.source, step.columns, step.where, shards, self.spill.morsel_rows())
+        if step.ranges is not None:
+            data: Dataset = RangeData(step, shards, self.spill.morsel_rows())
+        elif isinstance(step.source, BlockTable):
+            data = BlockData(step.source, step.columns, step.where, shards, self.spill.morsel_rows())
         else:
             data = SourceData(step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared)
         if data.rows is not None:
@@ -263,7 +266,9 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             # Of rows that come back from a file no bounds are known.
             return make_sink(grouping(), dense and known)
 
-        dense = bool(by) and not equal and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
+        # Many shards are there to keep each table small: an array for all keys in each would not be.
+        small_tables = flow.data.shards > self.threads and (step.groups or 0) > DENSE_GROUPS
+        dense = bool(by) and not equal and not small_tables and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
         if step.phase == "partial":
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)

@@ -177,6 +177,7 @@ class PipelineRunner:
         self.uses: dict[int, int] = {}
         self.users: dict[int, list[Step]] = {}
         self.pipelines: list[tuple[Step, Pipeline]] = []
+        self.listed: set[int] = set()
         self.states: dict[int, tuple[Sink, Context]] = {}
         self.tables: dict[str, Any] = {}
         self.counters: dict[str, list[ctypes.c_int64]] = {}
@@ -213,7 +214,8 @@ class PipelineRunner:
                 code = Code(pipeline.emit(), self.interpret, level, self.run.check)
                 self.kernels.compile_ms += (time.perf_counter() - start) * 1000
                 found = self.kernels.made[signature] = (pipeline, code)
-        if all(p is not found[0] for _, p in self.pipelines):
+        if id(found[0]) not in self.listed:
+            self.listed.add(id(found[0]))
             self.pipelines.append((step, found[0]))
         return found
 

@@ -45,6 +45,13 @@ class BlockColumn:
     def bytes(self) -> int:
         return self.data.nbytes + (self.validity.size if self.validity is not None else 0)
 
+    @property
+    def is_sorted(self) -> bool:
+        """Whether no value is smaller than the one before it, and none is NULL. Zone maps answer for most columns."""
+        if self.lows is None or self.highs is None or self.validity is not None or not isinstance(self.data, np.ndarray) or self.source.type.is_float:
+            return False
+        return bool(np.all(self.highs[:-1] <= self.lows[1:])) and bool(np.all(self.data[:-1] <= self.data[1:]))
+
     def addresses(self, start: int) -> tuple[int, int, int, int]:
         """The words of a morsel record for the rows from `start` on."""
         validity = self.validity.address if self.validity is not None else 0

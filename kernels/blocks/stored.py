@@ -116,13 +116,37 @@ class StoredTable(BlockTable):
         layout = replace(source.layout, nullable=self.schema[source.name].nullable)
         return replace(source, layout=layout, range=bounds, dictionary=source.dictionary if shared else None)
 
-    def _add(self, morsels: Morsels, piece: BlockTable, names: tuple[str, ...], before: int, where: Expr | None, batch_rows: int, shared: Mapping[str, bool]) -> None:
+    def is_sorted(self, name: str) -> bool:
+        """Whether the values of a column never fall from one row to the next, and are never NULL."""
+        return len(self.pieces) == 1 and name in self.pieces[0].sorted_columns
+
+    def ranges(self, names: tuple[str, ...], by: str, number: int, where: Expr | None = None, batch_rows: int = 0) -> tuple[tuple[SourceColumn, ...], list[Morsels]]:
+        """The rows that may match in so many parts of about equal size, cut where the value of a sorted column changes."""
+        key = (tuple(names), where, batch_rows, by, number)
+        known = self._morsels.get(key)
+        if known is not None:
+            return known
+        (piece,), data = self.pieces, self.pieces[0].columns[by].data
+        cuts = [0, *(int(np.searchsorted(data, data[self.rows * i // number])) for i in range(1, number)), self.rows]
+        shared = {n: self._shared_dictionary(n) for n in names}
+        parts = [Morsels(len(names)) for _ in range(number)]
+        for morsels, first, last in zip(parts, cuts, cuts[1:], strict=False):
+            self._add(morsels, piece, names, 0, where, batch_rows, shared, (first, last))
+        found = self._morsels[key] = self.source_columns(names), parts
+        return found
+
+    def _add(
+        self, morsels: Morsels, piece: BlockTable, names: tuple[str, ...], before: int, where: Expr | None, batch_rows: int, shared: Mapping[str, bool],
+        within: tuple[int, int] | None = None,
+    ) -> None:  # fmt: skip
+        """Add the blocks of a piece that may match; of those that are not all `within` a range of rows, what is."""
+        low, high = within or (0, piece.rows)
         possible = np.flatnonzero(possible_blocks(where, piece.columns, -(-piece.rows // BLOCK_ROWS)))
         chosen = [(None if n == PLACE else piece.columns[n], n != PLACE and self.schema[n].nullable, shared.get(n, True)) for n in names]
         morsels.keep.append(piece)
         for block in possible:
-            first, last = int(block) * BLOCK_ROWS, min(piece.rows, (int(block) + 1) * BLOCK_ROWS)
-            for start, rows in block_runs(first, last, batch_rows):
+            first, last = max(low, int(block) * BLOCK_ROWS), min(high, (int(block) + 1) * BLOCK_ROWS)
+            for start, rows in block_runs(first, last, batch_rows) if first < last else ():
                 morsels.add(rows, before + start, [_words(morsels, c, start, last, nullable, one) for c, nullable, one in chosen])
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:

@@ -7,6 +7,7 @@ immutable once made and owns its memory; readers share it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,11 @@ class BlockTable:
     def parts(self, names: tuple[str, ...], where: Expr | None = None, batch_rows: int = 0) -> list[tuple[tuple[SourceColumn, ...], Morsels]]:
         """The columns and morsels of each layout; a table made at once has one."""
         return [(self.source_columns(names), self.morsels(names, where, batch_rows))]
+
+    @cached_property
+    def sorted_columns(self) -> frozenset[str]:
+        """The columns whose values never fall from one row to the next, and are never NULL."""
+        return frozenset(name for name, column in self.columns.items() if column.is_sorted)
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """The table as Arrow batches again (decoded), block by block; for other engines and for export."""

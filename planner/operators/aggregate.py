@@ -70,9 +70,10 @@ class Aggregate(Step):
         renamed = {e.name: n for n, e in self.by if isinstance(e, Column)}
         placed = given[0].placed
         if placed is not None:
-            placed = tuple(renamed[c] for c in placed) if all(c in renamed for c in placed) else None
+            found = [given[0].known_as(c, renamed) for c in placed]
+            placed = None if None in found else tuple(renamed[c] for c in found)
         single = self.requires() == (SINGLE,)
-        return replace(given[0], shards=1 if single else given[0].shards, placed=placed, key=None, order=())
+        return replace(given[0], shards=1 if single else given[0].shards, placed=placed, key=None, order=(), equal=())
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, assignments, identifier

@@ -91,7 +91,7 @@ class HashJoin(Step):
         left, right = given
         if left.shards == right.shards == 1:
             return True
-        if left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed:
+        if left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed or left.by_ranges or right.by_ranges:
             return False
         pairs = {k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)}
         return tuple(pairs.get(c) for c in left.placed) == right.placed
@@ -103,7 +103,9 @@ class HashJoin(Step):
         placed = left.placed if self._meet(given) else None if self.marks else probed.placed
         if placed is not None and (not all(c in names for c in placed) or self.kind == "full"):
             placed = None
-        return Properties(probed.shards, placed)
+        pairs = [frozenset((k.left.name, k.right.name)) for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)]
+        equal = [*left.equal, *right.equal, *(pairs if self.kind == "inner" else [])]
+        return Properties(probed.shards, placed, by_ranges=placed is not None and probed.by_ranges, equal=tuple(g for g in equal if all(n in names for n in g)))
 
     def attributes(self) -> list[tuple[str, str]]:
         text = [("kind", self.kind)]

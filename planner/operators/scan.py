@@ -9,6 +9,7 @@ from typing import Any
 
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Schema
+from tsql.planner.movement import read_shards
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
@@ -21,6 +22,9 @@ class Scan(Step):
     source: Any = field(default=None, compare=False)
     columns: tuple[str, ...] = ()
     where: Expr | None = None
+    ranges: str | None = None
+    """The column of a sorted table whose rows are dealt to shards by ranges of its values."""
+    shards: int | None = None
 
     op = "scan"
 
@@ -35,12 +39,14 @@ class Scan(Step):
         return ()
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(shards)
+        return Properties(shards) if self.ranges is None else Properties(self.shards or shards, placed=(self.ranges,), by_ranges=True)
 
     def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.planfile import identifiers, table_text
+        from tsql.planner.planfile import identifier, identifiers, table_text
 
         text = [("", table_text(self.table, self.source)), ("columns", identifiers(self.columns))]
+        text += [] if self.ranges is None else [("ranges", identifier(self.ranges))]
+        text += [] if self.shards is None else [("shards", str(self.shards))]
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
     @classmethod
@@ -51,5 +57,19 @@ class Scan(Step):
             if c not in source.schema:
                 raise context.error(f"table {table} has no column {c}")
         step = cls((), table=table, source=source, columns=columns)
-        where = attributes.optional("where")
-        return cls((), table=table, source=source, columns=columns, where=None if where is None else context.expression(where, step.schema))
+        where, ranges = attributes.optional("where"), attributes.optional("ranges")
+        if ranges is not None:
+            ranges = context.name(ranges)
+            if ranges not in columns:
+                raise context.error(f"ranges={ranges}: it is one of the columns {', '.join(columns)}")
+            if not is_sorted(source, ranges):
+                raise context.error(f"table {table} is not sorted by {ranges}", hint="leave ranges out")
+        shards = read_shards(attributes, context) if ranges is not None else None
+        where_expr = None if where is None else context.expression(where, step.schema)
+        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards)
+
+
+def is_sorted(source: Any, column: str) -> bool:
+    """Whether a source can deal out its rows by ranges of a column."""
+    known = getattr(source, "is_sorted", None)
+    return known is not None and known(column)
