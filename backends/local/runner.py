@@ -204,20 +204,21 @@ class PipelineRunner:
         with self.kernels.lock:
             found = self.kernels.made.get(signature)
             if found is None:
-                sink = make()
-                operators = self._masked(flow.operators, sink)
-                pipeline = Pipeline(source, operators, sink, f"{step.name} {role}".strip())
-                start = time.perf_counter()
-                rows = flow.data.rows
-                small = self.run.settings.small_rows
-                level = FULL if rows is None or rows > small * TIERED_FACTOR else QUICK if rows <= small else TIERED
-                code = Code(pipeline.emit(), self.interpret, level, self.run.check)
-                self.kernels.compile_ms += (time.perf_counter() - start) * 1000
-                found = self.kernels.made[signature] = (pipeline, code)
+                found = self.kernels.made[signature] = self._made(step, role, flow, source, make)
         if id(found[0]) not in self.listed:
             self.listed.add(id(found[0]))
             self.pipelines.append((step, found[0]))
         return found
+
+    def _made(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
+        sink = make()
+        pipeline = Pipeline(source, self._masked(flow.operators, sink), sink, f"{step.name} {role}".strip())
+        start = time.perf_counter()
+        rows, small = flow.data.rows, self.run.settings.small_rows
+        level = FULL if rows is None or rows > small * TIERED_FACTOR else QUICK if rows <= small else TIERED
+        code = Code(pipeline.emit(), self.interpret, level, self.run.check)
+        self.kernels.compile_ms += (time.perf_counter() - start) * 1000
+        return pipeline, code
 
     def _masked(self, operators: list[Operator], sink: Sink) -> list[Operator]:
         """Filters before an aggregate of one group need no branches if everything is plain arithmetic."""

@@ -207,7 +207,7 @@ class Kernel:
         module.functions[name] = self.function
         self.params = tuple(Val(self, i, t) for i, t in enumerate(params))
         self._head: list[Op] = []
-        self._consts: dict[tuple[str, str], Val] = {}
+        self._consts: dict[tuple[str, int | str], Val] = {}
         self._blocks: list[list[Op]] = [self.function.body]
         self._scopes: list[object] = [object()]
         self._last_when: Op | None = None
@@ -234,7 +234,8 @@ class Kernel:
 
     def const(self, type: str, value: Any) -> Val:
         """A constant; each is emitted once, at the head of the function."""
-        key = (type, repr(value))
+        # 0.0 and -0.0 are equal, and two constants.
+        key = (type, value if value.__class__ is int else repr(value))
         found = self._consts.get(key)
         if found is None:
             if type in INTEGERS:
