@@ -160,3 +160,25 @@ def test_both_sides_placed(kind: str, build: str, monkeypatch: pytest.MonkeyPatc
     plan = parse_plan("\n".join(lines), case.db.catalog)
     got = [tuple(row.values()) for batch in LocalBackend().run(plan, Run(settings)) for row in batch.to_pylist()]
     assert ordered(got) == ordered(case.expected(kind, CONDITIONS["two keys"][0]))
+
+
+def test_early_joins_by_what_a_join_brings() -> None:
+    """A key that comes from the table of the join before, and a filter on such a column, cannot be decided from the scan."""
+    db = tsql.connect(threads=2)
+    db.execute("CREATE TABLE a AS SELECT i AS a, i % 5 AS x FROM range(20) AS r(i)")
+    db.execute("CREATE TABLE b AS SELECT i AS b, i % 3 AS y FROM range(4) AS r(i)")
+    db.execute("CREATE TABLE c AS SELECT i AS c FROM range(2) AS r(i)")
+    text = """plan version 1
+target local shards=1
+
+a    = scan a columns=(a, x)
+b    = scan b columns=(b, y)
+c    = scan c columns=(c)
+ab   = hash_join a b kind=inner on=(x = b) build=right early=yes
+kept = filter ab how=select where=(y < 2)
+abc  = hash_join kept c kind=inner on=(y = c) build=right early=yes
+output abc (a, b, c)
+"""
+    expected = {(a, a % 5, (a % 5) % 3) for a in range(20) if a % 5 < 4 and (a % 5) % 3 < 2}
+    for plan in (text, text.replace("kept = filter ab how=select where=(y < 2)\n", "").replace("hash_join kept", "hash_join ab")):
+        assert set(tsql.load_plan_text(plan).run(db).fetchall()) == expected
