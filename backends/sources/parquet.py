@@ -278,7 +278,10 @@ class ParquetSource:
             known = fold((part for path in self.paths for part in self._chunk_bounds(path, name)), kind)
             file = self._file(self.paths[0])
             index = file.index.get(name.lower())
-            return known if index is None else replace(known, distinct=dictionary_values(file.footer, index, kind))
+            if index is None:
+                return known
+            rows = sum(self._file(path).footer.metadata.num_rows for path in self.paths)
+            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows))
         parts = []
         for path in self.paths:
             value, rows = self.partitions.values[path][name], self._file(path).footer.metadata.num_rows

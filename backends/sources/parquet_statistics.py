@@ -109,12 +109,22 @@ def small_dictionary(footer: Footer, index: int) -> bool:
     return 0 < chunk.dictionary_bytes <= min(65_536, 4_096 + 2 * chunk.values)
 
 
-def dictionary_values(footer: Footer, index: int, kind: Type) -> int | None:
-    """About how many distinct values a dictionary-encoded column has, from the size of its first dictionary page; None if
-    it has none. A full dictionary (1 MB) may have been given up on, so it says nothing."""
+FEW_VALUES = 0.25
+"""With fewer values per row of a row group, all row groups are taken to have the same values."""
+
+
+def dictionary_values(footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int) -> int | None:
+    """About how many distinct values a dictionary-encoded column has in so many rows, from the size of its first dictionary
+    page; None if it has none. A full dictionary (1 MB) may have been given up on, so it says nothing."""
     if not footer.first_chunks:
         return None
     chunk = footer.first_chunks[index]
     if chunk.dictionary_bytes is None or not _DICTIONARY_ENCODINGS & set(chunk.encodings) or chunk.dictionary_bytes > 500_000:
         return None
-    return max(1, chunk.dictionary_bytes // (6 if kind.is_string else 4))
+    values, first = max(1, chunk.dictionary_bytes // (6 if kind.is_string else 4)), footer.metadata.row_group(0).num_rows
+    bounded = isinstance(known.minimum, int) and isinstance(known.maximum, int)
+    domain = known.maximum - known.minimum + 1 if bounded else rows
+    if values < first * FEW_VALUES:
+        return min(values, domain)
+    # A row group has nearly as many values as rows: the next one has others.
+    return max(1, min(domain, rows if bounded else rows * values // first))
