@@ -8,15 +8,16 @@ from sqlglot import exp
 from tsql.kernels.functions.registry import SCALARS
 from tsql.parser import CompilePlan, DescribeQuery, ExecutePlan, Explain, SetOption, ShowTables, parse
 from tsql.planner.bind_source import deep_recursion
-from tsql.planner.bind_syntax import Call, ExpressionGenerator, TemporalExpressions
+from tsql.planner.bind_syntax import Call, TemporalExpressions
+from tsql.temporal.generate import TimeGenerator
 
 
-class TemporalGenerator(ExpressionGenerator):
+class TemporalGenerator(TimeGenerator):
     """Our canonical text."""
 
     QUERY_HINTS = True
     TRANSFORMS = {
-        **ExpressionGenerator.TRANSFORMS,
+        **TimeGenerator.TRANSFORMS,
         Explain: lambda self, node: f"EXPLAIN {node.args['level']} {self.sql(node, 'this')}",
         CompilePlan: lambda self, node: f"COMPILE PLAN {self.sql(node, 'path')} FOR {self.sql(node, 'this')}",
         ExecutePlan: lambda self, node: f"EXECUTE PLAN {self.sql(node, 'path')}",
