@@ -57,6 +57,11 @@ class TimeParser(ExpressionParser):
             position = self._curr.start if self._curr else self._prev.end + 1
         raise ParseError(message, position=position, text=self.sql, hint=hint)
 
+    def _refuse_tolerance(self) -> None:
+        """Refuse a TOLERANCE that is behind no ASOF JOIN."""
+        if self._ahead("TOLERANCE"):
+            self._refuse("TOLERANCE belongs to an ASOF JOIN", self._curr, "ASOF JOIN .. ON .. AND l.ts >= r.ts TOLERANCE INTERVAL '1 second'")
+
     def _expected(self, what: str) -> NoReturn:
         where = f'"{self._curr.text}"' if self._curr else "the end of the text"
         self._refuse(f"syntax error at {where}: expected {what}", self._curr)

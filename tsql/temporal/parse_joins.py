@@ -10,6 +10,7 @@ from tsql.temporal.nodes import AsOf, AsofJoin, ClipJoin
 from tsql.temporal.parse_base import TimeParser
 
 _PERIODS = ("VALID_TIME", "SYSTEM_TIME")
+_SIDES = ("LEFT", "RIGHT", "FULL", "INNER", "SEMI", "ANTI")
 
 
 class TimeJoinParser(TimeParser):
@@ -20,6 +21,8 @@ class TimeJoinParser(TimeParser):
         is_clip = self._ahead("CLIP", "JOIN")
         if is_clip:
             self._advance()
+        elif self._word() in _SIDES and self._word(1) == "CLIP" and self._word(2) == "JOIN":
+            self._refuse(f"a CLIP JOIN has no {self._word()}: it keeps every left row, and only ends it earlier", start, "l CLIP JOIN r ON l.key = r.key")
         node = super()._parse_join(*args, **kwargs)
         if node is None:
             return None
@@ -27,8 +30,7 @@ class TimeJoinParser(TimeParser):
             return self._clip_join(node, start)
         if node.args.get("method") == "ASOF":
             return self._asof_join(node, start)
-        if self._ahead("TOLERANCE"):
-            self._refuse("TOLERANCE belongs to an ASOF JOIN", self._curr, "ASOF JOIN .. ON .. AND l.ts >= r.ts TOLERANCE INTERVAL '1 second'")
+        self._refuse_tolerance()
         return node
 
     def _clip_join(self, node: exp.Join, start) -> ClipJoin:  # type: ignore[no-untyped-def]
@@ -41,9 +43,10 @@ class TimeJoinParser(TimeParser):
         if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
             self._refuse(f"an ASOF JOIN is INNER or LEFT, not {' '.join(w for w in (side, kind) if w)}", start)
         if node.args.get("on") is None and not node.args.get("using"):
+            if self._ahead("TOLERANCE"):
+                self._refuse("TOLERANCE stands at the end of the join, behind ON or USING", self._curr)
             self._refuse("an ASOF JOIN needs ON or USING", node.this, "ASOF JOIN r ON l.key = r.key AND l.ts >= r.ts")
         tolerance = None
-        at = self._curr
         if self._take("TOLERANCE"):
             first = self._curr
             tolerance = self._parse_bitwise()
@@ -54,8 +57,6 @@ class TimeJoinParser(TimeParser):
             check_interval(self, tolerance, "TOLERANCE", first, "bound")
             if self._ahead("TOLERANCE"):
                 self._refuse("TOLERANCE is given twice", self._curr)
-            if self._ahead("ON") or self._ahead("USING") or self._ahead("AND"):
-                self._refuse("TOLERANCE stands at the end of the join, behind ON or USING", at)
         return self._timed(AsofJoin(**node.args, tolerance=tolerance), start)
 
     def _parse_version(self):  # type: ignore[no-untyped-def]

@@ -20,7 +20,8 @@ class OutputParser(TimeParser):
 
     def _sequenced_ahead(self) -> bool:
         following = self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
-        return self._ahead("SEQUENCED", "VALIDTIME") and following is not None and following.token_type in _QUERY_STARTS
+        is_query = following is not None and following.token_type in _QUERY_STARTS
+        return self._ahead("SEQUENCED", "VALIDTIME") and (is_query or self._index == 0)
 
     def _parse_select(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if self._sequenced_ahead():
@@ -78,6 +79,7 @@ class OutputParser(TimeParser):
                     self._refuse(f"{other} is given twice" if same else "a query has EMIT or PROGRESSIVE, not both", start)
             self._advance()
             query.set(key, self._parse_emit(start) if key == "emit" else self._parse_progressive(start))
+        self._refuse_tolerance()
         if isinstance(query, exp.Expr) and self._ahead("WITHIN", "INTERVAL"):
             self._refuse("WITHIN belongs to EMIT, to PROGRESSIVE or to the PATTERN of MATCH_RECOGNIZE", self._curr, "EMIT FINAL WITHIN INTERVAL '200 milliseconds'")
         return query

@@ -96,7 +96,7 @@ class _Reader:
             part = self.repeat()
             parts += part.expressions if isinstance(part, PatternSequence) and part.expressions else [part]
         if not parts:
-            self.fail("PATTERN is empty here", first, "the empty pattern is ()")
+            self.fail("PATTERN is empty here", first, "what matches no rows is written (), as in PATTERN (A | ())")
         return parts[0] if len(parts) == 1 else _at(PatternSequence(expressions=parts), first)
 
     def repeat(self) -> Pattern:
@@ -209,5 +209,5 @@ def variable_text(name: exp.Identifier) -> str:
 def _quantifier_text(node: PatternRepeat) -> str:
     low, high = node.args["low"], node.args.get("high")
     simple = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((low, high))
-    bounds = simple or ("{%d}" % low if low == high else "{%d,}" % low if high is None else "{%d,%d}" % (low, high))
-    return bounds + ("?" if node.args.get("reluctant") else "")
+    bounds = f"{low}" if low == high else f"{low}," if high is None else f"{low},{high}"
+    return (simple or f"{{{bounds}}}") + ("?" if node.args.get("reluctant") else "")
