@@ -107,7 +107,9 @@ def check_interval(parser: object, value: exp.Expr, place: str, at: Token, kind:
         return
     months, length = parts[0], length_us(parts)
     if months and kind != "duration":
-        hint = f"{shown(months * 30 * 86_400_000_000)} has a length; for calendar months group by date_trunc('month', ts)"
+        hint = f"{shown(months * 30 * 86_400_000_000)} has a length"
+        if kind == "length" and "size" in place:
+            hint += "; for calendar months group by date_trunc('month', ts)"
         parser._refuse(f"{place} cannot be in months or years, which differ in length", at, hint if months > 0 else None)
     if kind == "offset":
         return

@@ -143,7 +143,8 @@ class DuckdbTimeText(TimeGenerator):
             cannot_say("ASOF JOIN .. USING with TOLERANCE")
         on = node.args["on"]
         times = [pair for pair in map(lambda part: _time_sides(part, right), on.flatten() if isinstance(on, exp.And) else [on]) if pair]
-        if len(times) != 1:
+        # A column without its table would be the right one's inside of the subquery.
+        if len(times) != 1 or any(not column.table for column in on.find_all(exp.Column)):
             cannot_say("ASOF JOIN with TOLERANCE unless one inequality compares the times of both sides, with the tables named")
         left_time, right_time, is_later = times[0]
         left, own, bound = self.sql(left_time), self.sql(right_time), self.sql(exp.Paren(this=tolerance))

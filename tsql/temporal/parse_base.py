@@ -30,6 +30,8 @@ _CLAUSES = {
 class TimeParser(ExpressionParser):
     """Base of the parts of the temporal grammar."""
 
+    FUNC_TOKENS = ExpressionParser.FUNC_TOKENS | {TokenType.SESSION}
+
     def reset(self) -> None:
         super().reset()
         self._has_time = False
@@ -107,12 +109,15 @@ class TimeParser(ExpressionParser):
 
     def _clause_ahead(self) -> bool:
         """Whether the next word starts one of our clauses, and is therefore no alias."""
-        word, following = self._word(), self._word(1)
+        word = self._word()
+        if word not in _CLAUSES and word != "EMIT":
+            return False
+        following = self._word(1)
         if word == "EMIT":
             index = self._index + 1
-            is_word = index < len(self._tokens) and self._tokens[index].token_type in (TokenType.VAR, TokenType.FINAL)
+            is_word = index < len(self._tokens) and self._tokens[index].token_type == TokenType.VAR
             return is_word and following not in (*_CLAUSES, "EMIT")
-        return following in _CLAUSES.get(word, ())
+        return following in _CLAUSES[word]
 
     def _parse_table_alias(self, alias_tokens=None):  # type: ignore[no-untyped-def]
         return None if self._clause_ahead() else super()._parse_table_alias(alias_tokens)

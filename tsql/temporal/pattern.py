@@ -121,6 +121,8 @@ class _Reader:
                 self.fail("exclusion {- -} in PATTERN is not supported", hint="MEASURES can leave out the rows of a variable")
             case "name", word:
                 self.advance()
+                if word.upper() in ("DEFINE", "SUBSET"):
+                    self.fail(f"PATTERN has no ) before {word.upper()}", token)
                 if word.upper() == "PERMUTE" and self.next.text == "(":
                     self.fail("PERMUTE in PATTERN is not supported", token, "list the orders: (A B | B A)")
                 return _at(PatternVariable(this=exp.Identifier(this=word, quoted=False)), token)
