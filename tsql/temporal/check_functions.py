@@ -106,7 +106,7 @@ def check_interval(parser: object, value: exp.Expr, place: str, at: Token, kind:
     if parts is None or kind == "move":
         return
     months, length = parts[0], length_us(parts)
-    if months and kind != "duration":
+    if months and kind not in ("duration", "growth"):
         hint = f"{shown(months * 30 * 86_400_000_000)} has a length"
         if kind == "length" and "size" in place:
             hint += "; for calendar months group by date_trunc('month', ts)"
@@ -115,5 +115,5 @@ def check_interval(parser: object, value: exp.Expr, place: str, at: Token, kind:
         return
     if months < 0 or length < 0:
         parser._refuse(f"{place} cannot be negative", at)
-    if kind == "length" and length == 0:
+    if kind in ("length", "duration") and months == length == 0:
         parser._refuse(f"{place} must be more than zero", at)

@@ -10,7 +10,8 @@ from tsql.temporal.nodes import Chop, Clip, Cumulate, Extend, Hop, Lifetime, Poi
 @dataclass(frozen=True)
 class Parameter:
     """kind: "time" an expression of the row, "length" an interval > 0 without months, "offset" an interval without months,
-    "duration" an interval of the row that is not negative if literal, "move" any interval, "count" a number of rows, "text" a string.
+    "duration" an interval of the row that is more than zero if literal, "growth" the same or zero, "move" any interval, "count" a
+    number of rows, "text" a string.
     Those that are not `positional` are given by name only."""
 
     name: str
@@ -32,7 +33,7 @@ PARAMETERS: dict[type[TimeFunction], tuple[Parameter, ...]] = {
     Lifetime: (Parameter("start", "time"), Parameter("duration", "duration"), Parameter("end", "time", positional=False)),
     Slide: (_TIME, Parameter("size", "duration", required=True)),
     Shift: (Parameter("by", "move", required=True),),
-    Extend: (Parameter("by", "duration", required=True),),
+    Extend: (Parameter("by", "growth", required=True),),
     Clip: (Parameter("duration", "duration", required=True),),
     Chop: (Parameter("size", "length", required=True), _OFFSET),
     Stitch: (),

@@ -46,6 +46,11 @@ class TimeFunctionParser(TimeParser):
                 return node
         return super()._parse_table_part(schema)
 
+    def _parse_lateral(self) -> exp.Lateral | None:
+        if self._word() == "LATERAL" and self._is_time_function(1):
+            self._refuse("LATERAL stands before a subquery", self._curr, f"LATERAL (SELECT * FROM {self._word(1)}(..))")
+        return super()._parse_lateral()
+
     def _is_time_function(self, ahead: int = 0) -> bool:
         return self._word(ahead) in FUNCTIONS and self._word(ahead + 1) == "("
 
@@ -78,7 +83,7 @@ class TimeFunctionParser(TimeParser):
             self._advance(2)
         elif self._word(1) == "=>":
             self._refuse(f"{kind.sql_name} takes the table first", self._curr, f"as in {USAGE[kind]}")
-        if self._curr.token_type in _QUERY_STARTS and self._word() != "VALUES":
+        if self._curr.token_type in _QUERY_STARTS or self._ahead("SEQUENCED", "VALIDTIME", "SELECT"):
             self._refuse(f"a query as the input of {kind.sql_name} stands in parentheses", self._curr, f"{kind.sql_name}((SELECT ..), ..)")
         if not self._curr or self._curr.token_type in (TokenType.R_PAREN, TokenType.COMMA, TokenType.INTERVAL, TokenType.NUMBER):
             self._refuse(f"{kind.sql_name} needs a table", self._curr, f"as in {USAGE[kind]}")

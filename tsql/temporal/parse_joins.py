@@ -31,6 +31,8 @@ class TimeJoinParser(TimeParser):
         if node.args.get("method") == "ASOF":
             return self._asof_join(node, start)
         self._refuse_tolerance()
+        if self._ahead("MATCH_RECOGNIZE", "("):
+            self._refuse("MATCH_RECOGNIZE stands behind one table", self._curr, "FROM (SELECT .. FROM a JOIN b ON ..) MATCH_RECOGNIZE (..)")
         return node
 
     def _clip_join(self, node: exp.Join, start) -> ClipJoin:  # type: ignore[no-untyped-def]

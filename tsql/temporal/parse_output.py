@@ -11,7 +11,7 @@ from tsql.temporal.check_functions import check_interval
 from tsql.temporal.nodes import Emit, Progressive, Sequenced
 from tsql.temporal.parse_base import TimeParser
 
-_QUERY_STARTS = (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN, TokenType.TABLE)
+_QUERY_STARTS = (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.TABLE)
 _OUTPUT = ("EMIT", "PROGRESSIVE")
 
 
@@ -19,9 +19,12 @@ class OutputParser(TimeParser):
     """What stands around a query."""
 
     def _sequenced_ahead(self) -> bool:
-        following = self._tokens[self._index + 2] if self._index + 2 < len(self._tokens) else None
-        is_query = following is not None and following.token_type in _QUERY_STARTS
-        return self._ahead("SEQUENCED", "VALIDTIME") and (is_query or self._index == 0)
+        """Whether a query follows the two words, or they begin the statement: else they are a table and its alias."""
+        if not self._ahead("SEQUENCED", "VALIDTIME"):
+            return False
+        kinds = [token.token_type for token in self._tokens[self._index + 2 :]]
+        behind = next((kind for kind in kinds if kind != TokenType.L_PAREN), None)
+        return self._index == 0 or behind in _QUERY_STARTS
 
     def _parse_select(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         if self._sequenced_ahead():
@@ -44,7 +47,11 @@ class OutputParser(TimeParser):
 
     def _parse_table(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         """`(SEQUENCED VALIDTIME ..` in FROM: not a table of this name with an alias."""
-        return self._parse_sequenced() if self._sequenced_ahead() else super()._parse_table(*args, **kwargs)
+        if not self._sequenced_ahead():
+            return super()._parse_table(*args, **kwargs)
+        if self._prev.token_type == TokenType.L_PAREN:
+            return self._parse_sequenced()
+        return self._refuse("a query in FROM stands in parentheses", self._curr, "FROM (SEQUENCED VALIDTIME SELECT ..)")
 
     def _parse_paren(self) -> exp.Expr | None:
         node = super()._parse_paren()

@@ -83,5 +83,7 @@ SELECT country, avg(latency) AS m, lower_bound(m), upper_bound(m) FROM hits GROU
 SELECT a FROM t PROGRESSIVE EVERY 0.5 PERCENT SEED 1 CONFIDENCE 0.9
 SELECT tumble, hop(a), session.x, emit, progressive, within, tolerance FROM emit AS session, progressive clip WHERE slide(a) > 1
 SELECT match_recognize, pattern FROM within AS match_recognize, sequenced validtime
+SELECT * FROM sequenced validtime (a, b)
+SEQUENCED VALIDTIME ((SELECT a FROM t))
 """
 EXAMPLES = _TEXT.strip().splitlines()

@@ -146,6 +146,13 @@ CASES = [
     ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A) SUBSET u = (A), U = (A) DEFINE A AS TRUE)", 62, 'SUBSET "U" is called like another subset', None),
     ("CREATE STREAM s (a INT, WATERMARK FOR a AS a ALLOWED LATENESS INTERVAL '-1 s')", 63, "ALLOWED LATENESS cannot be negative", None),
     ("CREATE TABLE t (a INT) WITH (x = 1, x = 2)", 37, 'option "x" is given twice', None),
+    ("SELECT * FROM SLIDE(t, ts, INTERVAL '0 s')", 28, "size of SLIDE must be more than zero", None),
+    ("SELECT * FROM LIFETIME(t, ts, INTERVAL '0 s')", 31, "duration of LIFETIME must be more than zero", None),
+    ("SELECT * FROM EXTEND(t, INTERVAL '-1 s')", 25, "by of EXTEND cannot be negative", None),
+    ("SELECT * FROM SEQUENCED VALIDTIME SELECT 1", 15, "a query in FROM stands in parentheses", "FROM (SEQUENCED VALIDTIME SELECT ..)"),
+    ("SELECT * FROM TUMBLE(SEQUENCED VALIDTIME SELECT 1, ts, INTERVAL '1 s')", 22, "a query as the input of TUMBLE stands in parentheses", "TUMBLE((SELECT ..), ..)"),
+    ("SELECT * FROM a JOIN b ON a.x = b.x MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS TRUE)", 37, "MATCH_RECOGNIZE stands behind one table", "FROM (SELECT .. FROM a JOIN b ON ..) MATCH_RECOGNIZE (..)"),
+    ("SELECT * FROM t, LATERAL TUMBLE(u, ts, INTERVAL '1 h')", 18, "LATERAL stands before a subquery", "LATERAL (SELECT * FROM TUMBLE(..))"),
 ]  # fmt: skip
 
 
