@@ -12,6 +12,7 @@ from tsql.temporal.intervals import constant_interval, length_us, shown
 from tsql.temporal.nodes import Cumulate, Hop, Lifetime, Quantize, TimeFunction, Tumble
 
 if TYPE_CHECKING:
+    from tsql.temporal.parse_base import TimeParser
     from tsql.temporal.parse_functions import Argument, TimeFunctionParser
 
 Given = dict[str, "Argument"]
@@ -100,7 +101,7 @@ def _check_count(parser: TimeFunctionParser, place: str, argument: Argument) -> 
         parser._refuse(f"{place} must be at least 1", argument.start)
 
 
-def check_interval(parser: object, value: exp.Expr, place: str, at: Token, kind: str) -> None:
+def check_interval(parser: TimeParser, value: exp.Expr, place: str, at: Token, kind: str) -> None:
     """Refuse a literal interval that `place` cannot have; `kind` is that of a Parameter, or "bound" for one that may be zero."""
     parts = constant_interval(value)
     if parts is None or kind == "move":

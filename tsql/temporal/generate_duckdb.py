@@ -135,7 +135,7 @@ class DuckdbTimeText(TimeGenerator):
         return super().join_sql(expression, join_op)
 
     def asofjoin_sql(self, node: AsofJoin) -> str:
-        """With TOLERANCE: the nearest of the right rows that are near enough, for each left row."""
+        """With TOLERANCE: the nearest of the right rows that are near enough, for each left row. Among equal times DuckDB takes any."""
         tolerance, right = node.args.get("tolerance"), node.this.alias_or_name
         if tolerance is None:
             return self.join_sql(node)

@@ -39,11 +39,8 @@ class TimeFunctionParser(TimeParser):
         if not schema:
             if self._is_time_function():
                 return self._parse_time_function()
-            if self._curr and self._curr.token_type == TokenType.TABLE and self._word(1) == "(" and self._is_time_function(2):
-                self._advance(2)
-                node = self._parse_time_function()
-                self._close(node)
-                return node
+            if self._curr and self._curr.token_type == TokenType.TABLE and self._word(1) == "(":
+                return self._parse_table_call()
         return super()._parse_table_part(schema)
 
     def _parse_lateral(self) -> exp.Lateral | None:
@@ -54,9 +51,15 @@ class TimeFunctionParser(TimeParser):
     def _is_time_function(self, ahead: int = 0) -> bool:
         return self._word(ahead) in FUNCTIONS and self._word(ahead + 1) == "("
 
-    def _close(self, node: exp.Expr) -> None:
+    def _parse_table_call(self) -> TimeFunction:
+        """TABLE(function(..))."""
+        self._advance(2)
+        if not self._is_time_function():
+            self._refuse("TABLE(..) takes a function of time", self._curr, nearest(self._word(), FUNCTIONS) or f"such as {', '.join(FUNCTIONS)}")
+        node = self._parse_time_function()
         if not self._match(TokenType.R_PAREN):
-            self._expected(", or )" if isinstance(node, TimeFunction) else ")")
+            self._expected(") behind the function of TABLE(")
+        return node
 
     def _parse_time_function(self) -> TimeFunction:
         start = self._curr
@@ -73,7 +76,8 @@ class TimeFunctionParser(TimeParser):
         given = self._assign(kind, arguments, start, table_text)
         for name, argument in given.items():
             node.set(name, argument.value)
-        self._close(node)
+        if not self._match(TokenType.R_PAREN):
+            self._expected(", or )")
         check_function(self, kind, given, start)
         return self._timed(node, start)
 
@@ -88,7 +92,7 @@ class TimeFunctionParser(TimeParser):
         if not self._curr or self._curr.token_type in (TokenType.R_PAREN, TokenType.COMMA, TokenType.INTERVAL, TokenType.NUMBER):
             self._refuse(f"{kind.sql_name} needs a table", self._curr, f"as in {USAGE[kind]}")
         is_flink = bool(self._word(1) != "(" and self._match(TokenType.TABLE))
-        source = self._parse_table()
+        source = None if self._curr.token_type == TokenType.TABLE and self._word(1) != "(" else self._parse_table()
         if source is None:
             self._expected("a table")
         return source, is_flink

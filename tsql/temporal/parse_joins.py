@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from tsql.temporal.check_functions import check_interval
 from tsql.temporal.nodes import AsOf, AsofJoin, ClipJoin
@@ -35,12 +35,12 @@ class TimeJoinParser(TimeParser):
             self._refuse("MATCH_RECOGNIZE stands behind one table", self._curr, "FROM (SELECT .. FROM a JOIN b ON ..) MATCH_RECOGNIZE (..)")
         return node
 
-    def _clip_join(self, node: exp.Join, start) -> ClipJoin:  # type: ignore[no-untyped-def]
+    def _clip_join(self, node: exp.Join, start: Token) -> ClipJoin:
         if node.args.get("on") is None:
             self._refuse("CLIP JOIN needs ON with the keys of both sides", node.this, "l CLIP JOIN r ON l.key = r.key")
         return self._timed(ClipJoin(**{**node.args, "method": "CLIP"}), start)
 
-    def _asof_join(self, node: exp.Join, start) -> AsofJoin:  # type: ignore[no-untyped-def]
+    def _asof_join(self, node: exp.Join, start: Token) -> AsofJoin:
         side, kind = node.args.get("side") or "", node.args.get("kind") or ""
         if side not in ("", "LEFT") or kind not in ("", "INNER", "OUTER"):
             self._refuse(f"an ASOF JOIN is INNER or LEFT, not {' '.join(w for w in (side, kind) if w)}", start)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import Token, TokenType
+from sqlglot.tokens import TokenType
 
 from tsql.planner.bind import nearest
 from tsql.temporal.check_functions import check_interval
@@ -37,7 +37,7 @@ class MatchParser(TimeParser):
         start = self._curr
         self._advance(2)
         self._matches_open += 1
-        parts = self._parse_match_clauses(start)
+        parts = self._parse_match_clauses()
         self._matches_open -= 1
         if not self._match(TokenType.R_PAREN):
             self._expected("a clause of MATCH_RECOGNIZE or )")
@@ -50,7 +50,7 @@ class MatchParser(TimeParser):
         table.meta["at"] = start.start
         return table
 
-    def _parse_match_clauses(self, start: Token) -> dict[str, Any]:
+    def _parse_match_clauses(self) -> dict[str, Any]:
         clauses: list[tuple[str, str, Callable[[], Any]]] = [
             ("partition_by", "PARTITION BY", lambda: self._parse_csv(self._parse_disjunction)),
             ("order", "ORDER BY", self._parse_match_order),
@@ -195,6 +195,9 @@ def _check_variables(parser: MatchParser, match: RowMatch) -> None:
         if variable.name.lower() in defined:
             parser._refuse(f'DEFINE gives "{variable.name}" twice', variable)
         defined.add(variable.name.lower())
+        for found in definition.find_all(MatchSemantics):
+            if found.args["kind"].name == "FINAL":
+                parser._refuse("FINAL is for MEASURES: in DEFINE the match is not finished", found)
     skip = match.args.get("after")
     if skip is not None and skip.args.get("variable") is not None:
         _check_variable(parser, skip.args["variable"], names)

@@ -138,5 +138,4 @@ class SourceParser(TimeParser):
             return super()._parse_drop(*args, **kwargs)
         exists = self._take("IF", "EXISTS")
         tables = self._parse_csv(lambda: self._parse_table_parts(schema=True))
-        node = self._timed(exp.Drop(kind="STREAM", tables=tables, exists=exists or None), start)
-        return node
+        return self._timed(exp.Drop(kind="STREAM", tables=tables, exists=exists or None), start)

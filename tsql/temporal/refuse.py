@@ -56,8 +56,9 @@ def check_time(node: exp.Expr) -> None:
     """Refuse the first thing of a statement that has no plan, or that stands where it has no meaning."""
     if not node.meta.get("time"):
         return
-    for found in sorted(_refused(node), key=lambda pair: pair[0]):
-        raise found[1]()
+    wrong = _refused(node)
+    if wrong:
+        raise min(wrong, key=lambda found: found[0])[1]()
 
 
 def _refused(node: exp.Expr) -> list[tuple[int, Callable[[], BindError]]]:

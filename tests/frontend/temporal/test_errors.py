@@ -135,7 +135,7 @@ CASES = [
     ("SELECT * FROM TUMBLE(bids, ts, INTERVAL '1 hour', timezone => 5)", 51, "timezone of TUMBLE takes a string, such as 'UTC'", None),
     ("SELECT * FROM TUMBLE(bids, ts, INTERVAL '1 hour', INTERVAL '1 month')", 51, "offset of TUMBLE cannot be in months or years, which differ in length", "INTERVAL '30 days' has a length"),
     ("SELECT * FROM TUMBLE(bids, DESCRIPTOR(ts, tt), INTERVAL '1 hour')", 41, 'syntax error at ",": expected ) behind the one column of DESCRIPTOR', None),
-    ("SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1 hour')", 74, "syntax error at the end of the text: expected , or )", None),
+    ("SELECT * FROM TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '1 hour')", 74, "syntax error at the end of the text: expected ) behind the function of TABLE(", None),
     ("SELECT * FROM a ASOF JOIN b ON a.x >= b.x TOLERANCE INTERVAL '1 month'", 53, "TOLERANCE cannot be in months or years, which differ in length", "INTERVAL '30 days' has a length"),
     ("SELECT * FROM a ASOF JOIN b ON a.x >= b.x TOLERANCE INTERVAL '1 s' TOLERANCE INTERVAL '1 s'", 68, "TOLERANCE is given twice", None),
     ("SELECT * FROM t FOR VALID_TIME AS OF x FOR VALID_TIME AS OF y", 40, "FOR VALID_TIME is given twice", None),
@@ -153,6 +153,10 @@ CASES = [
     ("SELECT * FROM TUMBLE(SEQUENCED VALIDTIME SELECT 1, ts, INTERVAL '1 s')", 22, "a query as the input of TUMBLE stands in parentheses", "TUMBLE((SELECT ..), ..)"),
     ("SELECT * FROM a JOIN b ON a.x = b.x MATCH_RECOGNIZE (PATTERN (A) DEFINE A AS TRUE)", 37, "MATCH_RECOGNIZE stands behind one table", "FROM (SELECT .. FROM a JOIN b ON ..) MATCH_RECOGNIZE (..)"),
     ("SELECT * FROM t, LATERAL TUMBLE(u, ts, INTERVAL '1 h')", 18, "LATERAL stands before a subquery", "LATERAL (SELECT * FROM TUMBLE(..))"),
+    ("SELECT * FROM TABLE(TUMBEL(TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))", 21, "TABLE(..) takes a function of time", 'did you mean "TUMBLE"?'),
+    ("SELECT * FROM TABLE(bids)", 21, "TABLE(..) takes a function of time", "such as TUMBLE, HOP, CUMULATE, SESSION, LIFETIME, SLIDE, SHIFT, EXTEND, CLIP, CHOP, STITCH, QUANTIZE, POINT_AT_END"),
+    ("SELECT * FROM t MATCH_RECOGNIZE (PATTERN (A B) DEFINE B AS FINAL last(A.x) > 1)", 60, "FINAL is for MEASURES: in DEFINE the match is not finished", None),
+    ("SELECT * FROM TABLE(TUMBLE(TABLE TABLE bids, DESCRIPTOR(ts), INTERVAL '1' HOUR))", 34, 'syntax error at "TABLE": expected a table', None),
 ]  # fmt: skip
 
 

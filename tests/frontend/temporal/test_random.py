@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.frontend.temporal.examples import EXAMPLES
 from tsql.dialect import Temporal
 from tsql.generator import to_duckdb
+from tsql.kernels.errors import ParseError
 from tsql.parser import parse
 from tsql.temporal.intervals import constant_interval, length_us
 from tsql.temporal.pattern import pattern_text, read_pattern
@@ -183,3 +187,30 @@ def test_literal_intervals_have_the_length_that_duckdb_gives_them(text):
     theirs = duckdb.sql(to_duckdb(f"SELECT {text}")).fetchall()[0][0]
     parts = constant_interval(statement.node.expressions[0])
     assert parts is not None and length_us(parts) == round(theirs.total_seconds() * 1_000_000)
+
+
+def test_damaged_statements_are_read_or_refused():
+    """A word is dropped, doubled, exchanged or taken from elsewhere. What is refused is refused by the grammar: an error that has a
+    cause would mean that the parser has stumbled over its own feet."""
+    words = [[text[token.start : token.end + 1] for token in parse(text)[0].tokens] for text in EXAMPLES]
+    anywhere = [word for statement in words for word in statement]
+    choice = random.Random(7)
+    refused = 0
+    for _ in range(1500):
+        statement = list(choice.choice(words))
+        place, other = choice.randrange(len(statement)), choice.randrange(len(statement))
+        match choice.randrange(4):
+            case 0:
+                statement.pop(place)
+            case 1:
+                statement.insert(place, statement[place])
+            case 2:
+                statement[place] = choice.choice(anywhere)
+            case _:
+                statement[place], statement[other] = statement[other], statement[place]
+        try:
+            parse(" ".join(statement))
+        except ParseError as error:
+            refused += 1
+            assert error.position is not None and error.__cause__ is None, " ".join(statement)
+    assert refused > 500
