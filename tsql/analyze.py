@@ -30,6 +30,7 @@ from tsql.planner.bind_source import deep_recursion, position_of
 from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
+from tsql.temporal.refuse import check_time
 
 MAX_PLAN_DEPTH = 200
 """Levels of a logical plan."""
@@ -60,6 +61,7 @@ class Analyzer:
 
     def statement(self) -> statements.Statement:
         node = self.parsed.node
+        check_time(node)
         match node:
             case parser.Explain():
                 return statements.Explain(node.args["level"], self.query(node.this, self._inner_text(1, parser.LEVELS)))

@@ -23,6 +23,7 @@ from tsql.planner.bind import Binder
 from tsql.planner.bind_operators import compare, to_boolean
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_types import coerce, force_type
+from tsql.temporal.refuse import refuse
 
 if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
@@ -111,7 +112,9 @@ class FromAnalyzer:
 
     def _kind(self, join: exp.Join) -> str:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
-        if method in ("ASOF", "POSITIONAL"):
+        if method in ("ASOF", "CLIP"):
+            raise refuse(f"{method} JOIN", join)
+        if method == "POSITIONAL":
             raise self.queries.error(f"{method} joins are not supported yet", join.this)
         if join.args.get("match_condition") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
             raise self.queries.error(f"{' '.join(w for w in (method, side, kind) if w)} JOIN is not supported", join.this)

@@ -31,6 +31,7 @@ from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
+from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
 
 MAX_VIEWS = 50
 Environment = dict[str, Callable[[], Relation]]
@@ -241,7 +242,7 @@ class QueryAnalyzer:
 
     def _table_function(self, node: CallNode) -> Relation:
         if node.name not in FILE_FUNCTIONS:
-            raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS)))
+            raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS, *map(str.lower, TIME_FUNCTIONS))))
         path, found = open_function(self.catalog, node, self.source)
         return _scan(path, found)
 

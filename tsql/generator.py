@@ -8,15 +8,17 @@ from sqlglot import exp
 from tsql.kernels.functions.registry import SCALARS
 from tsql.parser import CompilePlan, DescribeQuery, ExecutePlan, Explain, SetOption, ShowTables, parse
 from tsql.planner.bind_source import deep_recursion
-from tsql.planner.bind_syntax import Call, ExpressionGenerator, TemporalExpressions
+from tsql.planner.bind_syntax import Call, TemporalExpressions
+from tsql.temporal.generate import TimeGenerator
+from tsql.temporal.generate_duckdb import DuckdbTimeText, Periods, periods_of
 
 
-class TemporalGenerator(ExpressionGenerator):
+class TemporalGenerator(TimeGenerator):
     """Our canonical text."""
 
     QUERY_HINTS = True
     TRANSFORMS = {
-        **ExpressionGenerator.TRANSFORMS,
+        **TimeGenerator.TRANSFORMS,
         Explain: lambda self, node: f"EXPLAIN {node.args['level']} {self.sql(node, 'this')}",
         CompilePlan: lambda self, node: f"COMPILE PLAN {self.sql(node, 'path')} FOR {self.sql(node, 'this')}",
         ExecutePlan: lambda self, node: f"EXECUTE PLAN {self.sql(node, 'path')}",
@@ -28,8 +30,10 @@ class TemporalGenerator(ExpressionGenerator):
     }
 
 
-class OracleGenerator(TemporalGenerator):
+class OracleGenerator(DuckdbTimeText, TemporalGenerator):
     """DuckDB's text."""
+
+    TRANSFORMS = {**TemporalGenerator.TRANSFORMS, **DuckdbTimeText.TRANSFORMS}
 
     def hint_sql(self, expression: exp.Hint) -> str:
         return ""
@@ -48,8 +52,15 @@ class TemporalOracle(TemporalExpressions):
     Generator = OracleGenerator
 
 
-def to_duckdb(query: str | exp.Expr) -> str:
-    """The query (or script) as DuckDB reads it."""
+def to_duckdb(query: str | exp.Expr, periods: Periods | None = None) -> str:
+    """The query (or script) as DuckDB reads it. `periods` gives the period columns of tables that the script does not create; a
+    construct that DuckDB cannot say raises sqlglot's UnsupportedError."""
     nodes = [statement.node for statement in parse(query)] if isinstance(query, str) else [query]
+    generator = TemporalOracle().generator()
+    generator.periods = dict(periods or {})
+    texts = []
     with deep_recursion():
-        return "; ".join(TemporalOracle().generate(node) for node in nodes)
+        for node in nodes:
+            generator.periods |= periods_of(node)
+            texts.append(generator.generate(node))
+    return "; ".join(texts)

@@ -15,6 +15,12 @@ from tsql.kernels.errors import ParseError
 from tsql.parser_changes import ChangeParser
 from tsql.planner.bind_source import Source, tokenize
 from tsql.planner.bind_syntax import run_parser
+from tsql.temporal.nodes import ShowStreams
+from tsql.temporal.parse_functions import TimeFunctionParser
+from tsql.temporal.parse_joins import TimeJoinParser
+from tsql.temporal.parse_match import MatchParser
+from tsql.temporal.parse_output import OutputParser
+from tsql.temporal.parse_sources import SourceParser
 
 LEVELS = ("LOGICAL", "PHYSICAL", "PIPELINES", "KIR", "LLVM", "ASM", "ANALYZE")
 
@@ -55,7 +61,7 @@ class DescribeQuery(exp.Expression):
     arg_types = {"this": True}
 
 
-class TemporalParser(ChangeParser):
+class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, TimeFunctionParser, ChangeParser):
     """Statements of the Temporal dialect."""
 
     def _parse_statement(self) -> exp.Expr | None:
@@ -151,7 +157,7 @@ class TemporalParser(ChangeParser):
             query = None
         if query is None:
             self.raise_error("Invalid expression / Unexpected token", start)
-        return query
+        return self._parse_output(query)
 
     def _parse_query(self, after: str) -> exp.Expr:
         if not self._curr:
@@ -196,13 +202,16 @@ class TemporalParser(ChangeParser):
             self.raise_error("Expected the name of a setting")
         return self.expression(SetOption(this=name))
 
-    def _parse_show_tables(self) -> ShowTables:
+    def _parse_show_tables(self) -> ShowTables | ShowStreams:
+        start = self._curr
+        if self._take("STREAMS"):
+            return self._timed(ShowStreams(), start)
         everything = self._match(TokenType.ALL)
         self._expect("TABLES")
         return self.expression(ShowTables(all=bool(everything)))
 
     def _parse_describe_query(self) -> DescribeQuery:
-        if self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN):
+        if self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN) or self._sequenced_ahead():
             return self.expression(DescribeQuery(this=self._parse_query("DESCRIBE")))
         self._match(TokenType.TABLE)
         table = self._parse_table(schema=False)

@@ -46,7 +46,7 @@ class ChangeParser(ExpressionParser):
         return self.expression(TransactionStep(this=exp.Var(this=word)), start)
 
     def _parse_summarize_query(self) -> SummarizeQuery:
-        if self._curr and self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN):
+        if self._curr and self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN) or self._sequenced_ahead():
             return self.expression(SummarizeQuery(this=self._parse_query("SUMMARIZE")))
         self._match(TokenType.TABLE)
         table = self._parse_table(schema=False)

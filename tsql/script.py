@@ -69,12 +69,29 @@ def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
         position = end
 
 
+def _outside_patterns(text: str) -> Iterator[tuple[str, int, int]]:
+    """The tokens, with a `?` in the PATTERN (..) of a MATCH_RECOGNIZE as a word: there it is a quantifier."""
+    matching, depth, before = False, 0, ""
+    for kind, start, end in _tokens(text):
+        word = text[start:end].upper()
+        if depth:
+            depth += (word == "(") - (word == ")")
+            kind = "word" if kind == "parameter" else kind
+        elif kind == "semicolon":
+            matching = False
+        elif word == "(" and before == "PATTERN" and matching:
+            depth = 1
+        matching = matching or word == "MATCH_RECOGNIZE"
+        before = before if kind == "comment" else word
+        yield kind, start, end
+
+
 def split(text: str, origin: str | None = None) -> list[Piece]:
     """The statements of a script, without their semicolons; pieces that hold nothing but comments are left out."""
     pieces: list[Piece] = []
     start, first, last, positional = 0, None, 0, 0
     names: list[str] = []
-    for kind, begin, end in _tokens(text):
+    for kind, begin, end in _outside_patterns(text):
         if kind == "semicolon":
             if first is not None:
                 pieces.append(Piece(text[start:begin], start, text, origin, tuple(dict.fromkeys(names))))

@@ -139,7 +139,7 @@ def test_completion(tmp_path):
     assert completions(session, "sel") == ["select"]
     assert completions(session, "SEL") == ["SELECT"]
     assert completions(session, "SELECT ad") == ["ad_id"]
-    assert completions(session, "FROM cli") == ["clicks"]
+    assert completions(session, "FROM clic") == ["clicks"]
     assert '"odd name"' in completions(session, "FROM clicks SELECT od")
     assert "order_id" not in completions(session, "FROM clicks SELECT ord")
     assert "regexp_replace" in completions(session, "SELECT regexp_re")

@@ -1,0 +1,120 @@
+"""Arguments of a function of time that cannot be right whatever the table is; `parse_functions.py` calls `check_function`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+from sqlglot.tokens import Token
+
+from tsql.temporal.functions import PARAMETERS, USAGE, Parameter
+from tsql.temporal.intervals import constant_interval, length_us, shown
+from tsql.temporal.nodes import Cumulate, Hop, Lifetime, Quantize, TimeFunction, Tumble
+
+if TYPE_CHECKING:
+    from tsql.temporal.parse_base import TimeParser
+    from tsql.temporal.parse_functions import Argument, TimeFunctionParser
+
+Given = dict[str, "Argument"]
+_BY_TIME = ("size", "slide", "offset", "timezone")
+
+
+def check_function(parser: TimeFunctionParser, kind: type[TimeFunction], given: Given, start: Token) -> None:
+    """Refuse missing arguments, arguments that exclude each other, and literals that no window can have."""
+    for parameter in PARAMETERS[kind]:
+        if parameter.name in given:
+            _check_value(parser, kind, parameter, given[parameter.name])
+    for parameter in PARAMETERS[kind]:
+        if parameter.required and parameter.name not in given:
+            what = "the time of a row" if parameter.kind == "time" else parameter.name
+            parser._refuse(f"{kind.sql_name} needs {what}", start, f"as in {USAGE[kind]}")
+    if kind in (Tumble, Hop):
+        _check_rows(parser, kind, given, start)
+    if kind is Cumulate or (kind is Quantize and "step" in given):
+        _check_multiple(parser, kind, given)
+    if kind is Lifetime:
+        _check_lifetime(parser, given)
+
+
+def _check_rows(parser: TimeFunctionParser, kind: type[TimeFunction], given: Given, start: Token) -> None:
+    if "rows" not in given:
+        if "slide_rows" in given:
+            parser._refuse("slide_rows needs rows, the size of the window", given["slide_rows"].start, f"as in {USAGE[kind]}")
+        missing = [name for name in ("slide", "size") if name in kind.arg_types and name not in given]
+        if missing:
+            parser._refuse(f"{kind.sql_name} needs {' and '.join(missing)}", start, f"as in {USAGE[kind]}")
+        return
+    for name in _BY_TIME:
+        if name in given:
+            later = max((given["rows"], given[name]), key=lambda argument: argument.start.start)
+            parser._refuse(f"{kind.sql_name} takes rows or {name}, not both: windows are by count or by time", later.start, f"as in {USAGE[kind]}")
+    if kind is Hop and "slide_rows" not in given:
+        parser._refuse("HOP by count needs slide_rows", start, f"as in {USAGE[kind]}")
+
+
+def _check_multiple(parser: TimeFunctionParser, kind: type[TimeFunction], given: Given) -> None:
+    whole = "size" if "size" in given else "slide"
+    size, step = (constant_interval(given[name].value) for name in (whole, "step"))
+    if size is None or step is None:
+        return
+    length, unit = length_us(size), length_us(step)
+    if length % unit:
+        below, above = length // unit * unit, (length // unit + 1) * unit
+        choices = " or ".join(f"{whole} => {shown(us)}" for us in (below, above) if us)
+        parser._refuse(f"the {whole} of {kind.sql_name} must be a multiple of its step", given[whole].start, choices)
+
+
+def _check_lifetime(parser: TimeFunctionParser, given: Given) -> None:
+    if "duration" in given and "end" in given:
+        later = max((given["duration"], given["end"]), key=lambda argument: argument.start.start)
+        parser._refuse("LIFETIME takes a duration or an end, not both", later.start)
+    for name in ("duration", "end"):
+        if name in given and "start" not in given:
+            parser._refuse(f"LIFETIME with {name} needs start", given[name].start, f"as in {USAGE[Lifetime]}")
+
+
+def _check_value(parser: TimeFunctionParser, kind: type[TimeFunction], parameter: Parameter, argument: Argument) -> None:
+    value, place = argument.value, f"{parameter.name} of {kind.sql_name}"
+    literal = value if isinstance(value, exp.Literal) else None
+    match parameter.kind:
+        case "time":
+            if isinstance(value, (exp.Interval, exp.Literal)):
+                parser._refuse(f"{place} is the time of a row, such as a column", argument.start, f"as in {USAGE[kind]}")
+        case "count":
+            _check_count(parser, place, argument)
+        case "text":
+            if literal is not None and not literal.is_string:
+                parser._refuse(f"{place} takes a string, such as 'UTC'", argument.start)
+        case _:
+            if literal is not None:
+                unit = literal.name if literal.is_string else f"{literal.name} minutes"
+                parser._refuse(f"{place} takes an interval, such as INTERVAL '10 minutes'", argument.start, f"INTERVAL '{unit}'")
+            check_interval(parser, value, place, argument.start, parameter.kind)
+
+
+def _check_count(parser: TimeFunctionParser, place: str, argument: Argument) -> None:
+    value = argument.value
+    number = value.this if isinstance(value, exp.Neg) else value
+    if isinstance(number, (exp.Interval, exp.Boolean)) or isinstance(number, exp.Literal) and (number.is_string or not number.name.isdigit()):
+        parser._refuse(f"{place} takes a whole number of rows", argument.start)
+    if isinstance(number, exp.Literal) and (number is not value or int(number.name) == 0):
+        parser._refuse(f"{place} must be at least 1", argument.start)
+
+
+def check_interval(parser: TimeParser, value: exp.Expr, place: str, at: Token, kind: str) -> None:
+    """Refuse a literal interval that `place` cannot have; `kind` is that of a Parameter, or "bound" for one that may be zero."""
+    parts = constant_interval(value)
+    if parts is None or kind == "move":
+        return
+    months, length = parts[0], length_us(parts)
+    if months and kind not in ("duration", "growth"):
+        hint = f"{shown(months * 30 * 86_400_000_000)} has a length"
+        if kind == "length" and "size" in place:
+            hint += "; for calendar months group by date_trunc('month', ts)"
+        parser._refuse(f"{place} cannot be in months or years, which differ in length", at, hint if months > 0 else None)
+    if kind == "offset":
+        return
+    if months < 0 or length < 0:
+        parser._refuse(f"{place} cannot be negative", at)
+    if kind in ("length", "duration") and months == length == 0:
+        parser._refuse(f"{place} must be more than zero", at)
