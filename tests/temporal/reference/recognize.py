@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.temporal.reference.pattern import Labels, Pattern, Place, parse
-from tests.temporal.reference.rows import Row, Rows, grouped, key_of
+from tests.temporal.reference.rows import Rows, grouped, key_of
 
 Condition = Callable[["View"], Any]
 
