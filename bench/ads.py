@@ -56,21 +56,23 @@ def events(rows: int, ads: int = 10_000, users: int = 1_000_000, per_second: int
 
 
 def chunks(rows: int, ads: int = 10_000, users: int = 1_000_000, per_second: int = 100_000, seed: int = 7) -> Iterator[pa.Table]:
-    """The table in order of time, a part at a time. Parts are seeded by their number: the first rows do not depend on how many follow."""
+    """The table in order of time, a part at a time. Each column of each part has its own seed: the first rows do not depend on how many follow."""
     for number, first in enumerate(range(0, rows, CHUNK_ROWS)):
-        random = np.random.default_rng([seed, number])
         count = min(CHUNK_ROWS, rows - first)
+
+        def drawn(column: int, low: int, high: int, count: int = count, number: int = number) -> np.ndarray:
+            return np.random.default_rng([seed, number, column]).integers(low, high, count)
+
         # One event per tick with a random delay of less than a tick: in order, and times repeat only if a tick is a microsecond.
         tick = max(1_000_000 // per_second, 1)
-        times = START_US + np.arange(first, first + count) * tick + random.integers(0, tick, CHUNK_ROWS)[:count]
         columns = {
-            "event_time": pa.array(times).cast(pa.timestamp("us")),
-            "user_id": pa.array(random.integers(0, users, CHUNK_ROWS)[:count]),
-            "page_id": pa.array(random.integers(0, 1_000, CHUNK_ROWS)[:count]),
-            "ad_id": pa.array(random.integers(0, ads, CHUNK_ROWS)[:count]),
-            "ad_type": _chosen(AD_TYPES, random.integers(0, len(AD_TYPES), CHUNK_ROWS)[:count]),
-            "event_type": _chosen(EVENT_TYPES, random.integers(0, len(EVENT_TYPES), CHUNK_ROWS)[:count]),
-            "amount": pa.array(random.integers(1, 100_000, CHUNK_ROWS)[:count]),
+            "event_time": pa.array(START_US + np.arange(first, first + count) * tick + drawn(0, 0, tick)).cast(pa.timestamp("us")),
+            "user_id": pa.array(drawn(1, 0, users)),
+            "page_id": pa.array(drawn(2, 0, 1_000)),
+            "ad_id": pa.array(drawn(3, 0, ads)),
+            "ad_type": _chosen(AD_TYPES, drawn(4, 0, len(AD_TYPES))),
+            "event_type": _chosen(EVENT_TYPES, drawn(5, 0, len(EVENT_TYPES))),
+            "amount": pa.array(drawn(6, 1, 100_000)),
         }
         yield pa.table(columns, schema=SCHEMA)
 
