@@ -54,7 +54,7 @@ def tumble(table: str = "ads", key: str = "ad_id", seconds: int = 10, aims: Mapp
 
 def hop(seconds: int, table: str = "ads", *, key: str = "ad_id", aims: Mapping[str, float] | None = None, polars: bool = False, panes: bool = False) -> Case:
     """Filter, hop every second, sum. `panes`: DuckDB sums each second first, as a person could write it who knows how, and Spark takes no part."""
-    source = f"(SELECT {bucket(1)} AS w, {key}, amount FROM {table} WHERE event_type = 'view')"
+    source = f"(SELECT (epoch_us(event_time) // 1000000)::INTEGER AS w, {key}, amount FROM {table} WHERE event_type = 'view')"
     if panes:
         source = f"(SELECT w, {key}, sum(amount) AS amount FROM {source} GROUP BY ALL)"
     return Case(
@@ -62,8 +62,8 @@ def hop(seconds: int, table: str = "ads", *, key: str = "ad_id", aims: Mapping[s
         (table,),
         f"SELECT window_start, {key}, sum(amount) AS total FROM HOP({table}, event_time, slide => INTERVAL '1 second', size => INTERVAL '{seconds} seconds') "
         f"WHERE event_type = 'view' GROUP BY window_start, {key}",
-        f"SELECT make_timestamp(s) AS window_start, {key}, total FROM "
-        f"(SELECT w - back * 1000000 AS s, {key}, sum(amount) AS total FROM {source}, (SELECT unnest(range({seconds})) AS back) GROUP BY ALL)",
+        f"SELECT make_timestamp(s::BIGINT * 1000000) AS window_start, {key}, total FROM "
+        f"(SELECT w - back AS s, {key}, sum(amount) AS total FROM {source}, (SELECT unnest(range({seconds}))::INTEGER AS back) GROUP BY ALL)",
         temporal_polars.hop(table, seconds, key) if polars else None,
         None
         if panes

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 import pyarrow as pa
 
@@ -28,6 +29,7 @@ class Construct:
     instants: bool = False
 
 
+@cache
 def tables(shape: str, seed: int = 0, rows: int = 40, closed: bool = False) -> dict[str, pa.Table]:
     """`events` and `others` are points in time, `periods` and `more` have lifetimes (`vs`, `ve`), `names` has no time."""
     return {
