@@ -5,7 +5,7 @@ While the engine learns the dialect's temporal part, it refuses some texts. `ask
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import duckdb
@@ -39,11 +39,13 @@ def ask_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
         return connection.sql(sql).to_arrow_table()
 
 
-def ask_engine(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Our answer, or one of REFUSALS."""
+def ask_engine(sql: str, tables: Mapping[str, pa.Table], setup: Sequence[str] = ()) -> pa.Table:
+    """Our answer after the statements of `setup`, or one of REFUSALS."""
     with tsql.connect(threads=2) as session:
         for name, table in tables.items():
             session.register(name, table)
+        for statement in setup:
+            session.sql(statement)
         return session.sql(sql).arrow()
 
 

@@ -10,12 +10,13 @@ from tests.temporal.constructs import Construct, tables
 from tests.temporal.constructs.joins import JOINS
 from tests.temporal.constructs.lifetimes import LIFETIMES, SNAPSHOTS
 from tests.temporal.constructs.patterns import PATTERNS
+from tests.temporal.constructs.valid_times import VALID_TIMES
 from tests.temporal.constructs.windows import WINDOWS
 from tests.temporal.data import ALL_SHAPES, BATCH_ROWS, assert_same_rows, batches, shuffled, to_rows
 from tests.temporal.reference.rows import Rows
 from tests.temporal.reference.snapshot import same_snapshots
 
-CONSTRUCTS = (*WINDOWS, *LIFETIMES, *SNAPSHOTS, *JOINS, *PATTERNS)
+CONSTRUCTS = (*WINDOWS, *LIFETIMES, *SNAPSHOTS, *VALID_TIMES, *JOINS, *PATTERNS)
 PLAIN = {"band join", "band join without a key"}
 """What is plain SQL: the engine may not refuse it."""
 EACH = pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
@@ -25,7 +26,7 @@ REARRANGED = ("unsorted", "few_times", "null_times")
 def answer(construct: Construct, data: dict[str, pa.Table]) -> Rows:
     """What the engine says; a construct that it does not know yet is skipped."""
     try:
-        return to_rows(ask_engine(construct.sql, data))
+        return to_rows(ask_engine(construct.sql, data, construct.setup))
     except REFUSALS as refusal:
         if construct.name in PLAIN:
             raise

@@ -20,13 +20,14 @@ Tables = dict[str, Rows]
 @dataclass(frozen=True)
 class Construct:
     """A query and what it means. `keep`: the columns of a table that decide ties by input order (`data.shuffled`). `instants`: only what is alive
-    at each instant is defined, not how lifetimes are cut."""
+    at each instant is defined, not how lifetimes are cut. `setup`: statements that run before it."""
 
     name: str
     sql: str
     reference: Callable[[Tables], Rows]
     keep: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     instants: bool = False
+    setup: tuple[str, ...] = ()
 
 
 @cache
