@@ -1,0 +1,2 @@
+-- Bids in another currency.
+SELECT auction, bidder, 0.908 * price AS price, date_time, extra FROM bid

@@ -1,0 +1,82 @@
+"""Our engine against the references, for every construct over every shape of data and in other arrangements of the same rows."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from tests.temporal.asking import REFUSALS, ask_engine
+from tests.temporal.constructs import Construct, tables
+from tests.temporal.constructs.joins import JOINS
+from tests.temporal.constructs.lifetimes import LIFETIMES, SNAPSHOTS
+from tests.temporal.constructs.patterns import PATTERNS
+from tests.temporal.constructs.valid_times import VALID_TIMES
+from tests.temporal.constructs.windows import WINDOWS
+from tests.temporal.data import ALL_SHAPES, BATCH_ROWS, assert_same_rows, batches, shuffled, to_rows
+from tests.temporal.reference.rows import Rows
+from tests.temporal.reference.snapshot import same_snapshots
+
+CONSTRUCTS = (*WINDOWS, *LIFETIMES, *SNAPSHOTS, *VALID_TIMES, *JOINS, *PATTERNS)
+PLAIN = {"band join", "band join without a key"}
+"""What is plain SQL: the engine may not refuse it."""
+EACH = pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
+REARRANGED = ("unsorted", "few_times", "null_times")
+
+
+def answer(construct: Construct, data: dict[str, pa.Table]) -> Rows:
+    """What the engine says; a construct that it does not know yet is skipped."""
+    try:
+        return to_rows(ask_engine(construct.sql, data, construct.setup))
+    except REFUSALS as refusal:
+        if construct.name in PLAIN:
+            raise
+        pytest.skip(f"not in the engine yet: {str(refusal).splitlines()[0]}")
+
+
+def assert_answers(construct: Construct, ours: Rows, expected: Rows) -> None:
+    if construct.instants:
+        assert same_snapshots(ours, expected)
+    else:
+        assert_same_rows(ours, expected)
+
+
+def expected_of(construct: Construct, data: dict[str, pa.Table]) -> Rows:
+    return construct.reference({name: to_rows(table) for name, table in data.items()})
+
+
+@EACH
+def test_engine_is_the_reference(construct: Construct) -> None:
+    for shape in ALL_SHAPES:
+        data = tables(shape)
+        try:
+            assert_answers(construct, answer(construct, data), expected_of(construct, data))
+        except AssertionError as problem:
+            raise AssertionError(f"{shape}: {construct.sql}\n{problem}") from problem
+
+
+@EACH
+def test_arrangement_does_not_matter(construct: Construct) -> None:
+    """Shuffled rows (ties by input order kept) and batches from one row to everything give the same rows."""
+    for shape in REARRANGED:
+        data = tables(shape, seed=5)
+        expected = expected_of(construct, data)
+        arranged = [{name: shuffled(table, 3, construct.keep.get(name, ())) for name, table in data.items()}]
+        for rows in BATCH_ROWS[:3]:
+            arranged.append({name: pa.Table.from_batches(batches(table, rows), schema=table.schema) for name, table in data.items()})
+        for other in arranged:
+            assert_answers(construct, answer(construct, other), expected)
+
+
+@EACH
+def test_reference_finds_something(construct: Construct) -> None:
+    """Each reference gives rows over several shapes, with one set of columns: a construct that never finds anything tests nothing."""
+    found = [rows for shape in ALL_SHAPES if (rows := expected_of(construct, tables(shape)))]
+    assert len(found) >= 3
+    assert len({tuple(row) for rows in found for row in rows}) == 1
+    data = tables("few_times", seed=5)
+    mixed = {name: shuffled(table, 3, construct.keep.get(name, ())) for name, table in data.items()}
+    assert_answers(construct, expected_of(construct, mixed), expected_of(construct, data))
+
+
+def test_names_are_unique() -> None:
+    assert len({construct.name for construct in CONSTRUCTS}) == len(CONSTRUCTS)
