@@ -342,12 +342,16 @@ class HashAggregate(AggregateSink):
         self.key_layout = KeyLayout(g.fields, 8, g.equal_hashes)
         self.entry_bytes = g.place(self.key_layout.end)
         self.memo_at = self._distinct_tables(TABLE_BYTES)
-        has_memo = all(f.type.is_string and f.column is None for f in g.fields)
-        self.state_bytes = self.memo_at + (8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if has_memo else 0)
+        self.has_memo = all(f.type.is_string and f.column is None for f in g.fields)
+        self.state_bytes = self.memo_at + (8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if self.has_memo else 0)
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
         self.last = k.var(k.null)
+        if self.has_memo:
+            # The dictionaries of the batches before are gone, and others may be where they were.
+            for index in range(len(self.grouping.fields)):
+                k.store(k.offset(self.table, self.memo_at), k.null, index + 1)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         g, layout = self.grouping, self.key_layout

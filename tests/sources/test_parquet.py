@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tsql
 from tests.sources.support import duck, ours, rows_of, table_of
 from tsql.backends.sources.open import from_description, open_source
 from tsql.backends.sources.parquet import ParquetSource
@@ -253,3 +254,28 @@ def test_a_file_that_changed_is_not_read_with_the_old_footer(tmp_path: Path) -> 
     pq.write_table(pa.table({"x": [1]}), path)
     with pytest.raises(SourceError, match="has changed since it was opened"):
         list(source.read(split, ("x",)))
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_row_group_has_its_own_dictionary(tmp_path: Path, threads: int) -> None:
+    """The codes of one row group mean other strings in the next, whose dictionary may lie where the last one was."""
+    path = tmp_path / "f.parquet"
+    parts = []
+    with pq.ParquetWriter(path, pa.schema([("s", pa.string()), ("v", pa.int64())])) as writer:
+        for number in range(30):
+            first, second = ("aa", "bb") if number % 2 == 0 else ("bb", None if number % 3 == 0 else "aa")
+            parts.append(pa.table({"s": pa.array([first, second, second] * 1000, pa.string()), "v": [1, 2, 2] * 1000}))
+            writer.write_table(parts[-1])
+    rows = pa.concat_tables(parts)
+    assert pq.ParquetFile(path).num_row_groups == 30
+    db = tsql.connect(threads=threads, small_rows=0)
+    for query in (
+        "SELECT s, count(*) AS n, sum(v) AS t FROM {} GROUP BY s ORDER BY s",
+        "SELECT count(*) AS n, sum(v) AS t FROM {} WHERE s = 'bb'",
+        "SELECT count(*) AS n, sum(v) AS t FROM {} WHERE s IN ('aa', 'zz')",
+        "SELECT count(*) AS n, sum(v) AS t FROM {} WHERE s LIKE 'b%' OR s IS NULL",
+        "SELECT count(*) AS n, sum(v) AS t FROM {} WHERE NOT (s LIKE 'b%')",
+        "SELECT sum(CASE WHEN s < 'b' THEN v ELSE 0 END) AS t FROM {}",
+    ):
+        assert db.sql(query.format(f"'{path}'")).arrow().to_pylist() == duckdb.sql(query.format("rows")).to_arrow_table().to_pylist()
+    assert rows.num_rows == 90_000
