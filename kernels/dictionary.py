@@ -3,6 +3,9 @@
 A comparison with a constant becomes a comparison of codes (dictionaries are sorted, so codes are in the order of their
 strings). Any other predicate over one dictionary column becomes a lookup in a table with one byte per string, which the
 host fills by evaluating the predicate over the dictionary.
+
+Batches may bring dictionaries of their own (Parquet does). Then the kernel decides a predicate for all strings of a dictionary
+when it meets the first row that refers to it.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ from bisect import bisect_left, bisect_right
 from typing import Any
 
 from tsql.kernels.batch import Dictionary
+from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel, Slot
 from tsql.kernels.datum import Datum
+from tsql.kernels.emit import emit
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.rows import CodeDatum
+from tsql.kernels.rows import CodeDatum, ValueRow, dictionary_string
 from tsql.kernels.types import BOOLEAN
 
+MEMO_STRINGS = 1 << 13
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 PATTERNS = {"like", "ilike", "like_escape", "ilike_escape"}
 
@@ -31,8 +37,10 @@ def emit_on_codes(k: PipelineKernel, expr: Expr, row: Any) -> Datum | None:
         return None
     name = expr.columns()[0]
     d = row.column(k, name)
-    if not isinstance(d, CodeDatum) or d.column.dictionary is None:
+    if not isinstance(d, CodeDatum):
         return None
+    if d.column.dictionary is None:
+        return _on_batch_codes(k, expr, name, d)
     dictionary = d.column.dictionary
     if comparison is not None:
         op, literal = comparison
@@ -41,6 +49,30 @@ def emit_on_codes(k: PipelineKernel, expr: Expr, row: Any) -> Datum | None:
         return Datum(BOOLEAN, (value,), d.valid)
     table = k.slot(Slot("dictionary_table", None, (dictionary, name, expr)), ("ptr",))[0]
     return Datum(BOOLEAN, (k.load("i8", table, d.code) == 1,), d.valid)
+
+
+def _on_batch_codes(k: PipelineKernel, expr: Expr, name: str, d: CodeDatum) -> Datum:
+    """A predicate on codes of the batch's dictionary. The memo is the dictionary that it is for, and a byte per string; it
+    starts empty in every call, because the dictionaries of the call before are gone. A large dictionary has no memo."""
+    memo = k.buffer(8 + MEMO_STRINGS)
+    k.at_entry(lambda: k.store(memo, k.null))
+    known, strings = k.offset(memo, 8), k.load("i64", d.record, 2)
+    usable = strings <= MEMO_STRINGS
+
+    def decide(text: Datum) -> Val:
+        found = emit(k, expr, ValueRow({name: Datum(text.type, text.parts)}))
+        return found.value if found.valid is None else found.value & found.valid
+
+    with k.when(usable & (k.load("ptr", memo) != d.record)):
+        k.store(memo, d.record)
+        with k.range(strings) as code:
+            k.store(known, decide(dictionary_string(k, d.column, d.record, code, None)).uto("i8"), code)
+    hit = k.var(k.false)
+    with k.when(usable):
+        hit.set(k.load("i8", known, d.code) != 0)
+    with k.otherwise():
+        hit.set(decide(d))
+    return Datum(BOOLEAN, (hit.value,), d.valid)
 
 
 def _comparison(expr: Expr) -> tuple[str, Literal] | None:

@@ -256,9 +256,10 @@ def test_a_file_that_changed_is_not_read_with_the_old_footer(tmp_path: Path) -> 
         list(source.read(split, ("x",)))
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_each_row_group_has_its_own_dictionary(tmp_path: Path, threads: int) -> None:
+@pytest.mark.parametrize(("threads", "remembered"), [(1, 8192), (2, 8192), (1, 1)])
+def test_each_row_group_has_its_own_dictionary(tmp_path: Path, threads: int, remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The codes of one row group mean other strings in the next, whose dictionary may lie where the last one was."""
+    monkeypatch.setattr("tsql.kernels.dictionary.MEMO_STRINGS", remembered)
     path = tmp_path / "f.parquet"
     parts = []
     with pq.ParquetWriter(path, pa.schema([("s", pa.string()), ("v", pa.int64())])) as writer:
