@@ -60,12 +60,14 @@ class Unary(Node):
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to skip."""
+    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to skip.
+    `alias` is what the query calls it, for hints."""
 
     table: str
     source: Any = field(compare=False)
     columns: tuple[str, ...]
     filter: Expr | None = None
+    alias: str | None = field(default=None, compare=False)
 
     @cached_property
     def schema(self) -> Schema:

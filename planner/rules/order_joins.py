@@ -6,7 +6,8 @@
           ..
 
 Dynamic programming over connected sets of relations, with products only where nothing connects; above `MOST_EXACT` relations
-the pair that gives the fewest rows is joined first. Estimates are of `planner/stats.py`, costs of `planner/cost.py`.
+the pair that gives the fewest rows is joined first. Estimates are of `planner/stats.py`, costs of `planner/cost.py`. Relations that
+the hint LEADING names are joined first, and are one relation to the rest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from math import prod
 
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner import cost, stats
+from tsql.planner.hints import Constraints
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
 from tsql.planner.predicates import conjunction, conjuncts
 
@@ -25,16 +27,16 @@ UNIQUE = 0.9
 """A column with so many distinct values per row of its table is taken for a key of it."""
 
 
-def order_joins(plan: Node) -> Node:
-    return _visit(plan, True)
+def order_joins(plan: Node, wanted: Constraints | None = None) -> Node:
+    return _visit(plan, True, wanted or Constraints())
 
 
-def _visit(node: Node, ordered: bool) -> Node:
+def _visit(node: Node, ordered: bool, wanted: Constraints) -> Node:
     """`ordered`: the order of the columns matters to the user of the node."""
     if _is_inner(node):
         region = Region()
-        region.flatten(node, ordered)
-        if len(region.leaves) > 2:
+        region.flatten(node, wanted)
+        if len(region.leaves) > 2 or region.leading:
             best = region.best()
             names = node.schema.names
             if best == node:
@@ -43,7 +45,7 @@ def _visit(node: Node, ordered: bool) -> Node:
                 return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
             return best
     below = ordered if not isinstance(node, Output | Project | Aggregate) else False
-    return node.with_inputs(tuple(_visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs))
+    return node.with_inputs(tuple(_visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join), wanted) for i in node.inputs))
 
 
 def _is_inner(node: Node) -> bool:
@@ -68,7 +70,10 @@ class Region:
     classes: list[dict[int, float]] = field(default_factory=list)
     """Columns that are equal: for each class, the distinct values of its column in each relation that has one."""
 
-    def flatten(self, node: Node, ordered: bool) -> None:
+    leading: list[int] = field(default_factory=list)
+    """The relations that a hint wants joined first, in order."""
+
+    def flatten(self, node: Node, wanted: Constraints) -> None:
         predicates: list[Expr] = []
         stack = [node]
         while stack:
@@ -77,7 +82,8 @@ class Region:
                 predicates += conjuncts(current.condition)
                 stack += [current.right, current.left]
             else:
-                self.leaves.append(_visit(current, False))
+                self.leaves.append(_visit(current, False, wanted))
+        self.leading = wanted.lead(self.leaves)
         owner = {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
         self.conditions = [(sum(1 << i for i in {owner[c] for c in p.columns()}), p) for p in predicates]
         self.base = [_base_rows(leaf) for leaf in self.leaves]
@@ -108,6 +114,7 @@ class Region:
     def best(self) -> Node:
         parts = {1 << i: Part(leaf, max(1.0, stats.rows(leaf)), 0.0) for i, leaf in enumerate(self.leaves)}
         everything = (1 << len(self.leaves)) - 1
+        self._lead(parts)
         if len(self.leaves) <= MOST_EXACT:
             self._exact(parts)
         if everything not in parts:
@@ -118,9 +125,19 @@ class Region:
             plan = Filter(plan, predicate)
         return plan
 
+    def _lead(self, parts: dict[int, Part]) -> None:
+        """Join the relations that lead, and make one of them."""
+        done = 0
+        for leaf in self.leading:
+            mask = 1 << leaf
+            if done:
+                parts[done | mask] = self._join(parts, done, mask, is_fixed=True)
+                del parts[done], parts[mask]
+            done |= mask
+
     def _exact(self, parts: dict[int, Part]) -> None:
         by_size: list[list[int]] = [[], list(parts)]
-        for size in range(2, len(self.leaves) + 1):
+        for size in range(2, len(parts) + 1):
             found: dict[int, None] = {}
             for left_size in range(1, size // 2 + 1):
                 for a in by_size[left_size]:
@@ -158,9 +175,10 @@ class Region:
     def _connected(self, a: int, b: int) -> bool:
         return any(mask & a and mask & b and not mask & ~(a | b) for mask, _ in self.conditions)
 
-    def _join(self, parts: dict[int, Part], a: int, b: int) -> Part:
+    def _join(self, parts: dict[int, Part], a: int, b: int, is_fixed: bool = False) -> Part:
+        """Two parts joined; the larger one is on the left, unless the sides are fixed."""
         first, second = parts[a], parts[b]
-        if first.rows < second.rows:
+        if first.rows < second.rows and not is_fixed:
             a, b, first, second = b, a, second, first
         used = [p for mask, p in self.conditions if mask & a and mask & b and not mask & ~(a | b)]
         rows = max(1.0, first.rows * second.rows * self._selectivity(a, b, used))
