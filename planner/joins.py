@@ -19,6 +19,7 @@ from tsql.planner.step import Step
 
 NO_DEMAND = Demand()
 
+
 def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | None]:
     """The keys of a join and what else its pairs must satisfy."""
     left, right = set(node.left.schema.names), set(node.right.schema.names)
@@ -28,16 +29,8 @@ def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | Non
         if key is None:
             rest.append(part)
         else:
-            keys.append((key, part))
-    if node.kind == "mark" and not (len(keys) == 1 and not rest):
-        # A pair with a NULL key leaves the mark open: such an equality is checked pair by pair.
-        rest += [part for key, part in keys if not _never_null(key)]
-        keys = [(key, part) for key, part in keys if _never_null(key)]
-    return tuple(key for key, _ in keys), conjunction(rest)
-
-
-def _never_null(key: JoinKey) -> bool:
-    return key.null_safe or all(isinstance(e, Column) and not e.nullable for e in (key.left, key.right))
+            keys.append(key)
+    return tuple(keys), conjunction(rest)
 
 
 def build_side(node: logical.Join) -> str:
@@ -73,7 +66,7 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     if demand.broadcasting is not None:
         return _broadcast(joined, demand.broadcasting, shards, scope, wanted)
     built = stats.rows(node.left if joined.build == "left" else node.right)
-    if scope == "local" or shards == 1 or (built <= cost.BROADCAST_ROWS and not joined.marks):
+    if scope == "local" or shards == 1 or joined.is_open or (built <= cost.BROADCAST_ROWS and not joined.marks):
         return joined
     if not joined.keys:
         return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined

@@ -49,6 +49,16 @@ class HashJoin(Step):
         return self.kind == "full" or (self.build == "left" and self.kind in ("left", "semi", "anti"))
 
     @property
+    def is_open(self) -> bool:
+        """Whether a NULL among the keys of any row may leave an answer open, so that placing rows by keys does not do."""
+        return self.kind == "mark" and not all(key.never_null for key in self.keys)
+
+    @property
+    def keeps_nulls(self) -> bool:
+        """Whether rows of the table with a NULL key are needed for that, and not their number alone."""
+        return self.is_open and (len(self.keys) > 1 or self.condition is not None)
+
+    @property
     def probe_kind(self) -> str:
         """What happens to a row that is looked up (see kernels/operators/join.py)."""
         if self.build == "right":
@@ -91,7 +101,7 @@ class HashJoin(Step):
         left, right = given
         if left.shards == right.shards == 1:
             return True
-        if left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed:
+        if self.is_open or left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed:
             return False
         pairs = {k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)}
         return tuple(pairs.get(c) for c in left.placed) == right.placed
