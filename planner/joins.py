@@ -1,36 +1,23 @@
-"""Logical joins to steps: which conjuncts are keys, which side is built into the table, how rows of both sides meet."""
+"""Logical joins to steps: which side is built into the table, how rows of both sides meet, what hints want of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.kernels.expr import Column, Expr
+from tsql.kernels.expr import Column
 from tsql.planner import cost, logical, stats
 from tsql.planner.hints import Constraints
 from tsql.planner.join_hints import Broadcasting, Demand, Method
 from tsql.planner.join_methods import METHODS, CannotJoin, ranged
-from tsql.planner.join_stats import matching
+from tsql.planner.join_stats import equalities, matching
 from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.project import Project
-from tsql.planner.predicates import JoinKey, conjunction, conjuncts, join_key
+from tsql.planner.predicates import JoinKey, conjunction
 from tsql.planner.step import Step
 
 NO_DEMAND = Demand()
-
-
-def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | None]:
-    """The keys of a join and what else its pairs must satisfy."""
-    left, right = set(node.left.schema.names), set(node.right.schema.names)
-    keys, rest = [], []
-    for part in conjuncts(node.condition):
-        key = join_key(part, left, right)
-        if key is None:
-            rest.append(part)
-        else:
-            keys.append(key)
-    return tuple(keys), conjunction(rest)
 
 
 def build_side(node: logical.Join) -> str:
@@ -49,8 +36,8 @@ def build_side(node: logical.Join) -> str:
 def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints) -> Step:
     """The step of a join, as hints demand it; `step` makes those of its inputs."""
     demand = wanted.demands.get(id(node), NO_DEMAND)
-    keys, condition = split_condition(node)
-    joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=keys, condition=condition, build=demand.build or build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
+    keys, rest = equalities(node)
+    joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=tuple(keys), condition=conjunction(rest), build=demand.build or build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
     if demand.method is not None:
         found = _as_demanded(joined, demand.method, wanted)
         if not isinstance(found, HashJoin):

@@ -19,12 +19,11 @@ from math import prod
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner import cost, stats
 from tsql.planner.hints import Constraints
+from tsql.planner.join_stats import equal_part, unfiltered_rows
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
 from tsql.planner.predicates import conjunction, conjuncts
 
 MOST_EXACT = 10
-UNIQUE = 0.9
-"""A column with so many distinct values per row of its table is taken for a key of it."""
 
 
 def order_joins(plan: Node, wanted: Constraints | None = None) -> Node:
@@ -86,7 +85,7 @@ class Region:
         self.leading = wanted.lead(self.leaves)
         owner = {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
         self.conditions = [(sum(1 << i for i in {owner[c] for c in p.columns()}), p) for p in predicates]
-        self.base = [_base_rows(leaf) for leaf in self.leaves]
+        self.base = [unfiltered_rows(leaf) for leaf in self.leaves]
         self._find_classes(owner)
 
     def _find_classes(self, owner: dict[str, int]) -> None:
@@ -203,18 +202,9 @@ class Region:
             leaves = {pair[side][0] for pair in shared}
             values = prod(pair[side][1] for pair in shared)
             base = self.base[leaves.pop()] if len(leaves) == 1 else float("inf")
-            values = min(values, base)
-            sides.append((values, values >= UNIQUE * base))
-        keys = [values for values, unique in sides if unique]
-        return result / max(1.0, min(keys) if keys else max(values for values, _ in sides))
+            sides.append((min(values, base), base))
+        return result * equal_part(sides)
 
 
 def _owners(expr: Expr, owner: dict[str, int]) -> set[int]:
     return {owner[c] for c in expr.columns()}
-
-
-def _base_rows(node: Node) -> float:
-    """Rows before filters."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return max(1.0, stats.rows(node))
