@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tsql.kernels.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import FIXED_BITS, Type
@@ -210,7 +211,7 @@ class Estimator:
             if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
                 return False
             possible *= known.maximum - known.minimum + 1
-        return possible <= min(cost.LARGEST_DENSE, 2 * groups)
+        return possible <= min(LARGEST_DENSE, KEYS_PER_GROUP * groups)
 
     def _movement(self, step: Movement, given: Estimate, properties: Properties) -> Cost:
         copies = properties.shards if isinstance(step, Broadcast) else 1
