@@ -311,11 +311,7 @@ class Probe(Operator):
         k.store(entry, k.i64(MATCHED), 1)
 
     def _record(self, k: PipelineKernel, word: int, machine: str = "i64") -> Val:
-        (record,) = k.slot(Slot("join", None, self.slot), ("ptr",))
-        key = ("join word", self.slot, word)
-        if key not in k._slot_values:
-            k._slot_values[key] = (k.at_entry(lambda: k.load(machine, record, word)),)
-        return k._slot_values[key][0]
+        return k.slot_word(Slot("join", None, self.slot), word, machine)
 
     def _present(self, data: list[Datum]) -> Val | None:
         valid: Val | None = None
