@@ -15,6 +15,7 @@ class Properties:
     key: the columns that the last `rekey` set and `redistribute` will place by.
     replicated: every shard has all rows; the scope of the broadcast ("local": in memory that the shards share), else "".
     order: the order of the rows of each shard, over all shards if there is one only.
+    copies: rows are in the shards that a `multicast` named, each in so many of them at most; None if there was none.
     """
 
     shards: int
@@ -22,6 +23,12 @@ class Properties:
     key: tuple[str, ...] | None = None
     replicated: str = ""
     order: tuple[SortKey, ...] = ()
+    copies: int | None = None
+
+    @property
+    def is_once(self) -> bool:
+        """Whether each row is in one shard only."""
+        return self.shards == 1 or not (self.replicated or (self.copies or 1) > 1)
 
     def __str__(self) -> str:
         parts = [f"{self.shards} shard{'s' if self.shards != 1 else ''}"]
@@ -29,6 +36,8 @@ class Properties:
             parts.append(f"placed by ({', '.join(self.placed)})")
         if self.replicated:
             parts.append("replicated")
+        if self.copies is not None:
+            parts.append(f"multicast, up to {self.copies} {'copies' if self.copies != 1 else 'copy'}")
         if self.order:
             parts.append(f"ordered by {', '.join(map(str, self.order))}")
         return ", ".join(parts)
@@ -38,22 +47,27 @@ class Properties:
 class Requirement:
     """What a step needs of an input. kind: "any"; "single": one shard; "placed": rows that agree on `columns` in one shard;
     "once": each row in one shard only; "keyed": that, and a key has been set by `rekey`; "replicated": all rows in every shard;
-    "copies": that, in memory which the shards share."""
+    "copies": that, in memory which the shards share; "even": each row in one shard, or in all; "directed": each row in the
+    shards that a `multicast` named, of so many `shards`."""
 
     kind: str = "any"
     columns: tuple[str, ...] = ()
+    shards: int | None = None
 
     def met_by(self, given: Properties) -> bool:
         if self.kind == "any":
             return True
         if self.kind in ("replicated", "copies"):
             return bool(given.replicated) and (self.kind == "replicated" or given.replicated == "local")
-        once = given.shards == 1 or not given.replicated
+        if self.kind == "even":
+            return bool(given.replicated) or given.is_once
+        if self.kind == "directed":
+            return given.copies is not None and given.shards == self.shards
         if self.kind == "keyed":
-            return given.key is not None and once
+            return given.key is not None and given.is_once
         if given.shards == 1 or self.kind == "once":
-            return once
-        if given.replicated or self.kind == "single":
+            return given.is_once
+        if not given.is_once or self.kind == "single":
             return False
         return given.placed is not None and len(given.placed) > 0 and set(given.placed) <= set(self.columns)
 
@@ -71,12 +85,20 @@ class Requirement:
                 return "all rows in every shard, in memory that the shards share"
             case "keyed":
                 return "each row in one shard only, with a key"
+            case "even":
+                return "each row in one shard, or in all"
+            case "directed":
+                return f"rows in {self.shards} shards as a multicast names them, like those of the other side"
         return "anything"
 
     def fix(self, given: Properties) -> str:
         """The steps that would meet the requirement, as one would write them."""
         if self.kind in ("replicated", "copies"):
             return "broadcast scope=local" if self.kind == "copies" else "broadcast"
+        if self.kind == "directed":
+            return f"multicast to=(..) shards={self.shards}"
+        if (given.copies or 1) > 1:
+            return "an inner hash_join with the rows of another multicast"
         if self.kind in ("single", "once") or (given.replicated and given.shards > 1):
             return "gather"
         return f"rekey key=({', '.join(self.columns)}), then redistribute" if self.kind == "placed" else "rekey key=(..)"
@@ -88,3 +110,4 @@ ONCE = Requirement("once")
 KEYED = Requirement("keyed")
 REPLICATED = Requirement("replicated")
 LOCAL_COPIES = Requirement("copies")
+EVEN = Requirement("even")

@@ -218,6 +218,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 return self._reshard(step, flow, step.shards or shards)
             case movement.Broadcast():
                 return self._broadcast(step, flow, step.shards or shards)
+            case movement.Multicast():
+                return self._multicast(step, flow, step.shards or shards)
             case movement.Gather():
                 return self._gather(step, flow, self._rows_asked(step))
         raise TypeError(f"the local backend has no step {step.op}")

@@ -93,8 +93,19 @@ class HashJoin(Step):
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
         if self._meet(given):
             return (ANY, ANY)
+        if any(p.copies is not None for p in given):
+            return self._directed(given)
         everywhere = LOCAL_COPIES if self.marks else REPLICATED
         return (everywhere, ONCE) if self.build == "left" else (ONCE, everywhere)
+
+    def _directed(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
+        """What is required where a side was multicast: pairs are in the shards in which the plan lets them meet. A row whose
+        partners decide about itself, and not about pairs alone, must be in one shard."""
+        left, right = given
+        both = Requirement("directed", shards=right.shards), Requirement("directed", shards=left.shards)
+        if not (both[0].met_by(left) and both[1].met_by(right)):
+            return both
+        return (ANY if self.kind == "inner" else ONCE, ONCE if self.kind == "full" else ANY)
 
     def _meet(self, given: tuple[Properties, ...]) -> bool:
         """Whether rows with equal keys are in the same shard."""
@@ -110,6 +121,8 @@ class HashJoin(Step):
         left, right = given
         probed = right if self.build == "left" else left
         names = self.schema.names
+        if left.copies is not None and right.copies is not None:
+            return Properties(probed.shards, copies=1)
         placed = left.placed if self._meet(given) else None if self.marks else probed.placed
         if placed is not None and (not all(c in names for c in placed) or self.kind == "full"):
             placed = None
