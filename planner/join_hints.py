@@ -154,13 +154,14 @@ def brings(node: Node, relation: Relation) -> bool:
 
 def leaves_of(wanted: Leading, leaves: Sequence[Node]) -> list[int] | None:
     """The places, among relations that inner joins connect, of those that lead; None if some are not there."""
-    places = []
-    for relation in wanted.relations:
-        found = [place for place, leaf in enumerate(leaves) if brings(leaf, relation)]
-        if len(found) > 1:
+    found = [[place for place, leaf in enumerate(leaves) if brings(leaf, relation)] for relation in wanted.relations]
+    if not all(found):
+        return None
+    for relation, places in zip(wanted.relations, found, strict=True):
+        if len(places) > 1:
             raise wanted.hint.refuse(f"{relation.name} is joined more than once", "name one of them by its alias")
-        places += found
-    return places if len(set(places)) == len(wanted.relations) else None
+    chosen = [place for (place,) in found]
+    return chosen if len(set(chosen)) == len(chosen) else None
 
 
 def why_apart(wanted: Leading, plan: Node) -> PlanError:

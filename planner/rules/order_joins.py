@@ -22,29 +22,45 @@ from tsql.planner.hints import Constraints
 from tsql.planner.join_stats import equal_part, unfiltered_rows
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
 from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.tree import shared
 
 MOST_EXACT = 10
 
 
 def order_joins(plan: Node, wanted: Constraints | None = None) -> Node:
-    return _visit(plan, True, wanted or Constraints())
+    return Orderer(plan, wanted or Constraints()).visit(plan, True)
 
 
-def _visit(node: Node, ordered: bool, wanted: Constraints) -> Node:
-    """`ordered`: the order of the columns matters to the user of the node."""
-    if _is_inner(node):
-        region = Region()
-        region.flatten(node, wanted)
-        if len(region.leaves) > 2 or region.leading:
-            best = region.best()
-            names = node.schema.names
-            if best == node:
-                return node
-            if ordered and best.schema.names != names:
-                return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
-            return best
-    below = ordered if not isinstance(node, Output | Project | Aggregate) else False
-    return node.with_inputs(tuple(_visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join), wanted) for i in node.inputs))
+class Orderer:
+    """One run of the rule over a plan. A node with several users is ordered once, and stays one node: its joins are not taken
+    apart for one of them."""
+
+    def __init__(self, plan: Node, wanted: Constraints):
+        self.wanted = wanted
+        self.shared = shared(plan)
+        self.done: dict[tuple[int, bool], Node] = {}
+
+    def visit(self, node: Node, ordered: bool) -> Node:
+        """`ordered`: the order of the columns matters to the user of the node."""
+        key = (id(node), ordered or id(node) in self.shared)
+        if key not in self.done:
+            self.done[key] = self._visit(node, key[1])
+        return self.done[key]
+
+    def _visit(self, node: Node, ordered: bool) -> Node:
+        if _is_inner(node):
+            region = Region()
+            region.flatten(node, self)
+            if len(region.leaves) > 2 or region.leading:
+                best = region.best()
+                names = node.schema.names
+                if best == node:
+                    return node
+                if ordered and best.schema.names != names:
+                    return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
+                return best
+        below = ordered if not isinstance(node, Output | Project | Aggregate) else False
+        return node.with_inputs(tuple(self.visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs))
 
 
 def _is_inner(node: Node) -> bool:
@@ -72,17 +88,17 @@ class Region:
     leading: list[int] = field(default_factory=list)
     """The relations that a hint wants joined first, in order."""
 
-    def flatten(self, node: Node, wanted: Constraints) -> None:
+    def flatten(self, node: Node, orderer: Orderer) -> None:
         predicates: list[Expr] = []
         stack = [node]
         while stack:
             current = stack.pop()
-            if _is_inner(current):
+            if _is_inner(current) and (current is node or id(current) not in orderer.shared):
                 predicates += conjuncts(current.condition)
                 stack += [current.right, current.left]
             else:
-                self.leaves.append(_visit(current, False, wanted))
-        self.leading = wanted.lead(self.leaves)
+                self.leaves.append(orderer.visit(current, False))
+        self.leading = orderer.wanted.lead(self.leaves)
         owner = {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
         self.conditions = [(sum(1 << i for i in {owner[c] for c in p.columns()}), p) for p in predicates]
         self.base = [unfiltered_rows(leaf) for leaf in self.leaves]
