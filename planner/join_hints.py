@@ -19,6 +19,7 @@ from tsql.planner.join_methods import METHOD_NAMES, METHODS
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort, Window
 from tsql.planner.tree import nodes
 
+BY_ALIAS = "name one of them by its alias"
 FILTERING = ("semi", "anti", "mark", "single")
 """Joins that give each left row at most once: to the joins above, the left side is still the relation that it was."""
 
@@ -92,6 +93,8 @@ class JoinHints:
         for wanted in self.broadcastings:
             for join, side in _bringing_in(wanted, joins):
                 demand = found.setdefault(id(join), Demand())
+                if demand.broadcasting is wanted:
+                    raise wanted.hint.refuse(f"both sides of a join are {wanted.relation.name}", BY_ALIAS)
                 if demand.broadcasting is not None:
                     raise wanted.hint.refuse(f"{demand.broadcasting.hint} asks for the same join, which broadcasts one side")
                 demand.broadcasting, demand.build = wanted, side
@@ -152,14 +155,24 @@ def brings(node: Node, relation: Relation) -> bool:
     return any(brings(i, relation) for i in node.inputs)
 
 
+def _is_filtered(node: Node, relation: Relation) -> bool:
+    """Whether a node is a relation with nothing but filters and projections on it."""
+    while isinstance(node, Filter | Project) or (isinstance(node, Join) and node.kind in FILTERING):
+        node = node.inputs[0]
+    return isinstance(node, Scan) and relation.reads(node)
+
+
 def leaves_of(wanted: Leading, leaves: Sequence[Node]) -> list[int] | None:
     """The places, among relations that inner joins connect, of those that lead; None if some are not there."""
-    found = [[place for place, leaf in enumerate(leaves) if brings(leaf, relation)] for relation in wanted.relations]
+    found = [
+        [place for place, leaf in enumerate(leaves) if _is_filtered(leaf, relation)] or [place for place, leaf in enumerate(leaves) if brings(leaf, relation)]
+        for relation in wanted.relations
+    ]
     if not all(found):
         return None
     for relation, places in zip(wanted.relations, found, strict=True):
         if len(places) > 1:
-            raise wanted.hint.refuse(f"{relation.name} is joined more than once", "name one of them by its alias")
+            raise wanted.hint.refuse(f"{relation.name} is joined more than once", BY_ALIAS)
     chosen = [place for (place,) in found]
     return chosen if len(set(chosen)) == len(chosen) else None
 
@@ -188,16 +201,19 @@ def _both_below(node: Node, first: Relation, second: Relation) -> Node | None:
 
 def _barrier(node: Node, relation: Relation) -> str | None:
     """What lies between a join and a relation below it that joins cannot pass."""
+    nested = None
     while not isinstance(node, Scan):
         node = next(i for i in node.inputs if any(relation.reads(scan) for scan in _scans(i)))
         match node:
             case Join() if node.kind not in ("inner", *FILTERING):
                 return _article(node)
-            case Aggregate() | Distinct() | Limit() | Sort() | Window():
+            case Aggregate():
+                return "a grouping"
+            case Distinct() | Limit() | Sort() | Window():
                 return f"a {node.describe().split()[0]}"
             case Project() | Filter() if any(isinstance(below, Join) for below in nodes(node)):
-                return "a join of its own"
-    return None
+                nested = "a join of its own"
+    return nested
 
 
 def _article(join: Join) -> str:

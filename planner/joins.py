@@ -37,7 +37,8 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     """The step of a join, as hints demand it; `step` makes those of its inputs."""
     demand = wanted.demands.get(id(node), NO_DEMAND)
     keys, rest = equalities(node)
-    joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=tuple(keys), condition=conjunction(rest), build=demand.build or build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
+    inputs, build = (step(node.left), step(node.right)), demand.build or build_side(node)
+    joined = HashJoin(inputs, node.kind, tuple(keys), conjunction(rest), build, node.mark, position=_position(node), rows=stats.rows(node))
     if demand.method is not None:
         found = _as_demanded(joined, demand.method, wanted)
         if not isinstance(found, HashJoin):

@@ -49,6 +49,7 @@ OUTER = "* FROM a LEFT JOIN b ON a1 = b1 JOIN c ON a2 = c2"
             "BROADCAST(a) cannot hold: a is the outer relation of a subquery, whose join builds the other side",
             None,
         ),
+        ("BROADCAST(a)", "* FROM a x JOIN a y ON x.a1 = y.a1", "BROADCAST(a) cannot hold: both sides of a join are a", "name one of them by its alias"),
         ("BROADCAST(b)", "a1 FROM (SELECT a1 FROM a LEFT JOIN (SELECT DISTINCT b1 FROM b) ON a1 = b1)", "BROADCAST(b) cannot hold: no join of the plan brings b in", None),
         ("LEADING(a, b)", "* FROM a", "LEADING needs a join, and this query has none", None),
         ("LEADING(a)", PAIR, "LEADING takes two tables or more, in the order in which they are joined: LEADING(a, b)", None),
@@ -60,6 +61,12 @@ OUTER = "* FROM a LEFT JOIN b ON a1 = b1 JOIN c ON a2 = c2"
         ("LEADING(b, a)", OUTER, "LEADING(b, a) cannot hold: b and a meet at a left join, and only inner joins have an order", None),
         ("LEADING(b, a)", "* FROM a WHERE a1 IN (SELECT b1 FROM b)", "LEADING(b, a) cannot hold: b and a meet at a semi join, and only inner joins have an order", None),
         ("LEADING(a, b)", "a1 FROM a JOIN c ON a1 = c1 UNION ALL SELECT b1 FROM b", "LEADING(a, b) cannot hold: a and b do not meet at a join of the plan", None),
+        (
+            "LEADING(a, b)",
+            "* FROM b, (SELECT max(a1) AS m FROM a JOIN c ON a1 = c1 GROUP BY c2) WHERE m = b1",
+            "LEADING(a, b) cannot hold: a lies below a grouping, which inner joins do not cross",
+            None,
+        ),
         (
             "LEADING(a, b)",
             "* FROM b, (SELECT a1, c1 FROM a JOIN c ON a1 = c1 LIMIT 2) WHERE a1 = b1",

@@ -137,6 +137,13 @@ def test_leading_orders(db: Any) -> None:
         assert re.sub(r"[\[\]]| local| kind.*", "", joins(db, f"LEADING({first}, {second})", THREE)[0]) == plain[0]
 
 
+def test_leading_takes_the_table_before_a_grouping_of_it(db: Any) -> None:
+    query = "s.paid FROM sales s, shops h, (SELECT shop AS best, max(paid) AS most FROM sales GROUP BY shop) WHERE s.shop = h.id AND best = h.id AND paid < most"
+    plan = physical_plan(db, f"SELECT /*+ LEADING(sales, h) */ {query}").text()
+    first = next(line for line in plan.splitlines() if "hash_join" in line)
+    assert "kind=inner on=(shop = id)" in first and "total" not in first
+
+
 def test_alias_before_table(db: Any) -> None:
     """A name is that of an alias first: here `towns` is called `shops`."""
     query = "* FROM sales s JOIN shops AS h ON s.shop = h.id JOIN towns AS shops ON shops.town_id = s.item"
