@@ -128,6 +128,14 @@ class PipelineKernel(Kernel):
         self._slot_values[key] = values
         return values
 
+    def slot_word(self, slot: Slot, word: int, machine: str = "i64") -> Val:
+        """A word of the record that a slot points to, loaded once at the head of the function."""
+        (record,) = self.slot(slot, ("ptr",))
+        key = ("word", slot.kind, slot.payload, word)
+        if key not in self._slot_values:
+            self._slot_values[key] = (self.at_entry(lambda: self.load(machine, record, word)),)
+        return self._slot_values[key][0]
+
     def static(self, data: bytes) -> Val:
         """The address of constant bytes that the host keeps for the kernel (a table, a format string)."""
         return self.slot(Slot("static", None, data), ("ptr",))[0]

@@ -52,14 +52,10 @@ class Expr:
         return self.sql()
 
 
-@dataclass(frozen=True)
-class Column(Expr):
-    """A column of the input, by its unique name in the input's schema."""
+class Typed(Expr):
+    """Base of expressions that state their type."""
 
-    name: str
     dtype: Type
-    nullable: bool = True
-    position: int | None = field(default=None, compare=False)
 
     @property
     def type(self) -> Type:
@@ -67,7 +63,17 @@ class Column(Expr):
 
 
 @dataclass(frozen=True)
-class Outer(Expr):
+class Column(Typed):
+    """A column of the input, by its unique name in the input's schema."""
+
+    name: str
+    dtype: Type
+    nullable: bool = True
+    position: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Outer(Typed):
     """A column of a relation outside of the subquery in which it stands. Plans hold these below an `Apply` only, and
     `planner/unnest.py` removes them: kernels never see one. It is no column of its own input, so `columns()` skips it."""
 
@@ -76,23 +82,15 @@ class Outer(Expr):
     nullable: bool = True
     position: int | None = field(default=None, compare=False)
 
-    @property
-    def type(self) -> Type:
-        return self.dtype
-
 
 @dataclass(frozen=True)
-class Literal(Expr):
+class Literal(Typed):
     """A constant. `value` is None (NULL) or the stored form: int for integers, decimals (unscaled), DATE (days), TIME,
     TIMESTAMP and TIMESTAMPTZ (microseconds); bool; float; str; bytes; (months, days, microseconds) for INTERVAL."""
 
     value: Any
     dtype: Type
     position: int | None = field(default=None, compare=False)
-
-    @property
-    def type(self) -> Type:
-        return self.dtype
 
     def __eq__(self, other: object) -> bool:
         # 1 == True == 1.0 in Python, and 0.0 == -0.0: compare the exact value.
@@ -103,30 +101,22 @@ class Literal(Expr):
 
 
 @dataclass(frozen=True)
-class Parameter(Expr):
+class Parameter(Typed):
     """A prepared parameter, `?`, `$1` or `$name`; its value arrives with each run and has this type."""
 
     name: str
     dtype: Type
     position: int | None = field(default=None, compare=False)
 
-    @property
-    def type(self) -> Type:
-        return self.dtype
-
 
 @dataclass(frozen=True)
-class Call(Expr):
+class Call(Typed):
     """A call of a registered scalar function or operator; `name` and the argument types select the overload."""
 
     name: str
     args: tuple[Expr, ...]
     dtype: Type
     position: int | None = field(default=None, compare=False)
-
-    @property
-    def type(self) -> Type:
-        return self.dtype
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -137,17 +127,13 @@ class Call(Expr):
 
 
 @dataclass(frozen=True)
-class Cast(Expr):
+class Cast(Typed):
     """CAST or, with `safe`, TRY_CAST (NULL instead of an error)."""
 
     arg: Expr
     dtype: Type
     safe: bool = False
     position: int | None = field(default=None, compare=False)
-
-    @property
-    def type(self) -> Type:
-        return self.dtype
 
     @property
     def children(self) -> tuple[Expr, ...]:

@@ -32,7 +32,8 @@ def build(
     shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
     scope = "global" if target == "spark" else "local"
     plan = unnest(query)
-    plan = optimize(plan) if settings.optimizer else without_products(plan)
+    plan = optimize(plan, wanted=wanted) if settings.optimizer else without_products(plan, wanted)
+    wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.plan(plan.input), shards, scope)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())

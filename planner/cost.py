@@ -49,9 +49,6 @@ MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
 """A semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its rows; a left
 join, whose pairs must then be kept until the last row is known, if it has so many more."""
 
-LARGEST_DENSE = 1 << 20
-"""Groups of so many possible keys are kept in an array, if half of the keys are expected to occur: no hashing, one wait."""
-
 BROADCAST_ROWS = 1_000_000
 """Up to so many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""
 

@@ -106,7 +106,7 @@ class Enumerator:
             case logical.SetOperation():
                 return self._set_operation(node)
             case logical.Join():
-                return join_step(node, self.step, self.shards, self.scope)
+                return join_step(node, self.step, self.shards, self.scope, self.wanted)
             case generating.Series():
                 return self._series(node)
             case generating.Sample():
@@ -122,7 +122,7 @@ class Enumerator:
         while isinstance(below, logical.Filter):
             filters.append(below)
             below = below.input
-        if isinstance(below, logical.Scan) and below.table in self.wanted.placements:
+        if isinstance(below, logical.Scan) and self.wanted.placement(below) is not None:
             return self._scan(below, filters)
         how = self._how(node) if isinstance(below, logical.Scan) else "branch"
         return Filter((self.step(node.input),), predicate=node.predicate, how=how)
@@ -142,7 +142,7 @@ class Enumerator:
     def _scan(self, node: logical.Scan, filters: list[logical.Filter]) -> Step:
         """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move, and a
         column that only the hint names is read for it and dropped again."""
-        placement = self.wanted.placements.get(node.table)
+        placement = self.wanted.placement(node)
         extra = tuple(c for c in placement.columns if c not in node.columns) if placement is not None else ()
         rows: Step = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
         for condition in reversed(filters):

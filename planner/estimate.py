@@ -8,12 +8,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from tsql.kernels.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import FIXED_BITS, Type
 from tsql.planner import cost, logical, stats
 from tsql.planner.cost import Costs
-from tsql.planner.movement import Broadcast, Gather, Movement, Rekey
+from tsql.planner.movement import Broadcast, Gather, Movement, Multicast, Rekey
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
@@ -125,6 +126,8 @@ class Estimator:
                 return shards * seen(groups, given[0].rows / shards) if step.exports else groups
             case Expand():
                 return given[0].rows * len(step.sets)
+            case Multicast():
+                return given[0].rows * len(step.to)
             case Limit() | Sort():
                 count = _constant(step.count if isinstance(step, Limit) else step.limit)
                 copies = given[0].properties.shards if isinstance(step, Sort) and step.phase == "partial" else 1
@@ -215,10 +218,10 @@ class Estimator:
             if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
                 return False
             possible *= known.maximum - known.minimum + 1
-        return possible <= min(cost.LARGEST_DENSE, 2 * groups)
+        return possible <= min(LARGEST_DENSE, KEYS_PER_GROUP * groups)
 
     def _movement(self, step: Movement, given: Estimate, properties: Properties) -> Cost:
-        copies = properties.shards if isinstance(step, Broadcast) else 1
+        copies = properties.shards if isinstance(step, Broadcast) else properties.copies or 1
         moved = given.rows * copies * _width(step.schema)
         work = self._work(given.rows * copies * self.costs.move_ns, given.properties.shards, moved, breaks=True)
         if step.scope == "local":

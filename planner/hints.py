@@ -1,13 +1,15 @@
 """Hints: what a query's `/*+ .. */` demands of its plan. They are constraints: one that cannot hold is an error that says why.
 
-`make_plan` reads them into a `Constraints`; the enumerator asks it and tells it where each was applied, and what is left
-unapplied in the end is refused. The plan's notes list every hint with its place, and `explain` prints the notes.
+`make_plan` reads them into a `Constraints`; the rules and the enumerator ask it and tell it where each was applied, and what is
+left unapplied in the end is refused. The plan's notes list every hint with its place, and `explain` prints the notes.
 
     SHARDS(n)                                       the plan has n shards
     AGG('one_phase'|'two_phase'|'two_phase_gather') how groups are made: rows placed by key first; partial groups placed
                                                     by key; partial groups merged on one shard
     REDISTRIBUTE(table, column, .. [, scope => 'local'|'global'])   the table's rows are placed by these columns
-    BROADCAST, LEADING, JOIN                        need a join
+    BROADCAST, LEADING, JOIN                        are about joins: `join_hints.py`
+
+A table is named by its alias, or else by its own name.
 """
 
 from __future__ import annotations
@@ -18,28 +20,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tsql.kernels.errors import PlanError
-from tsql.planner.logical import Node, Scan
-from tsql.planner.movement import SCOPES
+from tsql.planner.hint import Hint, Relation, find_relation
+from tsql.planner.join_hints import Demand, JoinHints, leaves_of, why_apart
+from tsql.planner.logical import Join, Node, Scan
+from tsql.planner.tree import nodes
 
 HINTS = ("SHARDS", "AGG", "REDISTRIBUTE", "BROADCAST", "LEADING", "JOIN")
 NEED_JOIN = ("BROADCAST", "LEADING", "JOIN")
+ONCE = ("SHARDS", "AGG")
 AGGREGATIONS = ("one_phase", "two_phase", "two_phase_gather")
 MAX_SHARDS = 4096
-
-
-@dataclass(frozen=True)
-class Hint:
-    """One hint of `/*+ .. */`: its name, its arguments (names or constants as written) and its named options."""
-
-    name: str
-    args: tuple[Any, ...] = ()
-    options: tuple[tuple[str, Any], ...] = ()
-    position: int | None = None
-
-    def __str__(self) -> str:
-        shown = [repr(a) if self.name == "AGG" else str(a) for a in self.args]
-        shown += [f"{name} => {value!r}" for name, value in self.options]
-        return f"{self.name}({', '.join(shown)})"
 
 
 @dataclass(frozen=True)
@@ -47,6 +37,7 @@ class Placement:
     """The demand that the rows of a table are placed by columns; no scope means the target's own."""
 
     hint: Hint
+    relation: Relation
     columns: tuple[str, ...]
     scope: str | None
 
@@ -59,7 +50,7 @@ class Aggregation:
     how: str
 
     def refuse(self, reason: str) -> PlanError:
-        return PlanError(f"{self.hint} cannot hold: {reason}", position=self.hint.position, hint="use AGG('one_phase')")
+        return self.hint.refuse(reason, "use AGG('one_phase')")
 
 
 @dataclass
@@ -69,7 +60,11 @@ class Constraints:
     hints: tuple[Hint, ...] = ()
     shards: int | None = None
     aggregation: Aggregation | None = None
-    placements: dict[str, Placement] = field(default_factory=dict)
+    placements: list[Placement] = field(default_factory=list)
+    joins: JoinHints = field(default_factory=JoinHints)
+    demands: dict[int, Demand] = field(default_factory=dict)
+    """What is asked of single joins, by id of the node; `locate` fills it."""
+
     applied: dict[Hint, list[str]] = field(default_factory=dict)
 
     def apply(self, hint: Hint, place: str) -> None:
@@ -78,12 +73,36 @@ class Constraints:
         if place not in places:
             places.append(place)
 
+    def placement(self, scan: Scan) -> Placement | None:
+        """How the rows of a scan are to be placed."""
+        return next((p for p in self.placements if p.relation.reads(scan)), None)
+
+    def lead(self, leaves: list[Node]) -> list[int]:
+        """Which of the relations that inner joins connect are joined first, in order: their places; none if no hint is about them."""
+        chosen: list[int] = []
+        for leading in self.joins.leadings:
+            places = leaves_of(leading, leaves)
+            if places is None:
+                continue
+            if chosen:
+                raise leading.hint.refuse("another LEADING says which relations of the same joins come first")
+            chosen = places
+            self.apply(leading.hint, f"{', '.join(r.name for r in leading.relations)} are joined first, in this order")
+        return chosen
+
+    def locate(self, plan: Node) -> None:
+        """Find the joins that hints are about, in a plan whose joins have their order."""
+        for leading in self.joins.leadings:
+            if leading.hint not in self.applied:
+                raise why_apart(leading, plan)
+        self.demands = self.joins.locate(plan)
+
     def notes(self) -> tuple[str, ...]:
         """A line per hint and place; raises for a hint that was applied nowhere."""
         lines = []
         for hint in self.hints:
             if hint not in self.applied:
-                raise PlanError(f"{hint} cannot hold: {_UNUSED[hint.name]}", position=hint.position)
+                raise hint.refuse(_UNUSED.get(hint.name, "the plan does not have the join"))
             lines += [f"hint {hint}: {place}" for place in self.applied[hint]]
         return tuple(lines)
 
@@ -94,15 +113,18 @@ _UNUSED = {"AGG": "the query has no grouping or aggregate", "REDISTRIBUTE": "the
 def constraints(hints: Iterable[Hint], plan: Node) -> Constraints:
     """The hints, each checked by itself: known, with arguments that fit, over tables and columns that the query reads."""
     found = Constraints(tuple(hints))
-    tables = {node.table: node for node in plan.walk() if isinstance(node, Scan)}
+    if not found.hints:
+        return found
+    scans = [node for node in nodes(plan) if isinstance(node, Scan)]
+    has_join = any(isinstance(node, Join) for node in nodes(plan))
     seen: set[str] = set()
     for hint in found.hints:
         if hint.name not in HINTS:
             raise _unknown(hint)
-        if hint.name in NEED_JOIN:
-            raise PlanError(f"{hint.name} needs a join, and this query has none", position=hint.position)
-        if hint.name in seen and hint.name != "REDISTRIBUTE":
-            raise PlanError(f"the hint {hint.name} is given twice", position=hint.position)
+        if hint.name in NEED_JOIN and not has_join:
+            raise hint.error(f"{hint.name} needs a join, and this query has none")
+        if hint.name in seen and hint.name in ONCE:
+            raise hint.error(f"the hint {hint.name} is given twice")
         seen.add(hint.name)
         match hint.name:
             case "SHARDS":
@@ -111,61 +133,56 @@ def constraints(hints: Iterable[Hint], plan: Node) -> Constraints:
             case "AGG":
                 found.aggregation = Aggregation(hint, _aggregation(hint))
             case "REDISTRIBUTE":
-                table, placement = _placement(hint, tables)
-                if table in found.placements:
-                    raise PlanError(f"{hint}: the rows of {table} are already placed by {found.placements[table].hint}", position=hint.position)
-                found.placements[table] = placement
+                found.placements.append(_placement(hint, scans, found))
+            case _:
+                found.joins.read(hint, scans)
     return found
 
 
 def _unknown(hint: Hint) -> PlanError:
     near = difflib.get_close_matches(hint.name, HINTS, 1)
-    return PlanError(f"unknown hint {hint.name}", position=hint.position, hint=f"did you mean {near[0]}?" if near else f"hints are {', '.join(HINTS)}")
-
-
-def _no_options(hint: Hint, allowed: tuple[str, ...] = ()) -> None:
-    for name, _ in hint.options:
-        if name not in allowed:
-            raise PlanError(f"{hint.name} has no option {name}", position=hint.position)
+    return hint.error(f"unknown hint {hint.name}", f"did you mean {near[0]}?" if near else f"hints are {', '.join(HINTS)}")
 
 
 def _shards(hint: Hint) -> int:
-    _no_options(hint)
+    hint.allow()
     if len(hint.args) != 1 or type(hint.args[0]) is not int or not 1 <= hint.args[0] <= MAX_SHARDS:
-        raise PlanError(f"SHARDS takes one number from 1 to {MAX_SHARDS}", position=hint.position)
+        raise hint.error(f"SHARDS takes one number from 1 to {MAX_SHARDS}")
     return hint.args[0]
 
 
 def _aggregation(hint: Hint) -> str:
-    _no_options(hint)
+    hint.allow()
     if len(hint.args) != 1 or hint.args[0] not in AGGREGATIONS:
-        raise PlanError(f"AGG takes one of {', '.join(repr(a) for a in AGGREGATIONS)}", position=hint.position)
+        raise hint.error(f"AGG takes one of {', '.join(repr(a) for a in AGGREGATIONS)}")
     return hint.args[0]
 
 
-def _placement(hint: Hint, tables: dict[str, Scan]) -> tuple[str, Placement]:
-    _no_options(hint, ("scope",))
+def _placement(hint: Hint, scans: list[Scan], known: Constraints) -> Placement:
+    hint.allow("scope")
     if len(hint.args) < 2:
-        raise PlanError("REDISTRIBUTE takes a table and the columns to place its rows by: REDISTRIBUTE(clicks, ad_id)", position=hint.position)
+        raise hint.error("REDISTRIBUTE takes a table and the columns to place its rows by: REDISTRIBUTE(clicks, ad_id)")
     table, *columns = hint.args
-    scan = _find(table, tables)
-    if scan is None:
-        raise PlanError(f"{hint}: the query reads no table {table}", position=hint.position, hint=f"it reads {', '.join(tables)}" if tables else None)
-    known = {field.name: field.name for field in scan.source.schema}
+    relation = find_relation(hint, table, scans)
+    own = [scan for scan in scans if relation.reads(scan)]
     found = []
     for column in columns:
-        name = _find(column, known)
+        name = _column(column, own[0])
         if name is None:
-            raise PlanError(f"{hint}: table {scan.table} has no column {column}", position=hint.position, hint=f"its columns are {', '.join(known)}")
+            raise hint.error(f"{hint}: table {own[0].table} has no column {column}", f"its columns are {', '.join(f.name for f in own[0].source.schema)}")
         found.append(name)
     if len(set(found)) != len(found):
-        raise PlanError(f"{hint}: a column is given twice", position=hint.position)
-    scope = dict(hint.options).get("scope")
-    if scope is not None and scope not in SCOPES:
-        raise PlanError(f"{hint}: the scope is 'local' or 'global'", position=hint.position)
-    return scan.table, Placement(hint, tuple(found), scope)
+        raise hint.error(f"{hint}: a column is given twice")
+    for scan in own:
+        other = known.placement(scan)
+        if other is not None:
+            raise hint.error(f"{hint}: the rows of {table} are already placed by {other.hint}")
+    return Placement(hint, relation, tuple(found), hint.scope())
 
 
-def _find(name: Any, known: dict[str, Any]) -> Any:
-    """A table or a column by its name as SQL compares it: without case."""
-    return next((value for key, value in known.items() if isinstance(name, str) and key.lower() == name.lower()), None)
+def _column(name: Any, scan: Scan) -> str | None:
+    """A column of a table by its name as SQL compares it: without case."""
+    return next((f.name for f in scan.source.schema if isinstance(name, str) and f.name.lower() == name.lower()), None)
+
+
+__all__ = ["Constraints", "Hint", "constraints"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 
 from tsql.kernels.expr import Column, Expr
@@ -45,7 +46,11 @@ def key_selectivity(keys: list[JoinKey], left: Node, right: Node) -> float:
     """The part of all pairs of rows whose keys are equal: every value of the side whose keys are unique is met."""
     if not keys:
         return 1.0
-    sides = [combinations([k.left for k in keys], left), combinations([k.right for k in keys], right)]
+    return equal_part([combinations([k.left for k in keys], left), combinations([k.right for k in keys], right)])
+
+
+def equal_part(sides: Sequence[tuple[float, float]]) -> float:
+    """The part of all pairs that are equal, if each side has so many values, of a table with so many rows: (values, base)."""
     unique = [values for values, base in sides if values >= UNIQUE * base]
     return 1.0 / max(1.0, min(unique) if unique else max(values for values, _ in sides))
 
@@ -80,6 +85,13 @@ def base_rows(key: Expr, node: Node) -> float:
                 return max(1.0, stats.rows(node))
             case _:
                 return max(1.0, stats.rows(node))
+
+
+def unfiltered_rows(node: Node) -> float:
+    """The rows of a relation before the filters on it."""
+    while isinstance(node, Filter | Project):
+        node = node.input
+    return max(1.0, stats.rows(node))
 
 
 def matching_part(keys: list[JoinKey], probed: Node, built: Node) -> float:

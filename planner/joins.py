@@ -1,39 +1,23 @@
-"""Logical joins to steps: which conjuncts are keys, which side is built into the table, how rows of both sides meet."""
+"""Logical joins to steps: which side is built into the table, how rows of both sides meet, what hints want of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.kernels.expr import Column, Expr
+from tsql.kernels.expr import Column
 from tsql.planner import cost, logical, stats
-from tsql.planner.join_stats import matching
-from tsql.planner.movement import Gather, Redistribute, Rekey
-from tsql.planner.operators.join import HashJoin, is_range
+from tsql.planner.hints import Constraints
+from tsql.planner.join_hints import Broadcasting, Demand, Method
+from tsql.planner.join_methods import METHODS, CannotJoin, ranged
+from tsql.planner.join_stats import equalities, matching
+from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey
+from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.project import Project
-from tsql.planner.predicates import JoinKey, conjunction, conjuncts, join_key
+from tsql.planner.predicates import JoinKey, conjunction
 from tsql.planner.step import Step
 
-
-def split_condition(node: logical.Join) -> tuple[tuple[JoinKey, ...], Expr | None]:
-    """The keys of a join and what else its pairs must satisfy."""
-    left, right = set(node.left.schema.names), set(node.right.schema.names)
-    keys, rest = [], []
-    for part in conjuncts(node.condition):
-        key = join_key(part, left, right)
-        if key is None:
-            rest.append(part)
-        else:
-            keys.append((key, part))
-    if node.kind == "mark" and not (len(keys) == 1 and not rest):
-        # A pair with a NULL key leaves the mark open: such an equality is checked pair by pair.
-        rest += [part for key, part in keys if not _never_null(key)]
-        keys = [(key, part) for key, part in keys if _never_null(key)]
-    return tuple(key for key, _ in keys), conjunction(rest)
-
-
-def _never_null(key: JoinKey) -> bool:
-    return key.null_safe or all(isinstance(e, Column) and not e.nullable for e in (key.left, key.right))
+NO_DEMAND = Demand()
 
 
 def build_side(node: logical.Join) -> str:
@@ -49,36 +33,66 @@ def build_side(node: logical.Join) -> str:
     return "right"
 
 
-def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str) -> Step:
-    """The step of a join; `step` makes those of its inputs."""
-    keys, condition = split_condition(node)
-    joined = HashJoin((step(node.left), step(node.right)), kind=node.kind, keys=keys, condition=condition, build=build_side(node), mark=node.mark, position=_position(node), rows=stats.rows(node))
-    if not keys and node.kind != "mark":
-        joined = _ranged(joined)
-    if keys and joined.probe_kind in ("inner", "semi", "touch"):
+def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints) -> Step:
+    """The step of a join, as hints demand it; `step` makes those of its inputs."""
+    demand = wanted.demands.get(id(node), NO_DEMAND)
+    keys, rest = equalities(node)
+    inputs, build = (step(node.left), step(node.right)), demand.build or build_side(node)
+    joined = HashJoin(inputs, node.kind, tuple(keys), conjunction(rest), build, node.mark, position=_position(node), rows=stats.rows(node))
+    if demand.method is not None:
+        found = _as_demanded(joined, demand.method, wanted)
+        if not isinstance(found, HashJoin):
+            if demand.broadcasting is not None:
+                raise demand.broadcasting.hint.refuse(f"{demand.method.hint} asks for a join that builds no side")
+            return found
+        joined = found
+    elif not keys and node.kind != "mark":
+        joined = ranged(joined)
+    if joined.keys and joined.probe_kind in ("inner", "semi", "touch"):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
+    if demand.broadcasting is not None:
+        return _broadcast(joined, demand.broadcasting, shards, scope, wanted)
     built = stats.rows(node.left if joined.build == "left" else node.right)
-    if scope == "local" or shards == 1 or (built <= cost.BROADCAST_ROWS and not joined.marks):
+    if scope == "local" or shards == 1 or joined.is_open or (built <= cost.BROADCAST_ROWS and not joined.marks):
         return joined
-    if not keys:
+    if not joined.keys:
         return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
     return _placed(joined, shards, scope)
 
 
-def _ranged(joined: HashJoin) -> HashJoin:
-    """A join without keys by binary search in a sorted table, if its condition bounds a number of the built side."""
-    built = joined.inputs[0 if joined.build == "left" else 1].schema
-    groups: dict[Expr, list[Expr]] = {}
-    for part in conjuncts(joined.condition):
-        if is_range((part,), built):
-            inside = next(a for a in part.args if all(c in built for c in a.columns()))
-            groups.setdefault(inside, []).append(part)
-    if not groups:
-        return joined
-    chosen = max(groups.values(), key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}))
-    rest = [p for p in conjuncts(joined.condition) if p not in chosen]
-    return replace(joined, range=tuple(chosen), condition=conjunction(rest))
+def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:
+    """The join as a hint wants it done."""
+    try:
+        found = METHODS[method.how](joined)
+    except CannotJoin as reason:
+        raise method.hint.refuse(str(reason)) from None
+    wanted.apply(method.hint, _place(found))
+    return found
+
+
+def _broadcast(joined: HashJoin, demand: Broadcasting, shards: int, scope: str, wanted: Constraints) -> Step:
+    """The join with all of its built side in every shard."""
+    name, wide = demand.relation.name, demand.scope or scope
+    if joined.build == "left" and joined.kind in ("mark", "single"):
+        raise demand.hint.refuse(f"{name} is the outer relation of a subquery, whose join builds the other side")
+    if wide == "local" and scope == "global":
+        raise demand.hint.refuse("a local broadcast does not reach the shards of other machines", "use scope => 'global'")
+    if joined.marks and wide == "global":
+        raise demand.hint.refuse(f"a {joined.kind} join that builds {name} marks its rows, and copies on several machines would each have marks of their own", _other_side(joined))
+    at = 0 if joined.build == "left" else 1
+    inputs = list(joined.inputs)
+    inputs[at] = Broadcast((inputs[at],), scope=wide, shards=shards)
+    wanted.apply(demand.hint, f"{name} is built and broadcast {_place(joined)}")
+    return joined.with_inputs(tuple(inputs))
+
+
+def _other_side(joined: HashJoin) -> str | None:
+    return "broadcast the other side" if joined.kind != "full" else None
+
+
+def _place(step: Step) -> str:
+    return f"at {step.op} {' '.join(f'{name}={text}' for name, text in step.attributes())}"
 
 
 def _position(node: logical.Join) -> int | None:

@@ -58,14 +58,30 @@ class Unary(Node):
         return self if inputs[0] is self.input else replace(self, input=inputs[0])
 
 
+class Binary(Node):
+    """A node with the inputs `left` and `right`."""
+
+    left: Node
+    right: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.left, self.right)
+
+    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
+        return self if inputs[0] is self.left and inputs[1] is self.right else replace(self, left=inputs[0], right=inputs[1])
+
+
 @dataclass(frozen=True)
 class Scan(Node):
-    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to skip."""
+    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to skip.
+    `alias` is what the query calls it, for hints."""
 
     table: str
     source: Any = field(compare=False)
     columns: tuple[str, ...]
     filter: Expr | None = None
+    alias: str | None = field(default=None, compare=False)
 
     @cached_property
     def schema(self) -> Schema:
@@ -276,7 +292,7 @@ class LimitBy(Unary):
 
 
 @dataclass(frozen=True)
-class SetOperation(Node):
+class SetOperation(Binary):
     """UNION ALL, INTERSECT [ALL], EXCEPT [ALL] of inputs with equal column types; the left side gives the names.
     UNION without ALL is Distinct over UNION ALL; INTERSECT and EXCEPT without ALL give distinct rows."""
 
@@ -291,15 +307,6 @@ class SetOperation(Node):
         if left != right:
             raise ValueError(f"set operation over {left} and {right}")
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        if inputs[0] is self.left and inputs[1] is self.right:
-            return self
-        return replace(self, left=inputs[0], right=inputs[1])
-
     @cached_property
     def schema(self) -> Schema:
         return Schema(tuple(Field(f.name, f.type, True) for f in self.left.schema))
@@ -312,7 +319,7 @@ JOIN_KINDS = ("inner", "left", "full", "semi", "anti", "mark", "single")
 
 
 @dataclass(frozen=True)
-class Join(Node):
+class Join(Binary):
     """Pairs of a left and a right row for which `condition` is true (None: all pairs). The names of the two sides differ.
 
     inner: the pairs. left: also each left row without a partner, with NULLs for the right. full: also each right row
@@ -337,15 +344,6 @@ class Join(Node):
             if self.condition.type != BOOLEAN:
                 raise ValueError(f"a join condition is BOOLEAN, not {self.condition.type}")
             check_columns(self.condition, Schema((*self.left.schema, *self.right.schema)))
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        return (self.left, self.right)
-
-    def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        if inputs[0] is self.left and inputs[1] is self.right:
-            return self
-        return replace(self, left=inputs[0], right=inputs[1])
 
     @cached_property
     def schema(self) -> Schema:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tsql.planner.properties import KEYED, ONCE, Properties, Requirement
+from tsql.kernels.expr import Expr
+from tsql.planner.properties import EVEN, KEYED, ONCE, Properties, Requirement
 from tsql.planner.step import Step
 
 SCOPES = ("local", "global")
@@ -106,11 +107,47 @@ class Broadcast(Movement):
 
 
 @dataclass(frozen=True)
+class Multicast(Movement):
+    """Each row to zero or more shards: `to` gives their numbers, from 0 on, or NULLs. A shard gets a row once.
+
+    Where rows of two multicasts meet is for who writes the plan to see to: a join of them looks in each shard for itself.
+    """
+
+    to: tuple[Expr, ...] = ()
+
+    op = "multicast"
+    label = "directed"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (ONCE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        targets = self.shards or shards
+        return Properties(targets, key=given[0].key, copies=min(len(self.to), targets))
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return [("to", f"({', '.join(map(str, self.to))})"), *super().attributes()]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        to = tuple(context.expression(item, inputs[0].schema) for item in attributes.items("to"))
+        if not to:
+            raise context.error("to=(..) gives the shards that a row goes to: one expression or more")
+        for expr in to:
+            if not expr.type.is_integer or expr.type.bits > 64:
+                raise context.error(f"to=({expr}): the number of a shard is an integer, not {expr.type}")
+        return replace(super().read(inputs, attributes, context), to=to)
+
+
+@dataclass(frozen=True)
 class Gather(Step):
     """Everything to one shard, in input order. Of a replicated dataset, one copy."""
 
     op = "gather"
     label = "gathered"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (EVEN,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(1, key=given[0].key, order=given[0].order if given[0].shards == 1 else ())

@@ -76,6 +76,11 @@ class JoinKey:
         """The equality as a condition."""
         return call("is_not_distinct_from" if self.null_safe else "=", self.left, self.right)
 
+    @property
+    def never_null(self) -> bool:
+        """Whether the equality has a value for every pair of rows."""
+        return never_null(self.expr, ())
+
     def turned(self) -> JoinKey:
         """The same key with the sides exchanged."""
         return JoinKey(self.right, self.left, self.null_safe)

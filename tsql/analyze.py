@@ -8,7 +8,6 @@ SELECT, `analyze_group.py` its aggregation, `analyze_subquery.py` subqueries in 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -183,10 +182,9 @@ def _check_depth(plan: logical.Node, parsed: Parsed) -> None:
 
 
 def _hints(node: exp.Expr, parsed: Parsed) -> list[Hint]:
-    """The hints of a query; a table's alias, as a first argument, stands for the table."""
+    """The hints of a query, as they are written."""
     if node.find(exp.Hint) is None:
         return []
-    aliases = {table.alias.lower(): table.name for table in node.find_all(exp.Table) if table.alias}
     found: list[Hint] = []
     for token in parsed.tokens:
         if token.token_type == TokenType.HINT:
@@ -196,4 +194,4 @@ def _hints(node: exp.Expr, parsed: Parsed) -> list[Hint]:
                 found += HintReader(text[begin : end if end >= 0 else None], token.start + begin).read()
             except ParseError as error:
                 raise error.locate(parsed.source.text) from None
-    return [replace(h, args=(aliases.get(h.args[0].lower(), h.args[0]), *h.args[1:])) if h.args and isinstance(h.args[0], str) else h for h in found]
+    return found

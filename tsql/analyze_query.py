@@ -154,7 +154,7 @@ class QueryAnalyzer:
                 relation = self._generated(node, environment, name)
                 name = name or (node.this.name if isinstance(node.this, CallNode) else "unnest")
             case exp.Table() if isinstance(node.this, CallNode):
-                relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this)
+                relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this, name)
                 name = name or node.this.name
             case exp.Table():
                 relation = self._named(node, environment)
@@ -214,7 +214,7 @@ class QueryAnalyzer:
             return environment[name.lower()]()
         found = self.catalog.lookup(name)
         if found is None and node.this.args.get("quoted") and any(c in name for c in "./*\\"):
-            return _scan(name, open_path(self.catalog, name, position, self.source.text))
+            return _scan(name, open_path(self.catalog, name, position, self.source.text), node.alias)
         if found is None:
             names = [*environment, *self.catalog.names()]
             raise BindError(
@@ -225,7 +225,7 @@ class QueryAnalyzer:
             )
         if hasattr(found, "text"):
             return self._view(name, found.text, node)
-        return _scan(name, found)
+        return _scan(name, found, node.alias)
 
     def _view(self, name: str, text: str, node: exp.Table) -> Relation:
         from tsql.macros import expand_macros
@@ -240,11 +240,11 @@ class QueryAnalyzer:
         except TsqlError as error:
             raise error.locate(text, f'view "{name}"') from None
 
-    def _table_function(self, node: CallNode) -> Relation:
+    def _table_function(self, node: CallNode, alias: str | None) -> Relation:
         if node.name not in FILE_FUNCTIONS:
             raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS, *map(str.lower, TIME_FUNCTIONS))))
         path, found = open_function(self.catalog, node, self.source)
-        return _scan(path, found)
+        return _scan(path, found, alias)
 
     def _values(self, node: exp.Values, environment: Environment) -> Relation:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row] for row in node.expressions]
@@ -400,9 +400,9 @@ def sort(relation: Relation, keys: list[SortKey], taken: frozenset[str]) -> Rela
     return Relation(logical.Sort(project(relation.plan, columns), tuple(over)), relation.fields)
 
 
-def _scan(name: str, source: Any) -> Relation:
+def _scan(name: str, source: Any, alias: str | None) -> Relation:
     schema = source.schema
-    return Relation(logical.Scan(name, source, schema.names), tuple(Field(f.name, f.name, f.type, f.nullable) for f in schema))
+    return Relation(logical.Scan(name, source, schema.names, alias=alias or None), tuple(Field(f.name, f.name, f.type, f.nullable) for f in schema))
 
 
 def _recast(relation: Relation, names: list[str], types: list[Type]) -> logical.Node:

@@ -19,7 +19,7 @@ from tsql.kernels.expr import Expr
 from tsql.kernels.types import Type
 from tsql.loaded import LoadedPlan
 from tsql.parameters import Parameters, convert_all
-from tsql.planner.movement import Gather, Movement, Rekey
+from tsql.planner.movement import Gather, Movement, Multicast, Rekey
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.limit import Limit
@@ -134,12 +134,16 @@ class Sharded(_Builder):
         """Everything to every shard."""
         return self._move("broadcast", scope, shards)
 
+    def multicast(self, *to: str, scope: str = "local", shards: int | None = None) -> Sharded:
+        """Each row to the shards whose numbers these expressions give; NULL is none."""
+        return self._move("multicast", scope, shards, [("to", f"({', '.join(to)})")])
+
     def gather(self) -> Sharded:
         """Everything to one shard."""
         return self._then("gather")
 
-    def _move(self, op: str, scope: str, shards: int | None) -> Sharded:
-        return self._then(op, [("scope", scope), ("shards", None if shards is None else str(shards))])
+    def _move(self, op: str, scope: str, shards: int | None, attributes: Sequence[tuple[str, str]] = ()) -> Sharded:
+        return self._then(op, [*attributes, ("scope", scope), ("shards", None if shards is None else str(shards))])
 
     def query(self, function: Callable[..., Shard], *others: Sharded) -> Sharded:
         """What each shard computes: `function` gets this dataset's rows of a shard, and those of the others, and returns rows."""
@@ -236,6 +240,8 @@ def _needs(step: Step, wanted: set[str]) -> set[str]:
             return wanted | _columns(*(key.expr for key in step.keys))
         case Rekey():
             return wanted | set(step.key)
+        case Multicast():
+            return wanted | _columns(*step.to)
         case Gather() | Movement() | Limit():
             return wanted
     return {name for child in step.inputs for name in child.schema.names}

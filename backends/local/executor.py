@@ -27,13 +27,14 @@ from tsql.backends.local.windows import WindowRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
+from tsql.kernels.dense import DENSE_GROUPS
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal, SortKey
 from tsql.kernels.operators import expand as kernel_expand
 from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators import replicate as kernel_replicate
-from tsql.kernels.operators.aggregate import DENSE_GROUPS, AggregateSink, Grouping, is_dense, make_sink
+from tsql.kernels.operators.aggregate import AggregateSink, Grouping, is_dense, make_sink
 from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.kernels.operators.count import Count
 from tsql.kernels.operators.top import LARGEST, Top
@@ -218,6 +219,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 return self._reshard(step, flow, step.shards or shards)
             case movement.Broadcast():
                 return self._broadcast(step, flow, step.shards or shards)
+            case movement.Multicast():
+                return self._multicast(step, flow, step.shards or shards)
             case movement.Gather():
                 return self._gather(step, flow, self._rows_asked(step))
         raise TypeError(f"the local backend has no step {step.op}")

@@ -53,10 +53,12 @@ class Join:
     columns: tuple[tuple[str, Expr], ...]
     is_shared: bool
     schema: Schema
+    apart: bool = False
+    """Rows of the built side with a NULL among their keys are kept, in a chain of their own."""
 
     def sink(self, equal_hashes: bool) -> Callable[[], Build]:
         safe = tuple(key.null_safe for key in self.step.keys)
-        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, self.bounds[0])
+        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, self.bounds[0], self.apart)
 
     @property
     def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
@@ -146,7 +148,7 @@ class JoinRunner(MovementRunner):
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema)
+        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls)
         if id(step) in self.kept_joins:
             table = self._built(join)
             self.kept_joins[id(step)] = (join, table)
@@ -223,12 +225,12 @@ class JoinRunner(MovementRunner):
         for group, count, domain, bound in zip(groups, sizes, keys, bounds, strict=True):
             least = bound[0] if bound is not None else 0
             size = max(1, domain) if table.dense else 1 << max(6, (count * 3 // 2).bit_length())
-            directory = table.allocate(size * 8)
+            directory = table.allocate(size * 8 + 8)
             bitmap = table.allocate((domain + 63) // 64 * 8 + 8) if table.has_bitmap else 0
             mask = domain if table.dense else size - 1
             nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
-            table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain))
-            plan = (ctypes.c_int64 * 7)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marks, bitmap)
+            table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain, size))
+            plan = (ctypes.c_int64 * 8)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marking, bitmap, size)
             self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 

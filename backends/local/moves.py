@@ -1,8 +1,9 @@
-"""Movement between the shards of one process: gather, redistribute, reshard, broadcast."""
+"""Movement between the shards of one process: gather, redistribute, reshard, broadcast, multicast."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.backends.local.dataset import BlockData, ChunkData, GroupData, Part, SourceData
@@ -12,8 +13,11 @@ from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr import Column
+from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.multicast import Multicast as MulticastSink
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.pipeline import Sink
+from tsql.planner.movement import Multicast
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.step import Step
 
@@ -43,8 +47,19 @@ class MovementRunner(HostFunctionRunner):
         return self._chunk_flow(columns, [chunks], flow)
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
-        columns = self._output_columns(flow.schema)
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
+        equal = self.run.settings.equal_hashes
+        return self._sent(step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, self._keeps_order(step), expected, most=most))
+
+    def _multicast(self, step: Multicast, flow: Flow, shards: int) -> Flow:
+        flow, to = self._host_calls(step, flow, step.to)
+        flow = replace(flow, schema=step.schema)
+        return self._sent(step, flow, shards, lambda columns, expected, most: MulticastSink(columns, to, shards, self._keeps_order(step), expected, most))
+
+    def _sent(self, step: Step, flow: Flow, shards: int, make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition]) -> Flow:
+        """The rows in the shards to which a sink writes them; it is made for columns, an expected number of rows per shard and
+        worker, and the rows of the largest chunk."""
+        columns = self._output_columns(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
         flow = self._coalesced(flow)
@@ -58,14 +73,14 @@ class MovementRunner(HostFunctionRunner):
                 for target, chunks in zip(lists, taken, strict=True):
                     target += chunks
 
-        for _, context in self._run(step, "", flow, lambda: Partition(columns, key, shards, self.run.settings.equal_hashes, self._keeps_order(step), per_shard, most=most), take):
+        for _, context in self._run(step, "", flow, lambda: make(columns, per_shard, most), take):
             self._close(context)
         for one in lists:
             one.sort(key=lambda c: c.order)
         return self._chunk_flow(columns, lists, flow)
 
     def _keeps_order(self, step: Step) -> bool:
-        """Whether a consumer of a redistribution depends on the order of rows; most aggregates do not."""
+        """Whether a consumer of rows that move depends on the order of rows; most aggregates do not."""
         users = self.users.get(id(step), [])
         return not users or not all(isinstance(u, Aggregate) and not any(plain_body(c).wants_position for _, c in u.calls) for u in users)
 

@@ -32,10 +32,11 @@ from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill_partitions import PartitionRunner
 from tsql.backends.local.spill_sides import Pair, Side, table_bytes
-from tsql.kernels.expr import Expr
+from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators.join import Build, Probe, TableKind
 from tsql.kernels.pipeline import ColumnarScan
 from tsql.kernels.runtime.join_table import RECORD_BYTES
+from tsql.planner.predicates import JoinKey, conjunction, conjuncts
 
 
 class PartitionData(Dataset):
@@ -71,7 +72,20 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         if not attempt.failed:
             return self._probed(join, table)
         self._forget(join.step.name)
+        if join.apart:
+            return self._by_parts(self._pair_by_pair(join))
         return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
+
+    def _pair_by_pair(self, join: Join) -> Join:
+        """The same mark join without keys: where NULLs leave answers open, a row depends on rows of all partitions."""
+        known = self.kernels.variants
+        step = known.get((id(join.step), "pairs"))
+        if step is None:
+            keys = [JoinKey(*sides, key.null_safe).expr for *sides, key in zip(join.probe_keys, join.build_keys, join.step.keys, strict=True)]
+            step = known[id(join.step), "pairs"] = replace(join.step, keys=(), condition=conjunction([*keys, *conjuncts(join.step.condition)]))
+        needed = {c for key in join.build_keys for c in key.columns()} - {name for name, _ in join.columns}
+        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema if f.name in needed)
+        return replace(join, step=step, build_keys=(), probe_keys=(), columns=(*join.columns, *columns), apart=False)
 
     def _forget(self, name: str) -> None:
         table = self.tables.pop(name, None)
@@ -167,7 +181,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         try:
             self.shared.reserve(size * 8)
             directory = allocate_zeroed(size * 8)
-            plan = (ctypes.c_int64 * 7)(directory, size - 1, 0, sink.entry_bytes, sink.mode, sink.marks, 0)
+            plan = (ctypes.c_int64 * 8)(directory, size - 1, 0, sink.entry_bytes, sink.mode, sink.marking, 0, size)
             self._file(plan, list(table_chunks(context.state_address)))
             record[0], record[1] = directory, size - 1
             yield

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.kernels.errors import PlanError
-from tsql.planner.movement import Gather, Movement
+from tsql.planner.movement import Gather, Movement, Multicast
 from tsql.planner.operators.input import Input
 from tsql.planner.operators.scan import Scan
 from tsql.planner.properties import Properties
@@ -88,6 +88,8 @@ def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, 
 def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
     """Refuse a plan that counts on scope=local to bring rows of several tasks together."""
     for step in plan.root.walk():
+        if isinstance(step, Multicast) and step.scope == "local" and properties[id(step.inputs[0])].shards > 1:
+            raise PlanError(f"step {step.name}: a multicast with scope=local sends rows to shards inside one task only, which meet no rows of other tasks", hint="use scope=global")
         requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
         for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]

@@ -39,7 +39,7 @@ from tsql.backends.spark.wire import (
 )
 from tsql.kernels.errors import SourceError, TsqlError
 from tsql.kernels.types import parse_type
-from tsql.planner.movement import Redistribute, Reshard
+from tsql.planner.movement import Multicast, Redistribute, Reshard
 from tsql.planner.planfile import parse_plan
 from tsql.planner.step import PhysicalPlan, Step
 
@@ -241,7 +241,7 @@ def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int,
         yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
         return
     movement = None if part.movement is None else program.steps[part.movement]
-    lists = executor.chunks(movement if isinstance(movement, Redistribute) else top, program.plan.shards)
+    lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):
         for blob in encode_chunks(chunks):
@@ -251,7 +251,7 @@ def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int,
 
 def _targets(movement: Step | None, lists: list[list[Chunk]], targets: int, shard: int) -> Iterator[tuple[int, list[Chunk]]]:
     """(shard, chunks) pairs."""
-    if isinstance(movement, Redistribute):
+    if isinstance(movement, Redistribute | Multicast):
         yield from enumerate(lists)
         return
     everything = [chunk for one in lists for chunk in one]

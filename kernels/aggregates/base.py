@@ -135,3 +135,16 @@ class Body:
     def release(self) -> tuple[int, ...]:
         """Fields that are malloc'ed pointers, to be freed with the group."""
         return ()
+
+
+class ValueBody(Body):
+    """An aggregate whose state is a value of the result's type, and which takes such values in as it takes rows."""
+
+    def exported(self) -> tuple[Type, ...]:
+        return (self.result,)
+
+    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+        return (self.finish(k, state),)
+
+    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        self.update(k, state, exported, exported[0].valid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, Input, State
+from tsql.kernels.aggregates.base import Body, Input, State, ValueBody
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
@@ -181,7 +181,7 @@ class AvgInexact(InexactSum):
         return Datum(DOUBLE, (state.get(0) / count.to("f64"),), count > 0)
 
 
-class Extreme(Body):
+class Extreme(ValueBody):
     """min or max of a fixed-width type: the value and whether there was one. Of equal values that differ in form (0.0 and
     -0.0, a month and 30 days) the last is kept, as DuckDB does."""
 
@@ -207,15 +207,6 @@ class Extreme(Body):
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         count = len(self.result.parts)
         return Datum(self.result, tuple(state.get(i) for i in range(count)), state.get(count))
-
-    def exported(self) -> tuple[Type, ...]:
-        return (self.result,)
-
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
-        return (self.finish(k, state),)
-
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
-        self.update(k, state, exported, exported[0].valid)
 
 
 class StringExtreme(Body):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, Input, State
+from tsql.kernels.aggregates.base import Input, State, ValueBody
 from tsql.kernels.aggregates.basic import masked, same
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
@@ -11,7 +11,7 @@ from tsql.kernels.datum import Datum
 from tsql.kernels.types import Type
 
 
-class BitFold(Body):
+class BitFold(ValueBody):
     """State: the bits so far, whether there was a value."""
 
     branchless = True
@@ -34,15 +34,6 @@ class BitFold(Body):
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         return Datum(self.result, (state.get(0),), state.get(1))
-
-    def exported(self) -> tuple[Type, ...]:
-        return (self.result,)
-
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
-        return (self.finish(k, state),)
-
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
-        self.update(k, state, exported, exported[0].valid)
 
 
 @aggregate("bit_and", args=("integer",), returns=same)

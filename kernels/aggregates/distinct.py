@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from tsql.kernels.aggregates.base import Body, State
 from tsql.kernels.aggregates.basic import same
-from tsql.kernels.aggregates.records import Records, ordered_records
+from tsql.kernels.aggregates.records import RecordBody, Records, ordered_records
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
@@ -28,16 +28,8 @@ def hash_value(k: PipelineKernel, d: Datum) -> Val:
     return hash
 
 
-class ValueCounts(Body):
+class ValueCounts(RecordBody):
     """Counts each distinct value. State: the table of counts, the block of text. An entry keeps the first row of its value."""
-
-    decomposable = False
-    wants_position = True
-    fields = ("ptr", "ptr")
-
-    @property
-    def wants_order(self) -> bool:
-        return bool(self.order_keys)
 
     @property
     def records(self) -> Records:

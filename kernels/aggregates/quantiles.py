@@ -6,6 +6,7 @@ all; strings and intervals are kept as records and sorted. A negative fraction c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
@@ -15,7 +16,7 @@ from tsql.kernels.aggregates.records import Records
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.aggregates.strings import RecordList, record_pointers
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.codegen.lang import Val
+from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.expr import Literal
@@ -152,11 +153,23 @@ class DiscRecords(RecordList):
         with k.when(block != k.null):
             records, count = self.records, k.load("i64", block)
             pointers = record_pointers(k, block, k.i64(records.end))
-            record = select_pointer(k, records.name, pointers, count, disc_index(k, self.fraction(), count), text, records.before)
-            for slot, part in zip(slots, records.value(k, record, text, 0).parts, strict=True):
-                slot.set(part)
+
+            def value(index: Val) -> tuple[Val, ...]:
+                record = select_pointer(k, records.name, pointers, count, index, text, records.before)
+                return records.value(k, record, text, 0).parts
+
+            self.choose(k, slots, count, value)
             k.call("free", pointers)
         return Datum(self.result, tuple(s.value for s in slots), block != k.null)
+
+    def choose(self, k: PipelineKernel, slots: list[Var], count: Val, value: Callable[[Val], tuple[Val, ...]]) -> None:
+        """Set the parts of the result, of so many values; `value` gives one by its place in their order."""
+        _set_parts(slots, value(disc_index(k, self.fraction(), count)))
+
+
+def _set_parts(slots: list[Var], parts: tuple[Val, ...]) -> None:
+    for slot, part in zip(slots, parts, strict=True):
+        slot.set(part)
 
 
 HALF = Literal(0.5, DOUBLE)
@@ -187,25 +200,11 @@ class MedianRecords(DiscRecords):
 class MedianInterval(MedianRecords):
     """The middle value, or the mean of the two middle ones, counted in days of 24 hours and months of 30 days."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
-        block, text = state.get(0), state.get(1)
-        slots = [k.var(k.const(t, 0)) for t in self.result.parts]
-        with k.when(block != k.null):
-            records, count = self.records, k.load("i64", block)
-            pointers = record_pointers(k, block, k.i64(records.end))
-
-            def value(index: Val) -> tuple[Val, ...]:
-                record = select_pointer(k, records.name, pointers, count, index, text, records.before)
-                return records.value(k, record, text, 0).parts
-
-            low = value((count - 1).ushr(1))
-            for slot, part in zip(slots, low, strict=True):
-                slot.set(part)
-            with k.when((count & 1) == 0):
-                for slot, part in zip(slots, self._mean(k, low, value(count.ushr(1))), strict=True):
-                    slot.set(part)
-            k.call("free", pointers)
-        return Datum(self.result, tuple(s.value for s in slots), block != k.null)
+    def choose(self, k: PipelineKernel, slots: list[Var], count: Val, value: Callable[[Val], tuple[Val, ...]]) -> None:
+        low = value((count - 1).ushr(1))
+        _set_parts(slots, low)
+        with k.when((count & 1) == 0):
+            _set_parts(slots, self._mean(k, low, value(count.ushr(1))))
 
     def _mean(self, k: PipelineKernel, low: tuple[Val, ...], high: tuple[Val, ...]) -> tuple[Val, ...]:
         a, b = ((months.to("i128") * 30 + days.to("i128")) * DAY_US + micros.to("i128") for months, days, micros in (low, high))

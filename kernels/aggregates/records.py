@@ -6,7 +6,7 @@ A record is the row's position, then per value a word that says whether it is NU
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import field_offsets, fields_bytes
+from tsql.kernels.aggregates.base import Body, field_offsets, fields_bytes
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
@@ -14,6 +14,18 @@ from tsql.kernels.expr import SortKey
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.runtime.lists import HEADER, text_append, used_of
 from tsql.kernels.types import Type
+
+
+class RecordBody(Body):
+    """Base of aggregates that keep records of rows. State: the block of records, the block of their text."""
+
+    decomposable = False
+    wants_position = True
+    fields = ("ptr", "ptr")
+
+    @property
+    def wants_order(self) -> bool:
+        return bool(self.order_keys)
 
 
 class Records:

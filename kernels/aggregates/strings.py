@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, State
-from tsql.kernels.aggregates.records import Records, ordered_records
+from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.records import RecordBody, Records, ordered_records
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import PipelineKernel, scratch_alloc
@@ -14,16 +14,8 @@ from tsql.kernels.runtime.select import sort_pointers
 from tsql.kernels.types import VARCHAR
 
 
-class RecordList(Body):
+class RecordList(RecordBody):
     """Keeps a record per row. State: the block of records, the block of their text."""
-
-    decomposable = False
-    wants_position = True
-    fields = ("ptr", "ptr")
-
-    @property
-    def wants_order(self) -> bool:
-        return bool(self.order_keys)
 
     @property
     def records(self) -> Records:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64 as base64_codec
+from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import PipelineKernel
@@ -92,9 +93,14 @@ def unhex_bytes(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
 @function("unhex", "from_hex", args=(VARCHAR,), returns=BLOB, lazy=True, can_fail=True, examples=(("unhex('FfaA')", b"\xff\xaa"), ("unhex('616')", b"\x06\x16")))
 def unhex(k: PipelineKernel, s: Datum) -> Text:
     """The bytes that hexadecimal text stands for."""
-    bytes, size = built(k, unhex_bytes, s.ptr, s.len)
+    return from_digits(k, s, unhex_bytes, "hex")
+
+
+def from_digits(k: PipelineKernel, s: Datum, convert: Callable[..., Val], kind: str) -> Text:
+    """What a routine makes of digits; a length below 0 tells of a bad one, at -1 - its place."""
+    bytes, size = built(k, convert, s.ptr, s.len)
     place = k.select(size < 0, -size - 1, k.i64(0))
-    k.fail(size < 0, "Invalid input for hex digit: {detail}", (s.ptr + place, k.i64(1)))
+    k.fail(size < 0, f"Invalid input for {kind} digit: {{detail}}", (s.ptr + place, k.i64(1)))
     return bytes, k.max(size, k.i64(0))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
-from tsql.kernels.functions.encoding import hex_text
+from tsql.kernels.functions.encoding import from_digits, hex_text
 from tsql.kernels.functions.registry import function
 from tsql.kernels.functions.strings import Text, built
 from tsql.kernels.runtime.utf8 import counted, new_record
@@ -80,10 +80,7 @@ def unbin_bytes(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
 @function("unbin", "from_binary", args=(VARCHAR,), returns=BLOB, lazy=True, can_fail=True, examples=(("unbin('1100001')", b"a"), ("unbin('')", b"")))
 def unbin(k: PipelineKernel, s: Datum) -> Text:
     """The bytes that binary text stands for."""
-    bytes, size = built(k, unbin_bytes, s.ptr, s.len)
-    place = k.select(size < 0, -size - 1, k.i64(0))
-    k.fail(size < 0, "Invalid input for binary digit: {detail}", (s.ptr + place, k.i64(1)))
-    return bytes, k.max(size, k.i64(0))
+    return from_digits(k, s, unbin_bytes, "binary")
 
 
 @function("to_base", args=(BIGINT, INTEGER, INTEGER), returns=VARCHAR, lazy=True, can_fail=True, examples=(("to_base(10, 2, 8)", "00001010"),))

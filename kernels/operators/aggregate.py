@@ -17,6 +17,7 @@ from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.context import SINK, PipelineKernel
 from tsql.kernels.datum import Datum, all_valid, both
+from tsql.kernels.dense import DENSE_GROUPS, KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.expr import Aggregate, Expr, Literal
 from tsql.kernels.keys import KeyField, KeyLayout
@@ -24,12 +25,6 @@ from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
-
-DENSE_GROUPS = 1 << 12
-"""Keys with so few possible values are always counted out in an array."""
-
-LARGEST_DENSE = 1 << 20
-"""Keys with so many are, where most of their values are expected to occur."""
 
 MEMO_ENTRIES = 1 << 12
 
@@ -316,7 +311,7 @@ def dense_code(k: PipelineKernel, f: KeyField, d: Datum, card: int) -> Val:
 
 def is_dense(fields: list[KeyField], expected: int | None = None) -> bool:
     """Whether the keys have known, few possible values; more if many groups are expected among them."""
-    most = DENSE_GROUPS if expected is None else min(LARGEST_DENSE, max(DENSE_GROUPS, 2 * expected))
+    most = DENSE_GROUPS if expected is None else min(LARGEST_DENSE, max(DENSE_GROUPS, KEYS_PER_GROUP * expected))
     groups = 1
     for f in fields:
         if not (f.type.name == "BOOLEAN" or (f.exact and f.range is not None and f.machines == ("i64",))):

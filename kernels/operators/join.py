@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.batch import Layout, SourceColumn
-from tsql.kernels.codegen.lang import Val
+from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.context import SCRATCH, SINK, PipelineKernel, Slot
 from tsql.kernels.datum import Datum, both
 from tsql.kernels.emit import emit, emit_predicate
@@ -22,7 +22,7 @@ from tsql.kernels.keys import KeyField
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
-from tsql.kernels.runtime.join_table import ALONE, BY_HASH, BY_KEY, DENSE, FREE, MATCHED, SORTED, first_place, hash_key, tag_of
+from tsql.kernels.runtime.join_table import ALONE, APART, BY_HASH, BY_KEY, DENSE, FREE, MARKED, MATCHED, SORTED, UNMARKED, first_place, hash_key, tag_of
 from tsql.kernels.runtime.strings import mix64
 from tsql.kernels.types import BIGINT, BOOLEAN
 
@@ -45,24 +45,26 @@ class Build(Sink):
     """Collects rows: their keys and the columns that are needed behind the join.
 
     safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out, and
-    counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner.
+    counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner. `apart`: these
+    rows are kept in a chain of their own, for a mark that a comparison with NULL leaves open.
     order: a number by which the host sorts the entries, for conditions that are ranges of it; a NULL is in none.
     """
 
     needs_probe = True
 
-    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], marks: bool = False, equal_hashes: bool = False, order: Expr | None = None):
+    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], marks: bool = False, equal_hashes: bool = False, order: Expr | None = None, apart: bool = False):
         known = {e: n for n, e in columns}
         extra = tuple((f"#key{i}", e) for i, e in enumerate(keys) if e not in known)
         known |= {e: n for n, e in extra}
         self.columns = (*columns, *extra)
         self.keys, self.safe, self.marks, self.equal_hashes, self.order = keys, safe, marks, equal_hashes, order
+        self.marking = MARKED if marks else APART if apart else UNMARKED
         self.key_names = tuple(known[e] for e in keys)
         self.state_bytes = TABLE_BYTES + 24
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.columns]
-        self.layout = EntryLayout(fields, 16 if self.marks else 8)
+        self.layout = EntryLayout(fields, 8 if self.marking == UNMARKED else 16)
         self.entry_bytes = self.layout.end
 
     @property
@@ -94,7 +96,7 @@ class Build(Sink):
         place = None if self.order is None else emit(k, self.order, row)
         if place is not None:
             present = both(present, place.valid)
-        if present is None or self.marks:
+        if present is None or self.marking != UNMARKED:
             self._add(k, data, keys, present, place)
             return
         with k.when(present):
@@ -115,7 +117,7 @@ class Build(Sink):
         else:
             word = hash_of(k, self.keys, self.safe, keys, self.equal_hashes)
         k.store(entry, word)
-        if self.marks:
+        if self.marking != UNMARKED:
             k.store(entry, k.i64(FREE) if present is None else k.select(present, k.i64(FREE), k.i64(ALONE)), 1)
         self.layout.store(k, self.table, entry, [data[n] for n, _ in self.columns])
 
@@ -246,10 +248,10 @@ class Probe(Operator):
         return inside & ((byte.ushr((at & 7).to("i8")) & 1) != 0)
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
-        if not self.keys:
+        data = [emit(k, e, row) for e in self.keys]
+        if not self.keys or (self.build.marking == APART and self._present(data) is not None):
             # One row may meet millions of entries: look for cancellation after each.
             k.uses_scratch = True
-        data = [emit(k, e, row) for e in self.keys]
         walk = self._range(k, row) if self.table.bounds else Chain(k, self._first(k, data))
         match self.kind:
             case "semi" | "anti":
@@ -310,11 +312,7 @@ class Probe(Operator):
         k.store(entry, k.i64(MATCHED), 1)
 
     def _record(self, k: PipelineKernel, word: int, machine: str = "i64") -> Val:
-        (record,) = k.slot(Slot("join", None, self.slot), ("ptr",))
-        key = ("join word", self.slot, word)
-        if key not in k._slot_values:
-            k._slot_values[key] = (k.at_entry(lambda: k.load(machine, record, word)),)
-        return k._slot_values[key][0]
+        return k.slot_word(Slot("join", None, self.slot), word, machine)
 
     def _present(self, data: list[Datum]) -> Val | None:
         valid: Val | None = None
@@ -383,6 +381,9 @@ class Probe(Operator):
             loop.stop_if(hit.value)
             walk.advance()
         found = ~walk.at_end
+        if self.build.marking == APART:
+            self._leave_open(k, row, data, found, unknown)
+            return Datum(BOOLEAN, (found,), found | ~unknown.value)
         open_ends = unknown.value
         present = self._present(data)
         if self.keys and not all(self.build.safe):
@@ -391,6 +392,38 @@ class Probe(Operator):
             if present is not None:
                 open_ends = k.select(present, open_ends, (self._record(k, 3) + left_out) != 0)
         return Datum(BOOLEAN, (found,), found | ~open_ends)
+
+    def _leave_open(self, k: PipelineKernel, row: CachedRow, data: list[Datum], found: Val, unknown: Var) -> None:
+        """Set `unknown` if NULLs among the keys leave it open whether a row without a partner has one. A row without NULLs is
+        compared with the entries that are kept apart, a row with one with all entries: few rows, where few have NULLs."""
+        directory, last = self._record(k, 0, "ptr"), self._record(k, 7)
+        present = self._present(data)
+        first = last if present is None else k.select(present, last, k.i64(0))
+        place = k.var(k.select(found | unknown.value, last + 1, first))
+        with k.forever() as places:
+            places.stop_if((place.value > last) | unknown.value)
+            walk = Chain(k, (k.load("i64", directory, place.value) & ADDRESS_MASK).bits_as("ptr"))
+            with k.forever() as loop:
+                loop.stop_if(walk.at_end | unknown.value)
+                entry = walk.entry
+                with k.when(self._may_be_same(k, entry, data)):
+                    if self.residual is None:
+                        unknown.set(k.true)
+                    else:
+                        d = emit(k, self.residual, JoinedRow(row, BuildRow(self.build.layout, entry)))
+                        unknown.set(d.value if d.valid is None else d.value | ~d.valid)
+                walk.advance()
+            place.set(place.value + 1)
+
+    def _may_be_same(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
+        """Whether no key of an entry differs from that of a row; a NULL differs from nothing, unless NULL equals NULL."""
+        same = k.true
+        for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
+            stored = self.build.layout.read(k, entry, self.build.layout.index[name])
+            equal = canonical(key).equal(k, key_words(k, key, stored), key_words(k, key, d))
+            a, b = (k.true if v is None else v for v in (stored.valid, d.valid))
+            same = same & ((a & b & equal) | (~a & ~b) if safe else ~a | ~b | equal)
+        return same
 
     def describe(self) -> str:
         keys = ", ".join(map(str, self.keys)) if not self.table.bounds else ", ".join(f"{op} {e}" for op, e in self.table.bounds)

@@ -6,6 +6,8 @@ with all their digits, years of at least four digits with " (BC)" before year 1,
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.calendar import (
     DATE_INFINITY,
@@ -122,25 +124,24 @@ def put_huge(k: Kernel, p: Val, value: Val) -> None:
 def put_decimal(k: Kernel, p: Val, value: Val, power: Val, scale: Val, lead: Val) -> None:
     """A decimal with `scale` > 0 digits behind the point; power is 10^scale; `lead` tells whether a zero stands before the
     point (DuckDB writes none where the type has no digit there)."""
-    p, magnitude = put_sign(k, p, value)
-    whole = magnitude // power
-    at = k.var(p)
-    with k.when(lead | (whole != 0)):
-        at.set(put_unsigned(k, p, whole))
-    behind = put_bytes(k, at.value, b".")
-    k.ret(put_padded(k, behind, magnitude - whole * power, scale))
+    _decimal(k, (p, value, power, scale, lead), put_unsigned, put_padded)
 
 
 @routine("put_decimal_huge", ("ptr", "i128", "i128", "i64", "i1"), "ptr")
 def put_decimal_huge(k: Kernel, p: Val, value: Val, power: Val, scale: Val, lead: Val) -> None:
     """As `put_decimal`, for more than 18 digits."""
+    _decimal(k, (p, value, power, scale, lead), put_unsigned_huge, put_padded_huge)
+
+
+def _decimal(k: Kernel, params: tuple[Val, Val, Val, Val, Val], unsigned: Callable[..., Val], padded: Callable[..., Val]) -> None:
+    p, value, power, scale, lead = params
     p, magnitude = put_sign(k, p, value)
     whole = magnitude // power
     at = k.var(p)
     with k.when(lead | (whole != 0)):
-        at.set(put_unsigned_huge(k, p, whole))
+        at.set(unsigned(k, p, whole))
     behind = put_bytes(k, at.value, b".")
-    k.ret(put_padded_huge(k, behind, magnitude - whole * power, scale))
+    k.ret(padded(k, behind, magnitude - whole * power, scale))
 
 
 @routine("put_fixed", ("ptr", "f64"), "ptr")

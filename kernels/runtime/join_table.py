@@ -6,7 +6,8 @@ rows without a partner are told apart by the directory alone. A dense directory 
 
 Record (64 bytes, the host's): 0 directory, 8 mask of the directory (or the number of keys of a dense one), 16 the least key,
 24 rows in the table, 32 rows that were left out because a key is NULL, 40 a bitmap of the keys that occur (or null), 48 the
-number of keys that it covers.
+number of keys that it covers, 56 the number of words of the directory that keys lead to: behind them is the chain of the rows
+with a NULL among their keys, where these are kept apart.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ by which the host sorts the entries: then the record has the sorted numbers, how
 
 FREE, MATCHED, ALONE = 0, 1, 2
 """The second word of an entry that is marked when it finds a partner; ALONE never will, as a key of it is NULL."""
+
+UNMARKED, MARKED, APART = 0, 1, 2
+"""Whether entries have that word, and what becomes of those that are ALONE: they are in no chain, or in one of their own."""
 
 
 def tag_of(k: Kernel, hash: Val) -> Val:
@@ -65,19 +69,20 @@ def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:
 @cache
 def link_module() -> Module:
     """`main(plan, entries, rows)` files entries in the directory. The plan is i64 words: directory, mask, least key, bytes
-    per entry, mode (BY_HASH ..), whether entries are marked, and the bitmap of keys (or null)."""
+    per entry, mode (BY_HASH ..), whether entries are marked (UNMARKED ..), the bitmap of keys (or null), and the place of the
+    chain of entries that are kept apart."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, entries, rows = k.params
     directory = k.load("ptr", plan)
     mask, least, entry_bytes, mode, marked = (k.load("i64", plan, word) for word in range(1, 6))
-    bitmap = k.load("ptr", plan, 6)
+    bitmap, last = k.load("ptr", plan, 6), k.load("i64", plan, 7)
     with k.range(rows) as row:
         entry = k.offset(entries, row * entry_bytes)
         first = k.load("i64", entry)
-        skip = k.var(k.false)
-        with k.when(marked != 0):
-            skip.set(k.load("i64", entry, 1) == ALONE)
+        alone = k.var(k.false)
+        with k.when(marked != UNMARKED):
+            alone.set(k.load("i64", entry, 1) == ALONE)
         place, tag = k.var(k.i64(0)), k.var(k.i64(0))
         with k.when(mode == DENSE):
             place.set(first - least)
@@ -85,11 +90,11 @@ def link_module() -> Module:
             hash = k.select(mode == BY_KEY, hash_key(k, first), first)
             place.set(hash & mask)
             tag.set(tag_of(k, hash))
-        with k.when(~skip.value & (bitmap != k.null)):
+        with k.when(~alone.value & (bitmap != k.null)):
             bit = first - least
             update(k, k.element("i64", bitmap, bit.ushr(6)), lambda old: old | (k.i64(1) << (bit & 63)))
-        with k.when(~skip.value):
-            slot = k.element("i64", directory, place.value)
+        with k.when(~alone.value | (marked == APART)):
+            slot = k.element("i64", directory, k.select(alone.value, last, place.value))
 
             def chained(old: Val) -> Val:
                 k.store(entry, old & ADDRESS_MASK)

@@ -212,15 +212,18 @@ def choice_of(call: WindowCall) -> Choice | None:
     return Choice(first, ((second, Rank(second.type, body.largest)), *ordered), wanted=wanted)
 
 
-class DistinctFold(BodyFold):
-    """An aggregate of distinct values that can be removed: how often each is in the frame is counted by its code, a column that
-    the host has computed."""
-
-    lasting = True
+class CodedFold(BodyFold):
+    """Base of folds over the codes of values, a column that the host has computed: equal values have equal codes."""
 
     def __init__(self, call: WindowCall, code: Column):
         super().__init__(call)
         self.code = code
+
+
+class DistinctFold(CodedFold):
+    """An aggregate of distinct values that can be removed: how often each is in the frame is counted by its code."""
+
+    lasting = True
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)
@@ -247,12 +250,8 @@ class DistinctFold(BodyFold):
         self._counted(k, row, -1, 1, lambda args: self.body.remove(k, state, args, None))
 
 
-class StampedFold(BodyFold):
+class StampedFold(CodedFold):
     """An aggregate of distinct values that only grows: each value has the stamp of the state that saw it last."""
-
-    def __init__(self, call: WindowCall, code: Column):
-        super().__init__(call)
-        self.code = code
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)

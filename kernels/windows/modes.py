@@ -9,21 +9,15 @@ from tsql.kernels.aggregates.base import State
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Column
 from tsql.kernels.runtime.tournament import tournament_start, tournament_update
 from tsql.kernels.windows.base import Memory, Place, SortedRows, as_type
-from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.folds import BodyFold
+from tsql.kernels.windows.folds import CodedFold
 
 
-class ModeFold(BodyFold):
+class ModeFold(CodedFold):
     """The counts of the values, by their codes. State: the number of rows that count."""
 
     lasting = True
-
-    def __init__(self, call: WindowCall, code: Column):
-        super().__init__(call)
-        self.code = code
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)

@@ -29,7 +29,7 @@ class Expand(Step):
         return Schema((*fields, Field("grouping_id", BIGINT, False), Field("grouping_set", BIGINT, False)))
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(given[0].shards)
+        return Properties(given[0].shards, replicated=given[0].replicated, copies=given[0].copies)
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import identifiers

@@ -6,7 +6,7 @@ that a worker needs no catalog to read it. No query is planned to one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tsql.kernels.schema import Field, Schema
@@ -16,13 +16,10 @@ from tsql.planner.step import Step
 
 
 @dataclass(frozen=True)
-class Input(Step):
-    """Rows with these columns, in any shard."""
+class Given(Step):
+    """Base of the steps without inputs whose columns the plan states; on one shard."""
 
-    fields: Schema = Schema(())
-
-    op = "input"
-    label = "given"
+    fields: Schema = field(default=Schema(()), kw_only=True)
 
     @property
     def schema(self) -> Schema:
@@ -32,12 +29,27 @@ class Input(Step):
         return ()
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(1)
+
+    def columns(self) -> tuple[str, str]:
+        """The attribute `columns=(name TYPE, ..)`."""
+        from tsql.planner.planfile import identifier
+
+        return "columns", f"({', '.join(f'{identifier(f.name)} {f.type}' for f in self.fields)})"
+
+
+@dataclass(frozen=True)
+class Input(Given):
+    """Rows with these columns, in any shard."""
+
+    op = "input"
+    label = "given"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(shards)
 
     def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.planfile import identifier
-
-        return [("columns", f"({', '.join(f'{identifier(f.name)} {f.type}' for f in self.fields)})")]
+        return [self.columns()]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

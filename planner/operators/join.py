@@ -49,6 +49,16 @@ class HashJoin(Step):
         return self.kind == "full" or (self.build == "left" and self.kind in ("left", "semi", "anti"))
 
     @property
+    def is_open(self) -> bool:
+        """Whether a NULL among the keys of any row may leave an answer open, so that placing rows by keys does not do."""
+        return self.kind == "mark" and not all(key.never_null for key in self.keys)
+
+    @property
+    def keeps_nulls(self) -> bool:
+        """Whether rows of the table with a NULL key are needed for that, and not their number alone."""
+        return self.is_open and (len(self.keys) > 1 or self.condition is not None)
+
+    @property
     def probe_kind(self) -> str:
         """What happens to a row that is looked up (see kernels/operators/join.py)."""
         if self.build == "right":
@@ -83,15 +93,27 @@ class HashJoin(Step):
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
         if self._meet(given):
             return (ANY, ANY)
+        if any(p.copies is not None for p in given):
+            return self._directed(given)
         everywhere = LOCAL_COPIES if self.marks else REPLICATED
         return (everywhere, ONCE) if self.build == "left" else (ONCE, everywhere)
+
+    def _directed(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
+        """What is required where a side was multicast: pairs are in the shards in which the plan lets them meet. A row whose
+        partners decide about itself, and not about pairs alone, must be in one shard."""
+        left, right = given
+        both = Requirement("directed", shards=right.shards), Requirement("directed", shards=left.shards)
+        if not (both[0].met_by(left) and both[1].met_by(right)):
+            return both
+        return (ANY if self.kind == "inner" else ONCE, ONCE if self.kind == "full" else ANY)
 
     def _meet(self, given: tuple[Properties, ...]) -> bool:
         """Whether rows with equal keys are in the same shard."""
         left, right = given
         if left.shards == right.shards == 1:
             return True
-        if left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed or left.by_ranges or right.by_ranges:
+        apart = left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed
+        if self.is_open or apart or left.by_ranges or right.by_ranges:
             return False
         pairs = {k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)}
         return tuple(pairs.get(c) for c in left.placed) == right.placed
@@ -100,6 +122,8 @@ class HashJoin(Step):
         left, right = given
         probed = right if self.build == "left" else left
         names = self.schema.names
+        if left.copies is not None and right.copies is not None:
+            return Properties(probed.shards, copies=1)
         placed = left.placed if self._meet(given) else None if self.marks else probed.placed
         if placed is not None and (not all(c in names for c in placed) or self.kind == "full"):
             placed = None

@@ -7,35 +7,24 @@ from functools import cached_property
 from typing import Any
 
 from tsql.kernels.schema import Field, Schema
-from tsql.planner.operators.input import read_fields
+from tsql.planner.operators.input import Given, read_fields
 from tsql.planner.properties import SINGLE, Properties, Requirement
 from tsql.planner.step import Step
 
 
 @dataclass(frozen=True)
-class Working(Step):
+class Working(Given):
     """The rows that the last round added to the recursion over `table`; one shard."""
 
     table: str = ""
-    fields: Schema = Schema(())
 
     op = "working"
     label = "working"
 
-    @property
-    def schema(self) -> Schema:
-        return self.fields
-
-    def requires(self) -> tuple[Requirement, ...]:
-        return ()
-
-    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(1)
-
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import identifier
 
-        return [("table", identifier(self.table)), ("columns", f"({', '.join(f'{identifier(f.name)} {f.type}' for f in self.fields)})")]
+        return [("table", identifier(self.table)), self.columns()]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

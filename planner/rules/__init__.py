@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from tsql.planner.hints import Constraints
 from tsql.planner.logical import Join, Node
 from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
@@ -57,13 +58,14 @@ RULES: tuple[Callable[[Node], Node], ...] = (
 """`push_filter_down` runs twice: marks are found where filters stand right above them, and what joins infer moves on."""
 
 
-def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tuple[str, float, bool]] | None = None) -> Node:
-    """The plan after all rules that are not disabled; `trace` receives (rule, milliseconds, changed)."""
+def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tuple[str, float, bool]] | None = None, wanted: Constraints | None = None) -> Node:
+    """The plan after all rules that are not disabled; `trace` receives (rule, milliseconds, changed). `wanted`: the order of
+    joins obeys these hints."""
     for rule in RULES:
         if rule.__name__ in disabled:
             continue
         start = time.perf_counter()
-        changed = rule(plan)
+        changed = order_joins(plan, wanted) if rule is order_joins else rule(plan)
         if changed is not plan:
             before, after = [(f.name, f.type) for f in plan.schema], [(f.name, f.type) for f in changed.schema]
             if before != after:
@@ -74,9 +76,9 @@ def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tup
     return plan
 
 
-def without_products(plan: Node) -> Node:
+def without_products(plan: Node, wanted: Constraints | None = None) -> Node:
     """What runs where the optimizer is off: conditions of WHERE become conditions of the joins that they connect, if there are
-    joins without one. Nobody has the time for the product of three tables."""
-    if not any(isinstance(node, Join) and node.kind == "inner" and node.condition is None for node in nodes(plan)):
-        return plan
-    return push_filter_down(split_conjunctions(plan))
+    joins without one. Nobody has the time for the product of three tables. An order of joins that a hint demands is obeyed."""
+    if any(isinstance(node, Join) and node.kind == "inner" and node.condition is None for node in nodes(plan)):
+        plan = push_filter_down(split_conjunctions(plan))
+    return order_joins(plan, wanted) if wanted is not None and wanted.joins.leadings else plan

@@ -6,7 +6,8 @@
           ..
 
 Dynamic programming over connected sets of relations, with products only where nothing connects; above `MOST_EXACT` relations
-the pair that gives the fewest rows is joined first. Estimates are of `planner/stats.py`, costs of `planner/cost.py`.
+the pair that gives the fewest rows is joined first. Estimates are of `planner/stats.py`, costs of `planner/cost.py`. Relations that
+the hint LEADING names are joined first, and are one relation to the rest.
 """
 
 from __future__ import annotations
@@ -17,33 +18,49 @@ from math import prod
 
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner import cost, stats
+from tsql.planner.hints import Constraints
+from tsql.planner.join_stats import equal_part, unfiltered_rows
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
 from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.tree import shared
 
 MOST_EXACT = 10
-UNIQUE = 0.9
-"""A column with so many distinct values per row of its table is taken for a key of it."""
 
 
-def order_joins(plan: Node) -> Node:
-    return _visit(plan, True)
+def order_joins(plan: Node, wanted: Constraints | None = None) -> Node:
+    return Orderer(plan, wanted or Constraints()).visit(plan, True)
 
 
-def _visit(node: Node, ordered: bool) -> Node:
-    """`ordered`: the order of the columns matters to the user of the node."""
-    if _is_inner(node):
-        region = Region()
-        region.flatten(node, ordered)
-        if len(region.leaves) > 2:
-            best = region.best()
-            names = node.schema.names
-            if best == node:
-                return node
-            if ordered and best.schema.names != names:
-                return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
-            return best
-    below = ordered if not isinstance(node, Output | Project | Aggregate) else False
-    return node.with_inputs(tuple(_visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs))
+class Orderer:
+    """One run of the rule over a plan. A node with several users is ordered once, and stays one node: its joins are not taken
+    apart for one of them."""
+
+    def __init__(self, plan: Node, wanted: Constraints):
+        self.wanted = wanted
+        self.shared = shared(plan)
+        self.done: dict[tuple[int, bool], Node] = {}
+
+    def visit(self, node: Node, ordered: bool) -> Node:
+        """`ordered`: the order of the columns matters to the user of the node."""
+        key = (id(node), ordered or id(node) in self.shared)
+        if key not in self.done:
+            self.done[key] = self._visit(node, key[1])
+        return self.done[key]
+
+    def _visit(self, node: Node, ordered: bool) -> Node:
+        if _is_inner(node):
+            region = Region()
+            region.flatten(node, self)
+            if len(region.leaves) > 2 or region.leading:
+                best = region.best()
+                names = node.schema.names
+                if best == node:
+                    return node
+                if ordered and best.schema.names != names:
+                    return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
+                return best
+        below = ordered if not isinstance(node, Output | Project | Aggregate) else False
+        return node.with_inputs(tuple(self.visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs))
 
 
 def _is_inner(node: Node) -> bool:
@@ -68,19 +85,23 @@ class Region:
     classes: list[dict[int, float]] = field(default_factory=list)
     """Columns that are equal: for each class, the distinct values of its column in each relation that has one."""
 
-    def flatten(self, node: Node, ordered: bool) -> None:
+    leading: list[int] = field(default_factory=list)
+    """The relations that a hint wants joined first, in order."""
+
+    def flatten(self, node: Node, orderer: Orderer) -> None:
         predicates: list[Expr] = []
         stack = [node]
         while stack:
             current = stack.pop()
-            if _is_inner(current):
+            if _is_inner(current) and (current is node or id(current) not in orderer.shared):
                 predicates += conjuncts(current.condition)
                 stack += [current.right, current.left]
             else:
-                self.leaves.append(_visit(current, False))
+                self.leaves.append(orderer.visit(current, False))
+        self.leading = orderer.wanted.lead(self.leaves)
         owner = {name: i for i, leaf in enumerate(self.leaves) for name in leaf.schema.names}
         self.conditions = [(sum(1 << i for i in {owner[c] for c in p.columns()}), p) for p in predicates]
-        self.base = [_base_rows(leaf) for leaf in self.leaves]
+        self.base = [unfiltered_rows(leaf) for leaf in self.leaves]
         self._find_classes(owner)
 
     def _find_classes(self, owner: dict[str, int]) -> None:
@@ -108,6 +129,7 @@ class Region:
     def best(self) -> Node:
         parts = {1 << i: Part(leaf, max(1.0, stats.rows(leaf)), 0.0) for i, leaf in enumerate(self.leaves)}
         everything = (1 << len(self.leaves)) - 1
+        self._lead(parts)
         if len(self.leaves) <= MOST_EXACT:
             self._exact(parts)
         if everything not in parts:
@@ -118,9 +140,19 @@ class Region:
             plan = Filter(plan, predicate)
         return plan
 
+    def _lead(self, parts: dict[int, Part]) -> None:
+        """Join the relations that lead, and make one of them."""
+        done = 0
+        for leaf in self.leading:
+            mask = 1 << leaf
+            if done:
+                parts[done | mask] = self._join(parts, done, mask, is_fixed=True)
+                del parts[done], parts[mask]
+            done |= mask
+
     def _exact(self, parts: dict[int, Part]) -> None:
         by_size: list[list[int]] = [[], list(parts)]
-        for size in range(2, len(self.leaves) + 1):
+        for size in range(2, len(parts) + 1):
             found: dict[int, None] = {}
             for left_size in range(1, size // 2 + 1):
                 for a in by_size[left_size]:
@@ -158,9 +190,10 @@ class Region:
     def _connected(self, a: int, b: int) -> bool:
         return any(mask & a and mask & b and not mask & ~(a | b) for mask, _ in self.conditions)
 
-    def _join(self, parts: dict[int, Part], a: int, b: int) -> Part:
+    def _join(self, parts: dict[int, Part], a: int, b: int, is_fixed: bool = False) -> Part:
+        """Two parts joined; the larger one is on the left, unless the sides are fixed."""
         first, second = parts[a], parts[b]
-        if first.rows < second.rows:
+        if first.rows < second.rows and not is_fixed:
             a, b, first, second = b, a, second, first
         used = [p for mask, p in self.conditions if mask & a and mask & b and not mask & ~(a | b)]
         rows = max(1.0, first.rows * second.rows * self._selectivity(a, b, used))
@@ -185,18 +218,9 @@ class Region:
             leaves = {pair[side][0] for pair in shared}
             values = prod(pair[side][1] for pair in shared)
             base = self.base[leaves.pop()] if len(leaves) == 1 else float("inf")
-            values = min(values, base)
-            sides.append((values, values >= UNIQUE * base))
-        keys = [values for values, unique in sides if unique]
-        return result / max(1.0, min(keys) if keys else max(values for values, _ in sides))
+            sides.append((min(values, base), base))
+        return result * equal_part(sides)
 
 
 def _owners(expr: Expr, owner: dict[str, int]) -> set[int]:
     return {owner[c] for c in expr.columns()}
-
-
-def _base_rows(node: Node) -> float:
-    """Rows before filters."""
-    while isinstance(node, Filter | Project):
-        node = node.input
-    return max(1.0, stats.rows(node))

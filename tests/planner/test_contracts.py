@@ -13,7 +13,7 @@ from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.types import BIGINT, BOOLEAN, INTEGER
 from tsql.planner.check import check
 from tsql.planner.enforce import enforce
-from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey, Reshard
+from tsql.planner.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
@@ -23,7 +23,7 @@ from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
-from tsql.planner.properties import ANY, KEYED, ONCE, SINGLE, Properties, Requirement
+from tsql.planner.properties import ANY, EVEN, KEYED, ONCE, SINGLE, Properties, Requirement
 from tsql.planner.step import PhysicalPlan, Step, named
 
 AD, PRICE = Column("ad_id", BIGINT), Column("price", INTEGER)
@@ -66,6 +66,17 @@ def by(*columns: Column) -> tuple[tuple[str, Expr], ...]:
         (Requirement("placed", ("a",)), Properties(4, placed=("a", "b")), False),
         (Requirement("placed", ("a",)), Properties(4, placed=()), False),
         (Requirement("placed", ("a",)), Properties(4, placed=("a",), replicated=True), False),
+        (ANY, Properties(4, copies=2), True),
+        (ONCE, Properties(4, copies=2), False),
+        (ONCE, Properties(4, copies=1), True),
+        (SINGLE, Properties(1, copies=1), True),
+        (KEYED, Properties(4, key=("a",), copies=2), False),
+        (EVEN, Properties(4, copies=2), False),
+        (EVEN, Properties(4, copies=1), True),
+        (EVEN, Properties(4, replicated="global"), True),
+        (Requirement("directed", shards=4), Properties(4, copies=3), True),
+        (Requirement("directed", shards=4), Properties(3, copies=3), False),
+        (Requirement("directed", shards=4), Properties(4), False),
     ],
 )
 def test_met_by(requirement: Requirement, properties: Properties, met: bool) -> None:
@@ -91,7 +102,8 @@ def test_requires(clicks: Step) -> None:
         (Redistribute((clicks,)), KEYED),
         (Reshard((clicks,)), ONCE),
         (Broadcast((clicks,)), ONCE),
-        (Gather((clicks,)), ANY),
+        (Multicast((clicks,), to=(AD,)), ONCE),
+        (Gather((clicks,)), EVEN),
         (Rekey((clicks,), key=("ad_id",)), ANY),
     ]
     for step, requirement in expected:
@@ -108,6 +120,8 @@ def test_movement_provides(clicks: Step) -> None:
     assert given(Redistribute((clicks,)), keyed, shards=7).shards == 7
     assert given(Reshard((clicks,)), Properties(4, placed=("ad_id",), order=KEYS)) == Properties(4)
     assert given(Broadcast((clicks,), shards=3), Properties(4)) == Properties(3, replicated="local")
+    assert given(Multicast((clicks,), to=(AD, PRICE), shards=3), keyed) == Properties(3, key=("ad_id",), copies=2)
+    assert given(Multicast((clicks,), to=(AD, PRICE)), Properties(4), shards=1) == Properties(1, copies=1), "a shard gets a row once"
     assert given(Gather((clicks,)), Properties(4, order=KEYS)) == Properties(1), "shards that are ordered each do not make an order"
     assert given(Gather((clicks,)), Properties(1, order=KEYS)).order == KEYS
     assert not given(Gather((clicks,)), Properties(4, replicated="local")).replicated
@@ -140,6 +154,7 @@ def test_other_properties(clicks: Step) -> None:
     placed = Properties(4, placed=("ad_id",), order=KEYS)
     assert given(Filter((clicks,), predicate=Literal(True, BOOLEAN)), placed) == placed
     assert given(Expand((clicks,), keys=("ad_id",), sets=((0,), ())), placed) == Properties(4), "a key set to NULL is placed no more"
+    assert not ONCE.met_by(given(Expand((clicks,), keys=("ad_id",), sets=((0,), ())), Properties(4, replicated="local"))), "copies stay copies"
     assert given(Union((clicks, clicks)), placed, Properties(1)) == Properties(4)
     assert given(Sort((clicks,), keys=KEYS), Properties(1)).order == KEYS
     assert str(Properties(4, placed=("a", "b"))) == "4 shards, placed by (a, b)"

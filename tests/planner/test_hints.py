@@ -66,7 +66,7 @@ def test_explain_lists_hints(db: Any) -> None:
     assert [line for line in shown.splitlines() if line.startswith("# hint")] == [
         "# hint SHARDS(2): the number of shards of the plan",
         "# hint AGG('one_phase'): at aggregate by=(ad_id) n=count(*)",
-        "# hint REDISTRIBUTE(clicks, ad_id): after the filters of scan clicks",
+        "# hint REDISTRIBUTE(c, ad_id): after the filters of scan clicks",
     ]
 
 
@@ -84,18 +84,18 @@ def test_explain_lists_hints(db: Any) -> None:
         ("AGG('three_phase')", "AGG takes one of 'one_phase', 'two_phase', 'two_phase_gather'", None),
         ("AGG('one_phase'), AGG('two_phase')", "the hint AGG is given twice", None),
         ("REDISTRIBUTE(clicks)", "REDISTRIBUTE takes a table and the columns to place its rows by: REDISTRIBUTE(clicks, ad_id)", None),
-        ("REDISTRIBUTE(klicks, ad_id)", "REDISTRIBUTE(klicks, ad_id): the query reads no table klicks", "it reads clicks"),
-        ("REDISTRIBUTE(nothing, ad_id)", "REDISTRIBUTE(nothing, ad_id): the query reads no table nothing", "it reads clicks"),
+        ("REDISTRIBUTE(klicks, ad_id)", "REDISTRIBUTE(klicks, ad_id): the query reads no table klicks", "it reads clicks AS c"),
+        ("REDISTRIBUTE(nothing, ad_id)", "REDISTRIBUTE(nothing, ad_id): the query reads no table nothing", "it reads clicks AS c"),
         (
             "REDISTRIBUTE(c, ad)",
-            "REDISTRIBUTE(clicks, ad): table clicks has no column ad",
+            "REDISTRIBUTE(c, ad): table clicks has no column ad",
             "its columns are ad_id, user_id, price, country, code, day, ts, cost",
         ),
-        ("REDISTRIBUTE(c, ad_id, AD_ID)", "REDISTRIBUTE(clicks, ad_id, AD_ID): a column is given twice", None),
-        ("REDISTRIBUTE(c, ad_id, scope => 'near')", "REDISTRIBUTE(clicks, ad_id, scope => 'near'): the scope is 'local' or 'global'", None),
+        ("REDISTRIBUTE(c, ad_id, AD_ID)", "REDISTRIBUTE(c, ad_id, AD_ID): a column is given twice", None),
+        ("REDISTRIBUTE(c, ad_id, scope => 'near')", "REDISTRIBUTE(c, ad_id, scope => 'near'): the scope is 'local' or 'global'", None),
         (
             "REDISTRIBUTE(c, ad_id), REDISTRIBUTE(clicks, price)",
-            "REDISTRIBUTE(clicks, price): the rows of clicks are already placed by REDISTRIBUTE(clicks, ad_id)",
+            "REDISTRIBUTE(clicks, price): the rows of clicks are already placed by REDISTRIBUTE(c, ad_id)",
             None,
         ),
         ("LEADING(c, d)", "LEADING needs a join, and this query has none", None),

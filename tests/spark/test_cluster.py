@@ -102,6 +102,25 @@ output sorted (ad, n, middle)
     assert plan.run(db).arrow().equals(expected.arrow())
 
 
+def test_multicast(db: Any, clicks: Path) -> None:
+    """Pairs of a band join meet in the shard of the left row; right rows near a border go to both sides of it."""
+    text = f"""plan version 1
+target spark shards=4
+wide  = scan '{clicks}/part0.parquet' columns=(id)
+near  = multicast wide to=(id // 1000) scope=global
+other = scan '{clicks}/part0.parquet' columns=(id)
+named = project other later=id
+both  = multicast named to=(later // 1000, CASE WHEN later % 1000 < 3 AND later >= 1000 THEN later // 1000 - 1 END) scope=global
+pairs = hash_join near both kind=inner where=(later - id BETWEEN 1 AND 3) build=right
+found = aggregate pairs phase=partial by=() n=count(*) s=sum(id * later)
+one   = gather found
+total = aggregate one phase=final by=() n=count(*) s=sum(id * later)
+output total (n, s)
+"""
+    pairs = [(i, i + d) for i in range(4000) for d in (1, 2, 3) if i + d < 4000]
+    assert tsql.load_plan_text(text).run(db).fetchall() == [(len(pairs), sum(a * b for a, b in pairs))]
+
+
 def test_error_with_position(db: Any) -> None:
     """An error in a task is ours: its class, its message, and the place in the SQL."""
     with pytest.raises(ExecutionError) as caught:

@@ -95,6 +95,44 @@ output sorted (k, n)
     assert tsql.load_plan_text(text).run(db).fetchall() == [(k, 8) for k in range(5)]
 
 
+MULTICAST = """plan version 1
+target spark shards=4
+t = scan t columns=(k, v)
+rows = multicast t to=(v % 2 * 2, v % 2 * 2 + 1) scope=global
+u = scan t columns=(k, v)
+named = project u w=v
+cols = multicast named to=(w % 2, w % 2 + 2) scope=global
+pairs = hash_join rows cols kind=inner where=(v < w) build=right
+last = gather pairs
+output last (v, w)
+"""
+
+
+def test_multicast_between_tasks(db: Any, local: Any) -> None:
+    """A row goes to a line or a column of a square of shards, where each pair meets once; a row without a shard goes nowhere."""
+    expected = local.sql("SELECT a.v, b.v AS w FROM t a JOIN t b ON a.v < b.v").fetchall()
+    assert sorted(tsql.load_plan_text(MULTICAST).run(db).fetchall()) == sorted(expected)
+    with pytest.raises(ExecutionError, match="multicast to a shard that does not exist: there are 4, numbered from 0"):
+        tsql.load_plan_text(MULTICAST.replace("v % 2 * 2 + 1)", "v)")).run(db).fetchall()
+
+
+def test_multicast_inside_tasks_is_refused(db: Any) -> None:
+    with pytest.raises(PlanError, match="step rows: a multicast with scope=local sends rows to shards inside one task only") as caught:
+        tsql.load_plan_text(MULTICAST.replace("scope=global", "scope=local")).run(db).fetchall()
+    assert caught.value.hint == "use scope=global"
+
+
+def test_hints_of_joins(db: Any, local: Any) -> None:
+    for hint in ("BROADCAST(a)", "BROADCAST(b, scope => 'global')", "JOIN(a, b, 'loop')", "LEADING(b, a)"):
+        sql = f"SELECT /*+ {hint} */ a.v, b.k FROM t a JOIN t b ON a.v = b.v"
+        assert sorted(db.sql(sql).fetchall()) == sorted(local.sql(sql).fetchall())
+
+
+def test_marks_by_several_keys(db: Any, local: Any) -> None:
+    sql = "SELECT a.k, a.v, (a.k + 1, a.v) IN (SELECT b.k, b.v + 1 FROM t b) AS found FROM t a"
+    assert sorted(map(repr, db.sql(sql).fetchall())) == sorted(map(repr, local.sql(sql).fetchall()))
+
+
 def test_cut(db: Any) -> None:
     """Scans and what follows them run in tasks up to gather; the rest on the driver."""
     plan = tsql.load_plan_text(db.sql("SELECT k, median(v) AS m FROM t GROUP BY k ORDER BY m LIMIT 2").plan()).bind(db)

@@ -1,0 +1,66 @@
+"""How a join is done where a hint says so: `METHODS` has a function for each way, from the join with its keys to the step.
+
+A method that cannot do a join raises `CannotJoin` with the reason. Another way of joining is another entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tsql.kernels.expr import Expr
+from tsql.planner.operators.join import HashJoin, is_range
+from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.step import Step
+
+METHOD_NAMES = ("hash", "merge", "loop", "range")
+"""What the hint JOIN may ask for; some have no step yet."""
+
+
+class CannotJoin(Exception):
+    """A join that a method cannot do; the message is the reason."""
+
+
+def by_hash(joined: HashJoin) -> HashJoin:
+    """A table of one side by the keys."""
+    if not joined.keys:
+        raise CannotJoin("a hash join needs an equality of the two sides")
+    return joined
+
+
+def by_loop(joined: HashJoin) -> HashJoin:
+    """Every pair of rows is looked at."""
+    return replace(joined, keys=(), condition=_everything(joined), range=(), early=False)
+
+
+def by_range(joined: HashJoin) -> HashJoin:
+    """A sorted table of one side, in which the rows of the other look up the bounds of their partners."""
+    if joined.kind == "mark":
+        raise CannotJoin("a range join does not tell false from NULL, as a subquery's mark needs it")
+    found = ranged(by_loop(joined))
+    if not found.range:
+        raise CannotJoin("a range join needs a comparison of a number of one side with the other")
+    return found
+
+
+def ranged(joined: HashJoin) -> HashJoin:
+    """A join without keys by binary search in a sorted table, if its condition bounds a number of the built side."""
+    built = joined.inputs[0 if joined.build == "left" else 1].schema
+    groups: dict[Expr, list[Expr]] = {}
+    for part in conjuncts(joined.condition):
+        if is_range((part,), built):
+            inside = next(a for a in part.args if all(c in built for c in a.columns()))
+            groups.setdefault(inside, []).append(part)
+    if not groups:
+        return joined
+    chosen = max(groups.values(), key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}))
+    rest = [p for p in conjuncts(joined.condition) if p not in chosen]
+    return replace(joined, range=tuple(chosen), condition=conjunction(rest))
+
+
+def _everything(joined: HashJoin) -> Expr | None:
+    """All that a pair must satisfy."""
+    return conjunction([*(key.expr for key in joined.keys), *joined.range, *conjuncts(joined.condition)])
+
+
+METHODS: dict[str, Callable[[HashJoin], Step]] = {"hash": by_hash, "loop": by_loop, "range": by_range}
