@@ -23,6 +23,7 @@ import duckdb
 
 from tests.fuzz.relational import Generator
 from tests.fuzz.schemas import Table, random_tables, script
+from tests.fuzz.wide import WideGenerator
 from tests.slt.engines import CONFIGS
 from tests.slt.render import Result, differing_row, render
 
@@ -107,11 +108,12 @@ class Schema:
         self.oracle.close()
 
 
-def query_text(seed: int, number: int, tables: list[Table], limits: bool = False) -> str:
-    return Generator(Random(f"{seed}/query/{number}"), tables, limits).query()
+def query_text(seed: int, number: int, tables: list[Table], limits: bool = False, wide: bool = False) -> str:
+    make = WideGenerator if wide else Generator
+    return make(Random(f"{seed}/query/{number}"), tables, limits).query()
 
 
-def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, limits: bool = False) -> Iterator[Difference]:
+def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, limits: bool = False, wide: bool = False) -> Iterator[Difference]:
     """The queries of these numbers on which the engines differ."""
     counts = Counter() if counts is None else counts
     schema: Any = None
@@ -123,7 +125,7 @@ def differences(seed: int, numbers: range, config: str = "default", counts: Coun
                     schema.close()
                 held = number // QUERIES_PER_SCHEMA
                 schema = Schema(seed, held, config)
-            sql = query_text(seed, number, schema.tables, limits)
+            sql = query_text(seed, number, schema.tables, limits, wide)
             wanted = schema.expected(sql)
             counts["compared" if wanted is not None else "left out"] += 1
             if wanted is None:
@@ -139,10 +141,10 @@ def differences(seed: int, numbers: range, config: str = "default", counts: Coun
             schema.close()
 
 
-def show(seed: int, number: int, limits: bool = False) -> None:
+def show(seed: int, number: int, limits: bool = False, wide: bool = False, config: str = "default") -> None:
     """Print one query with its tables, and whether the engines differ."""
-    with closing(Schema(seed, number // QUERIES_PER_SCHEMA, "default")) as schema:
-        sql = query_text(seed, number, schema.tables, limits)
+    with closing(Schema(seed, number // QUERIES_PER_SCHEMA, config)) as schema:
+        sql = query_text(seed, number, schema.tables, limits, wide)
         print(f"{script(schema.tables)}\n{sql};")
         wanted = schema.expected(sql)
         reason = None if wanted is None else schema.compare(sql, wanted)
@@ -160,17 +162,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", choices=sorted(CONFIGS), default="default", help="a configuration of the corpus")
     parser.add_argument("--stop-after", type=int, default=0, help="stop after so many differences")
     parser.add_argument("--limits", action="store_true", help="any LIMIT in subqueries that name outer columns")
+    parser.add_argument("--wide", action="store_true", help="also window functions, GROUPING SETS, DISTINCT ON, row values, joins on ranges (tests/fuzz/wide.py)")
     given = parser.parse_args(arguments)
     if given.only is not None:
-        show(given.seed, given.only, given.limits)
+        show(given.seed, given.only, given.limits, given.wide, given.config)
         return 0
     counts: Counter[str] = Counter()
     start = time.monotonic()
-    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.limits):
+    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.limits, given.wide):
         print(found, flush=True)
         if given.stop_after and counts["different"] >= given.stop_after:
             break
-    print(f"seed {given.seed}, {given.config}: {counts['compared']} compared, {counts['left out']} left out, {counts['own']} of DuckDB's own, {counts['different']} different, {time.monotonic() - start:.0f} s")
+    kind = " wide" * given.wide + " limits" * given.limits
+    print(f"seed {given.seed}{kind}, {given.config}: {counts['compared']} compared, {counts['left out']} left out, {counts['own']} of DuckDB's own, {counts['different']} different, {time.monotonic() - start:.0f} s")
     return 1 if counts["different"] else 0
 
 
