@@ -48,11 +48,11 @@ class Difference:
 class Schema:
     """Random tables, in both engines."""
 
-    def __init__(self, seed: int, number: int, config: str):
+    def __init__(self, seed: int, number: int, config: str, tables: list[Table] | None = None):
         import tsql
         from tsql.kernels.errors import TsqlError
 
-        self.tables: list[Table] = random_tables(Random(f"{seed}/schema/{number}"))
+        self.tables = random_tables(Random(f"{seed}/schema/{number}")) if tables is None else tables
         self.error, about = TsqlError, CONFIGS[config]
         self.reloads = about.reload_plan
         self.load_plan = tsql.load_plan_text
