@@ -1,6 +1,6 @@
 """Makes a query of the campaign smaller while the engines still differ in the same way.
 
-    python -m tests.fuzz.reduce --seed 2 --only 37 --wide
+    python -m tests.fuzz.reduce --seed 2 --only 37 --kind wide
 
 Parts of the syntax tree are left out or replaced by what is below them, then rows of the tables are. What is printed is a start for
 a record in `tests/slt/regressions/`.
@@ -18,7 +18,7 @@ from dataclasses import replace
 import pyarrow as pa
 from sqlglot import exp, parse_one
 
-from tests.fuzz.campaign import QUERIES_PER_SCHEMA, Schema, query_text
+from tests.fuzz.campaign import KINDS, PARQUET, QUERIES_PER_SCHEMA, Schema, query_text
 from tests.fuzz.schemas import Table, script
 from tests.slt.engines import CONFIGS
 
@@ -43,7 +43,7 @@ class Reducer:
             pass
 
     def _difference(self, tables: list[Table], sql: str) -> str | None:
-        with closing(Schema(self.seed, 0, self.config, tables)) as schema:
+        with closing(Schema(self.seed, 0, self.config, tables=tables)) as schema:
             wanted = schema.expected(sql)
             reason = None if wanted is None else schema.compare(sql, wanted)
             return None if reason is None or schema.contradicts_itself(sql) else reason
@@ -128,13 +128,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz.reduce", description="A smaller query on which the engines differ.")
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", type=int, required=True, help="the number of the query")
-    parser.add_argument("--config", choices=sorted(CONFIGS), default="default")
-    parser.add_argument("--limits", action="store_true")
-    parser.add_argument("--wide", action="store_true")
+    parser.add_argument("--config", choices=sorted((*CONFIGS, PARQUET)), default="default")
+    parser.add_argument("--kind", choices=sorted(set(KINDS) - {"changes"}), default="plain")
     given = parser.parse_args(arguments)
     with closing(Schema(given.seed, given.only // QUERIES_PER_SCHEMA, given.config)) as schema:
         tables = schema.tables
-    reducer = Reducer(tables, query_text(given.seed, given.only, tables, given.limits, given.wide), given.config, given.seed)
+    reducer = Reducer(tables, query_text(given.seed, given.only, tables, given.kind), given.config, given.seed)
     reducer.run()
     print(f"{script(reducer.tables)}\n{reducer.sql};")
     return 0
