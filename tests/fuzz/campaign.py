@@ -14,6 +14,7 @@ there was another difference.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 import tempfile
 import time
@@ -45,6 +46,9 @@ KINDS: dict[str, tuple[type[Generator], bool]] = {
 }
 PARQUET = "parquet"
 ROWS_PER_GROUP = 7
+
+ORDERED = re.compile(r"\) ordered ORDER BY [^()]*$")
+"""A query whose rows have a fixed order: WideGenerator orders them by all columns."""
 
 QUERIES_PER_SCHEMA = 40
 LARGEST = 200_000
@@ -126,7 +130,8 @@ class Schema:
             return f"{type(problem).__name__}: {str(problem)[:300]}"
         if given.types != wanted.types:
             return f"types {given.types} instead of {wanted.types}"
-        return differing_row(given.sorted("rowsort"), wanted.sorted("rowsort"), wanted.types)
+        mode = "nosort" if ORDERED.search(sql) else "rowsort"
+        return differing_row(given.sorted(mode), wanted.sorted(mode), wanted.types)
 
     def close(self) -> None:
         self.engine.close()

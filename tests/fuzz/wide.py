@@ -6,6 +6,8 @@ A class of its own, so that the queries of `relational.Generator` stay what they
 
 from __future__ import annotations
 
+from sqlglot import parse_one
+
 from tests.fuzz.relational import KEYS, Column, Generator, Relation, Scope, _listed, _meet
 
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
@@ -17,6 +19,15 @@ PEERS = ("rank()", "dense_rank()")
 
 class WideGenerator(Generator):
     """Makes one query, with all that the plain generator has."""
+
+    def query(self) -> str:
+        """A whole query; at times its rows are ordered by all columns, so that their order is the same everywhere."""
+        sql = super().query()
+        if sql.startswith("WITH") or not self._chance(0.25):
+            return sql
+        columns = len(parse_one(sql, read="duckdb").selects)
+        order = ", ".join(f"{i + 1}{self.rng.choice(DIRECTIONS)}" for i in range(columns))
+        return f"SELECT * FROM ({sql}) ordered ORDER BY {order}"
 
     def _select(self, outer: list[Column], depth: int, kinds: list[str] | None = None) -> tuple[str, dict[str, str]]:
         shape = self.rng.random()
