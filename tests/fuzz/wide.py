@@ -15,6 +15,8 @@ DIRECTIONS = ("", " DESC", " NULLS FIRST", " DESC NULLS LAST")
 EXCLUDES = ("", "", "", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES", " EXCLUDE NO OTHERS")
 ENDS = ("UNBOUNDED PRECEDING", "{} PRECEDING", "CURRENT ROW", "{} FOLLOWING", "UNBOUNDED FOLLOWING")
 PEERS = ("rank()", "dense_rank()")
+TIED = "\0"
+"""Stands before a call whose value depends on the order of rows that tie, until its SELECT is written."""
 
 
 class WideGenerator(Generator):
@@ -43,21 +45,26 @@ class WideGenerator(Generator):
         """Window functions beside values, perhaps with QUALIFY."""
         source, scope = self._from(outer, depth)
         wanted = kinds or [self.rng.choice(("int", "big", "big", "text", "date")) for _ in range(self.rng.randint(1, 3))]
-        items = [self._window(kind, scope) if self._chance(0.6) else self._value(kind, scope, depth) for kind in wanted]
+        items, tied = [], True
+        for kind in wanted:
+            call = self._window(kind, scope, tied) if self._chance(0.6) else self._value(kind, scope, depth)
+            items.append(call)
+            tied = tied and TIED not in call
         sql = f"SELECT {_listed(items)} FROM {source}{self._where(scope, depth)}"
         if self._chance(0.35):
-            sql += f" QUALIFY {self._window('big', scope)} {self.rng.choice(COMPARISONS)} {self.rng.choice((str(self.rng.randint(-1, 4)), self._value('int', scope, 0)))}"
-        return sql, {f"x{i}": kind for i, kind in enumerate(wanted)}
+            sql += f" QUALIFY {self._window('big', scope, tied)} {self.rng.choice(COMPARISONS)} {self.rng.choice((str(self.rng.randint(-1, 4)), self._value('int', scope, 0)))}"
+        return sql.replace(TIED, ""), {f"x{i}": kind for i, kind in enumerate(wanted)}
 
-    def _window(self, kind: str, scope: Scope) -> str:
-        """A call with OVER. Frames of ROWS, and functions of single rows, have an order by all columns: rows that tie are equal."""
+    def _window(self, kind: str, scope: Scope, tied: bool) -> str:
+        """A call with OVER. Frames of ROWS, and functions of single rows, have an order by all columns: rows that tie are equal. Only
+        one call of a SELECT may be such (`tied`): two give equal rows their values in two orders, and which meet is nobody's promise."""
         rng, inner = self.rng, Scope(scope.columns, [])
         partition = f"PARTITION BY {', '.join(self._value(rng.choice(KEYS), inner, 0) for _ in range(rng.choice((1, 1, 2))))} " if self._chance(0.55) else ""
         first = self._value(rng.choice(KEYS), inner, 0) + rng.choice(DIRECTIONS)
         total = ", ".join([first, *(column.sql + rng.choice(DIRECTIONS) for column in scope.columns)])
-        form = rng.choice(("rows", "rows", "single", "groups", "range", "default"))
+        form = rng.choice(("rows", "rows", "single", "groups", "range", "default") if tied else ("groups", "range", "default"))
         if form == "single":
-            return self._of_single_rows(kind, inner, partition, total)
+            return TIED + self._of_single_rows(kind, inner, partition, total)
         call = rng.choice(PEERS) if kind == "big" and form == "default" and self._chance(0.3) else self._aggregate(kind, inner, 0)
         if form == "default":
             window = f"({partition}{rng.choice((f'ORDER BY {first}', ''))})" if not call.startswith(PEERS) else f"({partition}ORDER BY {first})"
@@ -69,7 +76,7 @@ class WideGenerator(Generator):
             key, steps = rng.choice((("int", ("0", "1", "3")), ("big", ("1", "2")), ("date", ("INTERVAL 1 DAY", "INTERVAL 3 DAYS"))))
             window = f"({partition}ORDER BY {self._value(key, inner, 0)}{rng.choice(DIRECTIONS)} RANGE {self._frame(steps)}{rng.choice(EXCLUDES)})"
         cast = " AS BIGINT)" if call.startswith("CAST(") else ""
-        return f"{call.removesuffix(cast)} OVER {window}{cast}"
+        return f"{TIED if form == 'rows' else ''}{call.removesuffix(cast)} OVER {window}{cast}"
 
     def _of_single_rows(self, kind: str, inner: Scope, partition: str, total: str) -> str:
         rng = self.rng
