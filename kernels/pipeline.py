@@ -29,8 +29,8 @@ class Operator:
     """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
 
     selects = False
-    reads: tuple[str, ...] = ()
-    """The columns of its condition."""
+    reads: frozenset[str] = frozenset()
+    """The columns that its condition names."""
 
     vectorises = True
     """Whether its condition is arithmetic over columns, and not a look into a table."""
@@ -227,17 +227,19 @@ class Pipeline:
         k.store(k.offset(k.ctx, STATUS), k.status.value)
 
     def _produce(self, k: PipelineKernel, record: Val, rows: Val) -> None:
-        first = self._selecting() if isinstance(self.source, ColumnarScan) else []
+        first = self._first()
         if not first:
             self.source.produce(k, record, rows, lambda row: self._row(k, row))
             return
         self.source.select(k, record, rows, first, lambda row: self._row(k, row))
 
-    def _selecting(self) -> list[Operator]:
-        """The operators at the beginning that can be decided from the columns of the source: a join adds columns of its own."""
-        names = {c.name for c in self.source.columns}
-        first = takewhile(lambda o: o.counts or (o.selects and names.issuperset(o.reads)), self.operators)
-        return [o for o in first if o.selects]
+    def _first(self) -> list[Operator]:
+        """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an operator
+        that names one of these has to wait for it."""
+        if not isinstance(self.source, ColumnarScan):
+            return []
+        known = {c.name for c in self.source.columns}
+        return [o for o in takewhile(lambda o: o.counts or (o.selects and o.reads <= known), self.operators) if o.selects]
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:
         self._push(k, row, 0, self.sink.consume)

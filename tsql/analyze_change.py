@@ -265,6 +265,8 @@ def assignments(nodes: list[exp.Expr], definition: TableDefinition, table: str) 
         if len(lefts) != len(rights):
             raise BindError(f"SET has {len(lefts)} columns but {len(rights)} values", position=position_of(right))
         for target, value in zip(lefts, rights, strict=True):
+            if target.text("table"):
+                raise BindError("Qualified column names in UPDATE .. SET not supported", position=position_of(target))
             column = find_column(definition, target.name, table, position_of(target))
             if any(column is known for known, _ in found):
                 raise BindError(f'Multiple assignments to same column "{column.name}"', position=position_of(target))
@@ -285,7 +287,7 @@ def place_query(
     table = exp.Table(this=exp.Identifier(this=TARGET, quoted=True), alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)))
     select.set("from_", exp.From(this=table))
     if others:
-        select.set("joins", [other if isinstance(other, exp.Join) else exp.Join(this=other) for other in others])
+        select.set("joins", [join for other in others for join in _listed(other)])
     if where is not None:
         select.set("where", where)
     if outer is not None:
@@ -301,6 +303,16 @@ def place_query(
             expr = coerce(expr, Type("INTEGER"))
         columns.append((names.unique(field.column), expr))
     return analyzer.output(project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), select)
+
+
+def _listed(other: exp.Expr) -> list[exp.Join]:
+    """A relation of USING or FROM as joins behind a comma: sqlglot puts what follows the first relation into its node."""
+    more = other.args.get("joins") or []
+    first = other.copy()
+    first.set("joins", None)
+    comma = exp.Join(this=first)
+    comma.meta["comma"] = True
+    return [comma, *more]
 
 
 def _inlined(relation: Relation, name: str, column: Expr) -> Expr:
@@ -346,6 +358,9 @@ def update(analyzer: Analyzer, node: exp.Update) -> statements.Update:
         for call in value.find_all(Call):
             if call.name in AGGREGATES.names() and call.find_ancestor(exp.Query) is None:
                 raise analyzer.error("aggregate functions are not allowed in UPDATE", call)
+        for call in value.find_all(exp.Window):
+            if call.find_ancestor(exp.Query) is None:
+                raise analyzer.error("window functions are not allowed in UPDATE", call)
     over = analyzer.over(Overlay(analyzer.catalog, **{TARGET: WithPlaces(table.data)}))
     returning = _returning(analyzer, node, name, alias)
     keys = {column for key in table.definition.keys for column in key.columns}

@@ -418,7 +418,7 @@ class SelectAnalyzer:
             windows.name_result(item.expr, item.plan_name)
         self.plan = self.level.attach(self.plan, windows.expressions())
         windows.change(self.level.settle)
-        self.plan = windows.build(self.plan)
+        self.plan = windows.build(self.plan, self.taken | self.level.used)
         if qualify is not None:
             condition = windows.over_result(qualify)
             self.plan = self.level.attach(self.plan, [condition])

@@ -6,7 +6,7 @@ Clauses are first bound with a placeholder column for each call; `Windows.build`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
@@ -74,9 +74,10 @@ class Windows:
         """All that the Window nodes compute over their input."""
         return [expr for window in self.calls for expr in self._expressions(window)]
 
-    def build(self, plan: logical.Node) -> logical.Node:
-        """The Window nodes, one for all calls that share PARTITION BY and ORDER BY; settles the names of their columns."""
-        taken = Names(plan.schema.names)
+    def build(self, plan: logical.Node, used: Iterable[str]) -> logical.Node:
+        """The Window nodes, one for all calls that share PARTITION BY and ORDER BY; settles the names of their columns, none of
+        which is in `used`: subqueries around and beside this query know these."""
+        taken = Names((*plan.schema.names, *used))
         self.names = [taken.unique(name or plan_name(call.sql())) for name, (_, _, call) in zip(self.names, self.calls, strict=True)]
         nodes: dict[tuple[tuple[Expr, ...], tuple[SortKey, ...]], list[tuple[str, WindowCall]]] = {}
         for name, (partition, order, call) in zip(self.names, self.calls, strict=True):

@@ -132,7 +132,7 @@ class BlockJoinRunner(JoinRunner):
                 has = answers.fill_null(False)
                 wanted = has if kind == "semi" else pc.invert(has)
                 arrays = {n: a.filter(wanted) for n, a in arrays.items()}
-            size = len(next(iter(arrays.values())))
+            size = chunk.rows if kind == "mark" else wanted.true_count
             columns = self._output_columns(join.step.schema)
             made = [arrays[c.name] if c.name in arrays else pa.nulls(size, chunk_type(c)) for c in columns]
             if size:

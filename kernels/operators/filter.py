@@ -20,7 +20,7 @@ class Filter(Operator):
         self.predicate = predicate
         self.masked = masked
         self.selects = selects and is_selectable(predicate)
-        self.reads = tuple(predicate.columns())
+        self.reads = frozenset(predicate.columns())
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
         return emit_condition(k, self.predicate, row)

@@ -231,8 +231,8 @@ class Probe(Operator):
         self.build = table.build
         self.multiplies, self.by_shard = kind in ("inner", "left"), table.by_shard
         # Rows without a partner end here: the directory alone tells most of them apart, for many rows at once.
-        self.reads = tuple(c for e in keys for c in e.columns())
         self.selects = early and kind in ("inner", "semi", "touch") and bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
+        self.reads = frozenset(name for key in keys for name in key.columns())
 
     @property
     def signature(self) -> object:

@@ -2,7 +2,11 @@
 
     python -m tests.fuzz.campaign --queries 10000 --seed 1
 
-Query `n` of a seed is always the same: `--only n` runs it alone and prints its tables. What DuckDB refuses, or fails at, is
+`--kind` says what is drawn: `plain` (tests/fuzz/relational.py), `limits` (any LIMIT in subqueries that name outer columns), `wide`
+(tests/fuzz/wide.py), `changes` (statements that change a table, tests/fuzz/changes.py). `--config` is a configuration of the corpus,
+or `parquet`, where the tables are files.
+
+Query `n` of a seed and a kind is always the same: `--only n` runs it alone and prints its tables. What DuckDB refuses, or fails at, is
 left out and counted. A difference counts as DuckDB's own if it agrees with us once its optimizer is off. The exit code is 1 if
 there was another difference.
 """
@@ -10,21 +14,41 @@ there was another difference.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
+import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 from typing import Any
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 
+from tests.fuzz.changes import SEPARATOR, ChangeGenerator
 from tests.fuzz.relational import Generator
 from tests.fuzz.schemas import Table, random_tables, script
+from tests.fuzz.wide import WideGenerator
 from tests.slt.engines import CONFIGS
 from tests.slt.render import Result, differing_row, render
+
+KINDS: dict[str, tuple[type[Generator], bool]] = {
+    "plain": (Generator, False),
+    "limits": (Generator, True),
+    "wide": (WideGenerator, False),
+    "wide_limits": (WideGenerator, True),
+    "changes": (ChangeGenerator, False),
+}
+PARQUET = "parquet"
+ROWS_PER_GROUP = 7
+
+ORDERED = re.compile(r"\) ordered ORDER BY [^()]*$")
+"""A query whose rows have a fixed order: WideGenerator orders them by all columns."""
 
 QUERIES_PER_SCHEMA = 40
 LARGEST = 200_000
@@ -45,22 +69,27 @@ class Difference:
 
 
 class Schema:
-    """Random tables, in both engines."""
+    """Random tables, in both engines. `stored`: as tables that statements can change."""
 
-    def __init__(self, seed: int, number: int, config: str):
+    def __init__(self, seed: int, number: int, config: str, stored: bool = False, tables: list[Table] | None = None):
         import tsql
         from tsql.kernels.errors import TsqlError
 
-        self.tables: list[Table] = random_tables(Random(f"{seed}/schema/{number}"))
-        self.error, about = TsqlError, CONFIGS[config]
+        self.tables = random_tables(Random(f"{seed}/schema/{number}")) if tables is None else tables
+        self.error, about = TsqlError, CONFIGS["default" if config == PARQUET else config]
         self.reloads = about.reload_plan
         self.load_plan = tsql.load_plan_text
         self.engine = tsql.connect(backend=about.backend, **about.settings)
         self.oracle = duckdb.connect(config={"threads": 1, "memory_limit": "2GB"})
+        self.files = tempfile.TemporaryDirectory() if config == PARQUET else None
         for table in self.tables:
-            if about.blocks:
+            if about.blocks or stored:
                 self.engine.register(f"{table.name}_arrow", table.data)
                 self.engine.execute(f"CREATE TABLE {table.name} AS SELECT * FROM {table.name}_arrow")
+            elif self.files is not None:
+                path = Path(self.files.name) / f"{table.name}.parquet"
+                pq.write_table(table.data, path, row_group_size=ROWS_PER_GROUP)
+                self.engine.execute(f"CREATE VIEW {table.name} AS SELECT * FROM '{path}'")
             else:
                 self.engine.register(table.name, table.data)
             self.oracle.register("arrow_input", table.data)
@@ -70,7 +99,7 @@ class Schema:
     def expected(self, sql: str) -> Result | None:
         """DuckDB's result; None if it has none."""
         try:
-            found = self.oracle.sql(sql).to_arrow_table()
+            found = unchanged(self.oracle, sql, lambda text: self.oracle.sql(text).to_arrow_table())
         except duckdb.Error:
             return None
         return render(found) if found.num_rows <= LARGEST else None
@@ -85,10 +114,11 @@ class Schema:
         return wanted is not None and self.compare(sql, wanted) is None
 
     def given(self, sql: str) -> Result:
+        return render(unchanged(self.engine, sql, self._fetched))
+
+    def _fetched(self, sql: str) -> pa.Table:
         relation = self.engine.sql(sql)
-        if self.reloads:
-            return render(self.load_plan(relation.plan()).run(self.engine).arrow())
-        return render(relation.arrow())
+        return self.load_plan(relation.plan()).run(self.engine).arrow() if self.reloads else relation.arrow()
 
     def compare(self, sql: str, wanted: Result) -> str | None:
         """How our result differs; None if it does not."""
@@ -100,18 +130,36 @@ class Schema:
             return f"{type(problem).__name__}: {str(problem)[:300]}"
         if given.types != wanted.types:
             return f"types {given.types} instead of {wanted.types}"
-        return differing_row(given.sorted("rowsort"), wanted.sorted("rowsort"), wanted.types)
+        mode = "nosort" if ORDERED.search(sql) else "rowsort"
+        return differing_row(given.sorted(mode), wanted.sorted(mode), wanted.types)
 
     def close(self) -> None:
         self.engine.close()
         self.oracle.close()
+        if self.files is not None:
+            self.files.cleanup()
 
 
-def query_text(seed: int, number: int, tables: list[Table], limits: bool = False) -> str:
-    return Generator(Random(f"{seed}/query/{number}"), tables, limits).query()
+def unchanged(db: Any, text: str, fetch: Callable[[str], pa.Table]) -> pa.Table:
+    """The result of a query. Statements before it are run first, and undone behind it."""
+    *changes, query = text.split(SEPARATOR)
+    if not changes:
+        return fetch(query)
+    db.execute("BEGIN TRANSACTION")
+    try:
+        for change in changes:
+            db.execute(change)
+        return fetch(query)
+    finally:
+        db.execute("ROLLBACK")
 
 
-def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, limits: bool = False) -> Iterator[Difference]:
+def query_text(seed: int, number: int, tables: list[Table], kind: str = "plain") -> str:
+    make, limits = KINDS[kind]
+    return make(Random(f"{seed}/query/{number}"), tables, limits).query()
+
+
+def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, kind: str = "plain") -> Iterator[Difference]:
     """The queries of these numbers on which the engines differ."""
     counts = Counter() if counts is None else counts
     schema: Any = None
@@ -122,8 +170,8 @@ def differences(seed: int, numbers: range, config: str = "default", counts: Coun
                 if schema is not None:
                     schema.close()
                 held = number // QUERIES_PER_SCHEMA
-                schema = Schema(seed, held, config)
-            sql = query_text(seed, number, schema.tables, limits)
+                schema = Schema(seed, held, config, kind == "changes")
+            sql = query_text(seed, number, schema.tables, kind)
             wanted = schema.expected(sql)
             counts["compared" if wanted is not None else "left out"] += 1
             if wanted is None:
@@ -139,10 +187,10 @@ def differences(seed: int, numbers: range, config: str = "default", counts: Coun
             schema.close()
 
 
-def show(seed: int, number: int, limits: bool = False) -> None:
+def show(seed: int, number: int, kind: str, config: str) -> None:
     """Print one query with its tables, and whether the engines differ."""
-    with closing(Schema(seed, number // QUERIES_PER_SCHEMA, "default")) as schema:
-        sql = query_text(seed, number, schema.tables, limits)
+    with closing(Schema(seed, number // QUERIES_PER_SCHEMA, config, kind == "changes")) as schema:
+        sql = query_text(seed, number, schema.tables, kind)
         print(f"{script(schema.tables)}\n{sql};")
         wanted = schema.expected(sql)
         reason = None if wanted is None else schema.compare(sql, wanted)
@@ -157,20 +205,20 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first query")
     parser.add_argument("--only", type=int, help="show and run the query of this number alone")
-    parser.add_argument("--config", choices=sorted(CONFIGS), default="default", help="a configuration of the corpus")
+    parser.add_argument("--config", choices=sorted((*CONFIGS, PARQUET)), default="default", help="a configuration of the corpus, or tables in files")
     parser.add_argument("--stop-after", type=int, default=0, help="stop after so many differences")
-    parser.add_argument("--limits", action="store_true", help="any LIMIT in subqueries that name outer columns")
+    parser.add_argument("--kind", choices=sorted(KINDS), default="plain", help="what is drawn")
     given = parser.parse_args(arguments)
     if given.only is not None:
-        show(given.seed, given.only, given.limits)
+        show(given.seed, given.only, given.kind, given.config)
         return 0
     counts: Counter[str] = Counter()
     start = time.monotonic()
-    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.limits):
+    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.kind):
         print(found, flush=True)
         if given.stop_after and counts["different"] >= given.stop_after:
             break
-    print(f"seed {given.seed}, {given.config}: {counts['compared']} compared, {counts['left out']} left out, {counts['own']} of DuckDB's own, {counts['different']} different, {time.monotonic() - start:.0f} s")
+    print(f"seed {given.seed}, {given.kind}, {given.config}: {counts['compared']} compared, {counts['left out']} left out, {counts['own']} of DuckDB's own, {counts['different']} different, {time.monotonic() - start:.0f} s")
     return 1 if counts["different"] else 0
 
 
