@@ -285,7 +285,7 @@ def place_query(
     table = exp.Table(this=exp.Identifier(this=TARGET, quoted=True), alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)))
     select.set("from_", exp.From(this=table))
     if others:
-        select.set("joins", [other if isinstance(other, exp.Join) else exp.Join(this=other) for other in others])
+        select.set("joins", [join for other in others for join in _listed(other)])
     if where is not None:
         select.set("where", where)
     if outer is not None:
@@ -301,6 +301,16 @@ def place_query(
             expr = coerce(expr, Type("INTEGER"))
         columns.append((names.unique(field.column), expr))
     return analyzer.output(project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), select)
+
+
+def _listed(other: exp.Expr) -> list[exp.Join]:
+    """A relation of UPDATE .. FROM or DELETE .. USING as it would stand behind the target in FROM, with the joins that sqlglot hangs on it."""
+    if isinstance(other, exp.Join):
+        return [other]
+    joins = other.args.pop("joins", None) or []
+    first = exp.Join(this=other)
+    first.meta["comma"] = True
+    return [first, *joins]
 
 
 def _inlined(relation: Relation, name: str, column: Expr) -> Expr:
