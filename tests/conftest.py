@@ -12,7 +12,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tsql")
-    group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only (repeatable)")
+    group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only, in full (repeatable)")
+    group.addoption("--all-configurations", action="store_true", help="run every record of the slt corpus under every configuration, and every query on every backend")
     group.addoption("--complete", action="store_true", help="fill in the expected rows of the slt corpus from DuckDB instead of testing")
     group.addoption("--regen", action="store_true", help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff")
     group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")

@@ -52,6 +52,8 @@ class Dataset:
 
     shards: int
     rows: int | None = None
+    positioned = False
+    """Whether a row's position tells it from all other rows of the input."""
 
     def empty_source(self) -> Any:
         raise NotImplementedError
@@ -73,6 +75,8 @@ PART_BYTES = 1 << 18
 
 class ChunkData(Dataset):
     """Rows in columns that a pipeline has collected; some or all of them may be in a file (`spill.py`)."""
+
+    positioned = True
 
     def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows
@@ -165,6 +169,8 @@ class CoalescedData(Dataset):
 class BlockData(Dataset):
     """A table in memory: all workers take blocks from one counter."""
 
+    positioned = True
+
     def __init__(self, table: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int):
         self.shards = shards
         self.rows = table.rows
@@ -196,6 +202,8 @@ class BlockData(Dataset):
 
 class SourceData(Dataset):
     """A file or another source that is read split by split; workers take splits in order from a shared list."""
+
+    positioned = True
 
     def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, shared: Shared):
         self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared

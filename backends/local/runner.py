@@ -75,10 +75,10 @@ class Kernels:
 
 
 class PipelineRunner:
-    """The part of a run that knows pipelines but not plans."""
+    """The part of a run that knows pipelines but not plans. `task` is its number where several processes run the same steps."""
 
-    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False):
-        self.run, self.kernels, self.interpret, self.dry = run, kernels or Kernels(), interpret, dry
+    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False, task: int = 0):
+        self.run, self.kernels, self.interpret, self.dry, self.task = run, kernels or Kernels(), interpret, dry, task
         self.inputs = inputs or {}
         self.shared = Shared(run)
         self.threads = 1 if interpret else run.settings.threads or os.cpu_count() or 1
