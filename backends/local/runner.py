@@ -108,7 +108,7 @@ class PipelineRunner:
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
-        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False), tuple(o.signature for o in flow.operators))
+        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False), getattr(source, "signature", None), tuple(o.signature for o in flow.operators))
         with self.kernels.lock:
             found = self.kernels.made.get(signature)
             if found is None:
