@@ -2,7 +2,7 @@
 
 `default` runs every record. Another configuration runs every record of the folders and files where it is most likely to find
 something (`RISKS`), and of the rest each `REST`-th. Which these are is a matter of the record's text, and the configurations
-take turns, so that a record is run under the same configurations wherever it stands, and under at least two of them.
+take turns, so that a record is run under the same configurations wherever it stands, and under at least one of them besides `default`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RISKS = {
 }
 """Folders and files that a configuration runs in full, because they are about what it changes."""
 
-REST = 4
+REST = 8
 """Of what is no risk of its own, a configuration runs one record in so many."""
 
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
