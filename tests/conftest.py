@@ -12,7 +12,8 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tsql")
-    group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only (repeatable)")
+    group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only, in full (repeatable)")
+    group.addoption("--all-configurations", action="store_true", help="run every record of the slt corpus under every configuration, and the tests marked all_configurations")
     group.addoption("--complete", action="store_true", help="fill in the expected rows of the slt corpus from DuckDB instead of testing")
     group.addoption("--regen", action="store_true", help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff")
     group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")
@@ -54,6 +55,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("slt_path", "slt_config"), pairs, ids=[f"{path.relative_to(CORPUS).with_suffix('')}-{name}" for path, name in pairs])
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what is marked all_configurations, unless it is asked for."""
+    if config.getoption("--all-configurations"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("all_configurations")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not item.get_closest_marker("all_configurations")]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """`--dist loadgroup` with one group: the tests of the Spark cluster go to one worker, which starts it once. (The
@@ -64,7 +75,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class OneCluster(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/test_cluster.py") else nodeid
+            return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
 
     return OneCluster(config, log)
 

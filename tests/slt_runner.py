@@ -18,8 +18,8 @@ import duckdb
 from tests.slt import records as slt
 from tests.slt.engines import DuckDB
 from tests.slt.render import Result, differing_row, render
+from tests.slt.sampling import CORPUS, each, sample
 
-CORPUS = Path(__file__).parent / "slt"
 Outcome = Result | Exception | None
 """What the oracle did with a record: rows for a query, an error, or nothing to tell."""
 _IDENTIFIER = re.compile(r"\w+")
@@ -42,13 +42,16 @@ def corpus_files(root: Path = CORPUS) -> list[Path]:
     return sorted(root.rglob("*.slt"))
 
 
-def run_file(path: Path, engine: Any, config: str = "default", *, strict_names: bool = False, every: int = 1) -> list[Failure]:
-    """All failures of a file on a fresh engine, which the caller closes. `every` = n runs each n-th query or failing statement only."""
+def run_file(path: Path, engine: Any, config: str = "default", *, strict_names: bool = False, sampled: bool = False, every: int = 1) -> list[Failure]:
+    """All failures of a file on a fresh engine, which the caller closes.
+
+    `sampled` runs what the configuration runs by default, `every` = n about each n-th query or failing statement.
+    """
     records = slt.read(path)
+    if sampled:
+        records = sample(path, records, config)
     if every > 1:
-        checks = [record.line for record in records if record.kind == "query" or record.error is not None]
-        left_out = set(checks) - set(checks[::every])
-        records = [record for record in records if record.line not in left_out]
+        records = each(records, every)
     return list(_run(records, engine, oracle_outcomes(path), config, strict_names))
 
 

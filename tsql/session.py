@@ -189,7 +189,7 @@ class Session:
         return of_table((), (), [], message="ok")
 
     def _change(self, statement: Any, query: Any, values: dict[str, Any]) -> Relation:
-        relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete) else self._relation
+        relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete | statements.Alter) else self._relation
         if not isinstance(statement, statements.Insert):
             self._inserts.clear()
         result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)

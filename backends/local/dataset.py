@@ -55,6 +55,9 @@ class Dataset:
     ready = False
     """Whether all rows are in memory, so that asking for a part takes no time."""
 
+    positioned = False
+    """Whether a row's position tells it from all other rows of the input."""
+
     def empty_source(self) -> Any:
         raise NotImplementedError
 
@@ -75,6 +78,8 @@ PART_BYTES = 1 << 18
 
 class ChunkData(Dataset):
     """Rows in columns that a pipeline has collected; some or all of them may be in a file (`spill.py`)."""
+
+    positioned = True
 
     def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows
@@ -175,6 +180,7 @@ class BlockData(Dataset):
     """A table in memory: all workers take blocks from one counter."""
 
     ready = True
+    positioned = True
 
     def __init__(self, table: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int):
         self.shards = shards
@@ -207,6 +213,8 @@ class BlockData(Dataset):
 
 class SourceData(Dataset):
     """A file or another source that is read split by split; workers take splits in order from a shared list."""
+
+    positioned = True
 
     def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, shared: Shared):
         self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared

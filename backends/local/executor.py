@@ -69,8 +69,10 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
                 self.users.setdefault(id(child), []).append(step)
         root = plan.root
-        flow = self.flow(root.inputs[0] if isinstance(root, movement.Gather) else root, plan.shards)
-        if isinstance(root, movement.Gather) and (self.dry or flow.replicated):
+        # The last gather only hands out what is there, unless its rows have come from elsewhere.
+        gathers = isinstance(root, movement.Gather) and id(root) not in self.inputs
+        flow = self.flow(root.inputs[0] if gathers else root, plan.shards)
+        if gathers and (self.dry or flow.replicated):
             flow = self._gather(root, flow)
         schema = plan.schema
         fields = plan.root.schema

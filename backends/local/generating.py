@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tsql.backends.local.dataset import BlockData, ChunkData, Part, SourceData, TopData
+from tsql.backends.local.dataset import ChunkData, Part, SourceData, TopData
 from tsql.backends.local.host import Chunk
 from tsql.backends.local.recursion import RecursionRunner
 from tsql.backends.local.runner import Flow
@@ -115,11 +115,14 @@ class GeneratingRunner(RecursionRunner):
 
     def _sample(self, step: Sample, flow: Flow) -> Flow:
         seed = step.seed if step.seed is not None else random.getrandbits(31)
-        name = f"#seed of {step.name}"
-        self.run.parameters = {**self.run.parameters, name: seed}
-        if any(o.multiplies for o in flow.operators) or not isinstance(flow.data, SourceData | BlockData | ChunkData):
+        if any(o.multiplies for o in flow.operators) or not flow.data.positioned:
             # A row's random number is made of its position, which rows of one origin share.
             flow = self._collected(step, flow)
+        if isinstance(flow.data, ChunkData):
+            # Every task counts the rows that it has collected from 0.
+            seed += self.task
+        name = f"#seed of {step.name}"
+        self.run.parameters = {**self.run.parameters, name: seed}
         if step.is_exact:
             return self._exact_sample(step, flow, name, seed)
         limit = Literal(int(step.percent / 100 * 2**RANDOM_BITS), BIGINT)

@@ -17,7 +17,7 @@ from tsql.planner.operators.scan import Scan, is_sorted
 class RangeData(Dataset):
     """One range for each shard."""
 
-    ready = True
+    ready = positioned = True
 
     def __init__(self, step: Scan, shards: int, batch_rows: int):
         if not is_sorted(step.source, step.ranges):

@@ -166,10 +166,10 @@ class Task:
 
 
 class PipelineRunner:
-    """The part of a run that knows pipelines but not plans."""
+    """The part of a run that knows pipelines but not plans. `task` is its number where several processes run the same steps."""
 
-    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False):
-        self.run, self.kernels, self.interpret, self.dry = run, kernels or Kernels(), interpret, dry
+    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False, task: int = 0):
+        self.run, self.kernels, self.interpret, self.dry, self.task = run, kernels or Kernels(), interpret, dry, task
         self.inputs = inputs or {}
         self.shared = Shared(run)
         self.threads = 1 if interpret else run.settings.threads or os.cpu_count() or 1
@@ -200,7 +200,7 @@ class PipelineRunner:
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
-        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False), tuple(o.signature for o in flow.operators))
+        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False), getattr(source, "signature", None), tuple(o.signature for o in flow.operators))
         with self.kernels.lock:
             found = self.kernels.made.get(signature)
             if found is None:

@@ -7,11 +7,13 @@ and runs on the driver, or in a single task where its rows are needed by tasks a
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 from tsql.kernels.errors import PlanError
 from tsql.planner.movement import Gather, Movement, Multicast
 from tsql.planner.operators.input import Input
+from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.properties import Properties
 from tsql.planner.step import PhysicalPlan, Step
@@ -63,6 +65,10 @@ class Cut:
         for step in self.plan.root.walk():
             if isinstance(step, Scan):
                 done[id(step)] = Input((), fields=step.schema, name=step.name)
+                continue
+            if isinstance(step, Sample) and step.seed is None:
+                # A task that runs again must choose the same rows.
+                done[id(step)] = replace(step, inputs=tuple(done[id(i)] for i in step.inputs), seed=random.getrandbits(31))
             else:
                 done[id(step)] = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
         return replace(self.plan, root=done[id(self.plan.root)], query="")

@@ -34,6 +34,8 @@ def facts_of(data: SourceData) -> dict[str, Any]:
 class BatchData(Dataset):
     """One shard of Arrow batches, each with the order of its split; what is known of the columns comes from the driver."""
 
+    positioned = True
+
     def __init__(self, schema: Schema, facts: dict[str, Any], batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]], run: Run):
         self.schema, self.facts, self.batches, self.run = schema, facts, batches, run
         self.shards = 1

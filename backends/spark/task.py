@@ -233,7 +233,7 @@ def _dataset(part: Part, entry: Entry, step: Step, blobs: list[tuple[int, Any]],
 
 def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int, Dataset | Flow]) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
-    executor = Executor(run, program.kernels, inputs=inputs)
+    executor = Executor(run, program.kernels, inputs=inputs, task=shard)
     top = program.steps[part.top]
     if part.one_copy and shard != 0:
         return

@@ -11,6 +11,7 @@ import atexit
 import queue
 import threading
 import time
+import warnings
 from collections.abc import Callable
 
 from tsql.kernels.codegen.kir import Module
@@ -46,8 +47,15 @@ class Promoter:
                 time.sleep(POLITE_SECONDS)
             module, done = job
             if not self.stopped:
-                done(compiler().compile(module, FULL, foreground=False))
+                self._promote(module, done)
             del job, module, done
+
+    def _promote(self, module: Module, done: Callable[[Compiled], None]) -> None:
+        try:
+            done(compiler().compile(module, FULL, foreground=False))
+        except Exception as error:
+            # The quick code is right, only slower; there is no caller to raise this to, and the next job must still be done.
+            warnings.warn(f"a kernel was not compiled in full and stays slower than it could be: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=1)
 
     def wait(self) -> None:
         """Return when all jobs so far are done; for tests and benchmarks."""

@@ -448,6 +448,11 @@ class EntryScan:
         self.build, self.wanted = build, wanted
         self.columns = (SourceColumn("#entries", BIGINT, Layout("fixed", "i64", False)),)
 
+    @property
+    def signature(self) -> object:
+        """What its code depends on: the entries lie as the sink that made them has laid them out."""
+        return (id(self.build), self.wanted)
+
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         entries, position = k.load("ptr", record, 2), k.load("i64", record, 1)
         with k.rows(rows) as i:

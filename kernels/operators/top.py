@@ -253,6 +253,11 @@ class TopScan:
         self.sink = sink
         self.columns = (SourceColumn("#entries", BIGINT, Layout("fixed", "i64", False)),)
 
+    @property
+    def signature(self) -> object:
+        """What its code depends on: the entries lie as the sink that made them has laid them out."""
+        return id(self.sink)
+
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         entries = k.load("ptr", record, 2)
         with k.rows(rows) as i:

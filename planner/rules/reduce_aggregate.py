@@ -8,7 +8,8 @@
                                                t
 
 It holds where groups without a partner are dropped: inner joins, and the right side of left, single, semi and anti joins.
-It is done where the other side has far fewer keys than there are groups.
+It is done where the other side has far fewer keys than there are groups. It is not done to an aggregate that has other users
+(TPC-H Q15): they would need its groups all the same, and it would be computed once for each.
 """
 
 from __future__ import annotations
@@ -20,35 +21,38 @@ from tsql.planner import cost, stats
 from tsql.planner.join_stats import equalities
 from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Project
 from tsql.planner.predicates import JoinKey, conjunction
-from tsql.planner.tree import transform_up
+from tsql.planner.tree import shared, transform_up
 
 
 def reduce_aggregate(plan: Node) -> Node:
-    return transform_up(plan, _reduce)
+    kept = shared(plan)
+    return transform_up(plan, lambda node: _reduce(node, kept))
 
 
-def _reduce(node: Node) -> Node:
+def _reduce(node: Node, kept: set[int]) -> Node:
     if not isinstance(node, Join) or isinstance(node, Apply):
         return node
     keys, _ = equalities(node)
     if node.kind in ("inner", "left", "single", "semi", "anti"):
-        reduced = _side(node.right, node.left, [k.turned() for k in keys])
+        reduced = _side(node.right, node.left, [k.turned() for k in keys], kept)
         if reduced is not None:
             return replace(node, right=reduced)
     if node.kind == "inner":
-        reduced = _side(node.left, node.right, keys)
+        reduced = _side(node.left, node.right, keys, kept)
         if reduced is not None:
             return replace(node, left=reduced)
     return node
 
 
-def _side(side: Node, other: Node, keys: list[JoinKey]) -> Node | None:
+def _side(side: Node, other: Node, keys: list[JoinKey], kept: set[int]) -> Node | None:
     """The side with its aggregate reduced by the keys of the other, or None. The left of a key is of the side."""
+    if id(side) in kept:
+        return None
     if isinstance(side, Filter | Project):
         if isinstance(side, Project):
             columns = dict(side.columns)
             keys = [replace(k, left=columns[k.left.name]) for k in keys if isinstance(k.left, Column) and isinstance(columns[k.left.name], Column)]
-        below = _side(side.input, other, keys)
+        below = _side(side.input, other, keys, kept)
         return None if below is None else side.with_inputs((below,))
     if not isinstance(side, Aggregate) or side.sets is not None:
         return None

@@ -15,7 +15,7 @@ class SlowBackend:
 
     name = "slow"
 
-    def __init__(self, seconds: float = 20.0, first: int = 0) -> None:
+    def __init__(self, seconds: float = 600.0, first: int = 0) -> None:
         self.seconds = seconds
         self.first = first
         self.started = threading.Event()

@@ -4,7 +4,6 @@ import datetime as dt
 import os
 import signal
 import threading
-import time
 from decimal import Decimal
 
 import polars
@@ -14,6 +13,7 @@ import pytest
 
 import tsql
 from tests.api.slow import SlowBackend
+from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.kernels.errors import CancelledError, CatalogError, SourceError
 
 TABLE = pa.table({
@@ -91,7 +91,7 @@ def test_repr_does_not_read_a_long_result_to_its_end():
     backend = SlowBackend(first=10_001)
     with tsql.Session(backend) as session:
         assert " more than 10,000 rows (20 shown)" in repr(session.sql("SELECT 1 AS x"))
-    assert backend.released.wait(1)
+    assert backend.released.wait(PATIENCE_SECONDS)
 
 
 def test_show(db, capsys):
@@ -146,39 +146,28 @@ def test_cancel_from_another_thread():
     backend = SlowBackend()
     with tsql.Session(backend) as session:
         relation = session.sql("SELECT 1 AS x")
-        moments = []
 
         def cancel():
-            backend.started.wait()
-            time.sleep(0.1)
-            moments.append(time.perf_counter())
+            wait_until(lambda: bool(relation.progress))
             relation.cancel()
 
         canceller = threading.Thread(target=cancel)
         canceller.start()
         with pytest.raises(CancelledError, match="the query was cancelled"):
             relation.arrow()
-        assert time.perf_counter() - moments[0] < 0.1
         canceller.join()
-        assert relation.progress > 0
+        assert 0 < relation.progress < 0.5
         assert backend.released.is_set()
 
 
-def test_ctrl_c_ends_a_run_within_100_ms():
+def test_ctrl_c_ends_a_run():
     backend = SlowBackend()
-    moments = []
-
-    def interrupt():
-        backend.started.wait()
-        time.sleep(0.1)
-        moments.append(time.perf_counter())
-        os.kill(os.getpid(), signal.SIGINT)
-
     with tsql.Session(backend) as session:
-        threading.Thread(target=interrupt).start()
+        relation = session.sql("SELECT 1 AS x")
+        threading.Thread(target=lambda: (wait_until(lambda: bool(relation.progress)), os.kill(os.getpid(), signal.SIGINT))).start()
         with pytest.raises(KeyboardInterrupt):
-            session.sql("SELECT 1 AS x").arrow()
-        assert time.perf_counter() - moments[0] < 0.1
+            relation.arrow()
+        assert 0 < relation.progress < 0.5
         assert backend.released.is_set()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 

@@ -236,9 +236,8 @@ def test_ctrl_c_cancels_the_statement_that_runs(terminal):
     child.wait_for("tsql>")
     child.send("SELECT 1 AS x;\r")
     child.wait_for("running")
-    begun = time.monotonic()
     child.send("\x03")
-    assert child.wait_for("cancelled") - begun < 1.0
+    child.wait_for("cancelled")
     child.wait_for("tsql>")
     child.send(".quit\r")
     assert child.exit_code() == 0

@@ -22,8 +22,8 @@ from tsql.backends.local import host, spill
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 
 SPILLED = {"spill_after": 1}
-LIMIT = 24 << 20
-LARGE_ROWS = 2_000_000
+LIMIT = 12 << 20
+LARGE_ROWS = 1_000_000
 
 
 def random_table(rows: int, keys: int, seed: int) -> pa.Table:
@@ -164,7 +164,7 @@ LARGE = {
     "distinct values": "SELECT count(DISTINCT s), count(*), max(v) FROM t",
     "join": "SELECT count(*), sum(x.v - y.v), max(y.s) FROM t AS x JOIN t AS y ON x.k = y.k",
     "full join": "SELECT count(*), count(x.v), sum(y.v) FROM (SELECT * FROM t WHERE v % 3 > 0) AS x FULL JOIN (SELECT * FROM t WHERE v % 3 < 2) AS y ON x.s = y.s",
-    "sort": "SELECT sum(n * v) % 1000003 FROM (SELECT v, k, s, w, k % 10 AS n FROM t ORDER BY s, v LIMIT 1500000)",
+    "sort": "SELECT sum(n * v) % 1000003 FROM (SELECT v, k, s, w, k % 10 AS n FROM t ORDER BY s, v LIMIT 750000)",
     "except": "SELECT count(*), min(s) FROM (SELECT s FROM t EXCEPT SELECT s FROM t WHERE v % 2 = 0)",
 }
 
@@ -192,7 +192,7 @@ def test_the_process_stays_small(large: pa.Table) -> None:
 
     with tsql.connect(threads=2, memory_limit=LIMIT) as db:
         db.register("t", large)
-        for _ in db.sql("SELECT * FROM t ORDER BY w LIMIT 200000").batches():
+        for _ in db.sql("SELECT * FROM t ORDER BY w LIMIT 100000").batches():
             pass
         before = grown = resident()
         for query in ("SELECT * FROM t ORDER BY s", "SELECT x.*, y.v FROM t AS x JOIN t AS y ON x.s = y.s", "SELECT s, count(*), max(w) FROM t GROUP BY s"):
@@ -334,7 +334,7 @@ def test_cancellation_while_spilling(query: str, large: pa.Table, monkeypatch: p
                 pass
         canceller.join()
         # The caller is let go at once; what still works lets go when it next looks.
-        for _ in range(200):
+        for _ in range(1200):
             gc.collect()
             if open_files() == before and counters[-1].memory == 0:
                 break

@@ -14,6 +14,11 @@ from tests.slt.datasets import DATASETS
 _QUERY = re.compile(r"\s*\(*\s*(select|from|values|with|table|pivot|unpivot|describe|show)\b", re.IGNORECASE)
 
 
+def reads_only(sql: str) -> bool:
+    """Whether a statement has rows and changes nothing."""
+    return _QUERY.match(sql) is not None
+
+
 @dataclass(frozen=True)
 class Config:
     """One way to run the corpus: settings of the session, the backend, and what is done with the plan or the tables."""
@@ -70,7 +75,7 @@ class Tsql:
         return relation.arrow()
 
     def execute(self, sql: str, params: Any = None) -> None:
-        if _QUERY.match(sql):
+        if reads_only(sql):
             self.query(sql, params)
         elif params is not None:
             self._db.execute(sql, params)
@@ -104,7 +109,7 @@ class DuckDB:
         return self._db.sql(sql, params=params).to_arrow_table()
 
     def execute(self, sql: str, params: Any = None) -> None:
-        if _QUERY.match(sql):
+        if reads_only(sql):
             self.query(sql, params)
         else:
             self._db.execute(sql, params)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tsql
 
-ROUNDS = 8
+ROUNDS = 5
 NUMBERS = 70_000
 
 

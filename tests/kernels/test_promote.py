@@ -1,0 +1,118 @@
+"""Tiered compilation: the first run takes quick code, the full code is made behind its back, and all runs give the same answer."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import tsql
+from tests.patience import PATIENCE_SECONDS
+from tsql.kernels.codegen import llvm, promote
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.lang import Kernel
+from tsql.kernels.codegen.llvm import FULL, QUICK
+from tsql.kernels.codegen.promote import Promoter, promoter
+
+ROWS = 20_000
+QUERIES = [
+    "SELECT g, count(*) AS n, sum(x) AS total, min(s) AS low, max(d) AS high FROM t WHERE x % 7 <> 3 GROUP BY g ORDER BY g",
+    "SELECT a.g, sum(a.x * b.x) AS total FROM t a JOIN t b ON a.x = b.x AND a.g < b.g GROUP BY a.g ORDER BY a.g",
+    "SELECT id, sum(d) OVER (PARTITION BY g ORDER BY x, id ROWS 5 PRECEDING) AS w FROM t QUALIFY w > 40 ORDER BY id LIMIT 50",
+    "SELECT DISTINCT upper(s) || g AS u FROM t WHERE s LIKE '%1%' ORDER BY u",
+    "SELECT x, d FROM t ORDER BY d DESC, x LIMIT 20",
+]
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    rng = np.random.default_rng(5)
+    numbers = rng.integers(0, 3000, ROWS)
+    return pa.table({"id": range(ROWS), "g": pa.array(numbers % 11, mask=numbers % 17 == 0), "x": numbers, "d": numbers / 8 + 0.25, "s": pa.array(numbers * 31 % 977).cast(pa.string())})
+
+
+@pytest.fixture
+def levels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
+    """(level, in the foreground) of each compilation; nothing comes from the caches of earlier runs."""
+    monkeypatch.setenv("TSQL_CACHE", "")
+    made: list[tuple[int, bool]] = []
+    fresh = llvm.Compiler()
+    compile = fresh.compile
+
+    def noted(module: Module, opt: int = FULL, check: Any = lambda: None, foreground: bool = True) -> Any:
+        if module is not promote._NOTHING:
+            made.append((opt, foreground))
+        return compile(module, opt, check, foreground)
+
+    monkeypatch.setattr(fresh, "compile", noted)
+    monkeypatch.setattr(llvm, "_compiler", fresh)
+    yield made
+    promoter.wait()
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_both_tiers_give_the_same_answer(table: pa.Table, levels: list[tuple[int, bool]], query: str) -> None:
+    with tsql.connect(threads=2, small_rows=1000) as db, duckdb.connect() as duck:
+        db.register("t", table)
+        duck.register("t", table)
+        expected = duck.sql(query).fetchall()
+        assert db.sql(query).fetchall() == expected
+        promoter.wait()
+        assert (QUICK, True) in levels and (FULL, False) in levels
+        # What links the table of a join is one kernel for all queries, and always made in full.
+        assert (FULL, True) not in levels or "JOIN" in query, "the first run does not wait for full code"
+        before = len(levels)
+        assert db.sql(query).fetchall() == expected
+        promoter.wait()
+        assert (FULL, False) not in levels[before:], "what is compiled in full is not compiled again"
+
+
+def test_few_rows_stay_with_quick_code(table: pa.Table, levels: list[tuple[int, bool]]) -> None:
+    with tsql.connect(threads=2, small_rows=ROWS) as db:
+        db.register("t", table)
+        db.sql(QUERIES[0]).arrow()
+        promoter.wait()
+    assert {level for level, _ in levels} == {QUICK}
+
+
+def test_many_rows_wait_for_full_code(table: pa.Table, levels: list[tuple[int, bool]]) -> None:
+    with tsql.connect(threads=2, small_rows=1) as db:
+        db.register("t", table)
+        db.sql("SELECT sum(x), max(d) FROM t WHERE g = 3").arrow()
+    assert (FULL, True) in levels
+
+
+def a_module() -> Module:
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    k.ret()
+    k.finish()
+    return module
+
+
+def test_a_failing_promotion_is_told_and_the_next_one_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, done = Promoter(), threading.Event()
+    told: list[str] = []
+    monkeypatch.setattr(warnings, "warn", lambda message, *_, **__: told.append(str(message)))
+
+    def refuse(compiled: Any) -> None:
+        raise RuntimeError("no room")
+
+    ours.add(a_module(), refuse)
+    ours.add(a_module(), lambda compiled: done.set())
+    assert done.wait(PATIENCE_SECONDS)
+    assert told == ["a kernel was not compiled in full and stays slower than it could be: RuntimeError: no room"]
+    ours.stop()
+
+
+def test_a_stopped_promoter_takes_no_jobs() -> None:
+    ours = Promoter()
+    ours.stop()
+    ours.add(a_module(), lambda compiled: pytest.fail("it was stopped"))
+    assert ours.thread is None

@@ -1,0 +1,81 @@
+"""Groups that are counted out in an array, around the sizes at which a hash table takes over; the answers are DuckDB's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import duckdb
+import pytest
+
+import tsql
+from tsql.kernels.operators.aggregate import DENSE_GROUPS, LARGEST_DENSE
+
+HINTS = ("", "/*+ AGG('two_phase_gather') */", "/*+ AGG('two_phase') */", "/*+ AGG('one_phase') */")
+NULLS = "CASE WHEN range % 1000 = 7 THEN NULL ELSE {} END"
+
+
+def make(rows: int, keys: int, nulls: bool) -> tuple[Any, Any]:
+    """The same table in both engines: `keys` values from 0 on, each of which occurs if there are enough rows."""
+    key = f"(range * 7919 % {keys})"
+    sql = f"CREATE TABLE t AS SELECT ({NULLS.format(key) if nulls else key})::BIGINT AS k, range % 3 = 0 AS b, (range * 31 % 1009)::INTEGER AS x FROM range({rows})"
+    db, duck = tsql.connect(threads=2), duckdb.connect()
+    for engine in (db, duck):
+        engine.execute(sql)
+    return db, duck
+
+
+def kinds(db: Any, sql: str) -> set[str]:
+    """How the aggregates of a query are computed."""
+    return {word for line in db.sql(sql).explain("pipelines").splitlines() if line.strip().startswith("aggregate") for word in ("dense", "hash") if f" {word} " in line}
+
+
+@pytest.mark.parametrize("nulls", [False, True], ids=["", "nulls"])
+@pytest.mark.parametrize("keys", [1, DENSE_GROUPS - 1, DENSE_GROUPS, DENSE_GROUPS + 1, 2 * DENSE_GROUPS, 4 * DENSE_GROUPS])
+def test_around_the_size_that_is_always_dense(keys: int, nulls: bool) -> None:
+    db, duck = make(20_000, keys, nulls)
+    with db, duck:
+        for hint in HINTS:
+            sql = f"SELECT {hint} k, count(*) AS n, count(x) AS c, sum(x) AS s, min(x) AS low, avg(x) AS mean FROM t GROUP BY k ORDER BY k"
+            assert db.sql(sql).fetchall() == duck.sql(sql).fetchall(), hint
+        assert "dense" in kinds(db, "SELECT k, count(*) FROM t GROUP BY k")
+
+
+@pytest.mark.parametrize(("keys", "nulls", "kind"), [(LARGEST_DENSE, False, "dense"), (LARGEST_DENSE, True, "hash"), (LARGEST_DENSE + 1, False, "hash"), (LARGEST_DENSE // 2, True, "dense")])
+def test_around_the_largest_size(keys: int, nulls: bool, kind: str) -> None:
+    db, duck = make(LARGEST_DENSE + 100_000, keys, nulls)
+    with db, duck:
+        sql = f"SELECT {HINTS[1]} k, count(*) AS n, sum(x) AS s FROM t GROUP BY k"
+        assert kind in kinds(db, sql)
+        # The groups as a table, since a million rows of Python take longer than the query.
+        check = "SELECT count(*), count(k), sum(k), sum(n), sum(s), sum(hash_of) FROM (SELECT k, n, s, (coalesce(k, -1) * 31 + n * 17 + s) % 1000003 AS hash_of FROM ({}))"
+        assert db.sql(check.format(sql)).fetchall() == duck.sql(check.format(sql)).fetchall()
+
+
+def test_few_rows_of_many_possible_keys_are_hashed() -> None:
+    """An array that is mostly empty would cost more than the table."""
+    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+        for engine in (db, duck):
+            engine.execute("CREATE TABLE t AS SELECT range * 300 AS k FROM range(3000)")
+        sql = "SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k"
+        assert kinds(db, sql) == {"hash"}
+        assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
+
+
+def test_the_product_of_two_keys_counts() -> None:
+    db, duck = make(20_000, DENSE_GROUPS // 2, True)
+    with db, duck:
+        sql = "SELECT k, b, count(*) AS n, max(x) AS high FROM t GROUP BY k, b ORDER BY k, b"
+        assert "dense" in kinds(db, sql)
+        assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
+
+
+def test_keys_that_come_later() -> None:
+    """The bounds are those of the table as it is now, not as it was when the query was planned first."""
+    db, duck = make(20_000, DENSE_GROUPS, False)
+    with db, duck:
+        sql = "SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k NULLS FIRST"
+        assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
+        for change in ("INSERT INTO t VALUES (-5, true, 1), (9000000, false, 2)", "INSERT INTO t VALUES (NULL, NULL, NULL)", "UPDATE t SET k = k - 100000 WHERE k < 10", "DELETE FROM t WHERE k > 20"):
+            db.execute(change)
+            duck.execute(change)
+            assert db.sql(sql).fetchall() == duck.sql(sql).fetchall(), change

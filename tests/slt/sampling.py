@@ -1,0 +1,59 @@
+"""Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under each.
+
+`default` runs every record. Another configuration runs every record of the folders and files where it is most likely to find
+something (`RISKS`), and of the rest each `REST`-th. Which these are is a matter of the record's text, and the configurations
+take turns, so that a record is run under the same configurations wherever it stands, and under at least one of them besides `default`.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from pathlib import Path
+
+from tests.slt.engines import reads_only
+from tests.slt.records import Record
+
+CORPUS = Path(__file__).parent
+
+RISKS = {
+    "batch_rows_1": ("aggregates", "joins/kinds", "joins/sides", "queries/limit", "queries/mixed", "recursive", "windows"),
+    "equal_hashes": ("aggregates", "joins", "queries/distinct", "queries/group_by", "queries/grouping_sets", "queries/set_operations", "subqueries/in"),
+    "shards_3": ("aggregates", "joins/kinds", "queries/limit", "queries/order_by", "queries/set_operations", "recursive", "subqueries", "windows"),
+    "no_optimizer": ("expressions", "joins", "subqueries", "queries/cte", "queries/filters", "queries/subqueries"),
+    "interp": ("aggregates", "expressions", "functions", "windows/edges"),
+    "plan_text": ("expressions", "pivot", "queries/names", "queries/select_list", "recursive", "subqueries", "windows"),
+    "blocks": ("dml", "queries/filters", "queries/scans", "queries/selection", "types"),
+    "spill": ("aggregates", "joins", "queries/distinct", "queries/group_by", "queries/order_by", "queries/set_operations", "windows"),
+}
+"""Folders and files that a configuration runs in full, because they are about what it changes."""
+
+REST = 8
+"""Of what is no risk of its own, a configuration runs one record in so many."""
+
+_CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
+_TURNS = {name: turn for turn, name in enumerate(RISKS)}
+
+
+def at_risk(path: Path, config: str) -> bool:
+    """Whether a file runs in full under a configuration."""
+    if config not in RISKS or not path.is_relative_to(CORPUS):
+        return True
+    topic = path.relative_to(CORPUS).with_suffix("").as_posix()
+    return any(topic == risk or topic.startswith(risk + "/") for risk in RISKS[config])
+
+
+def sample(path: Path, records: list[Record], config: str) -> list[Record]:
+    """The records of a file that a configuration runs by default."""
+    return records if at_risk(path, config) else each(records, REST, _TURNS[config])
+
+
+def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:
+    """One query in `every`, and all that later records may build on: what changes the catalog or a table, and whole transactions."""
+    if any(record.sql.upper().startswith("BEGIN") for record in records):
+        return records
+    return [record for record in records if not _may_be_left_out(record) or (zlib.crc32(record.sql.encode()) + turn) % every == 0]
+
+
+def _may_be_left_out(record: Record) -> bool:
+    return (record.kind == "query" or record.error is not None) and reads_only(record.sql) and not _CHANGES.search(record.sql)
