@@ -66,6 +66,10 @@ class Dataset:
         """The same rows, to be read from their beginning."""
         return self
 
+    def spread(self, tasks: int) -> Dataset:
+        """The same rows in as many tasks as is best, up to so many, for pipelines to which it does not matter which shard a row is in."""
+        return CoalescedData(self, tasks) if self.shards > tasks else self
+
 
 PART_BYTES = 1 << 18
 """Chunks that were spilled are read back in parts of about so many bytes."""
@@ -184,6 +188,9 @@ class BlockData(Dataset):
         fresh.parts = [(source, morsels, ctypes.c_int64(0)) for source, morsels, _ in self.parts]
         return fresh
 
+    def spread(self, tasks: int) -> Dataset:
+        return self
+
     def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
         """The same rows in several datasets, one after the other."""
         size = threads if small else WAVE_BLOCKS
@@ -230,6 +237,9 @@ class SourceData(Dataset):
         fresh = copy(self)
         fresh._next, fresh._lock = 0, threading.Lock()
         return fresh
+
+    def spread(self, tasks: int) -> Dataset:
+        return self
 
     def waves(self, threads: int, small: bool = False) -> Iterator[SourceData]:
         """The same rows in several datasets, one after the other: a few splits for each thread."""

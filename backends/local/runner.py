@@ -244,10 +244,11 @@ class PipelineRunner:
                 raise
 
     def _coalesced(self, flow: Flow) -> Flow:
-        """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""
-        if flow.data.shards <= self.threads or isinstance(flow.data, BlockData | SourceData) or any(o.by_shard for o in flow.operators):
+        """The same rows in as many tasks as is best for all threads, where it does not matter which shard a row is in."""
+        if self.dry or any(o.by_shard for o in flow.operators):
             return flow
-        return replace(flow, data=CoalescedData(flow.data, self.threads))
+        data = flow.data.spread(self.threads)
+        return flow if data is flow.data else replace(flow, data=data)
 
     def _record(self, step: Step, role: str, before: int, start: float) -> None:
         """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
@@ -282,7 +283,7 @@ class PipelineRunner:
     ) -> list[list[AnyChunk]]:
         """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input, or
         if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks do."""
-        if together:
+        if together or flow.data.shards == 1:
             flow = self._coalesced(flow)
         lists: list[list[AnyChunk]] = [[] for _ in range(flow.data.shards)]
         store = store or self.spill.store(f"{step.name} {role}".strip())
