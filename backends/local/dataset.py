@@ -72,7 +72,7 @@ class Dataset:
 
 
 PART_BYTES = 1 << 18
-"""Chunks that were spilled are read back in parts of about so many bytes."""
+"""Chunks that were spilled are read back in parts of about so many bytes, unless a dataset says otherwise."""
 
 
 class ChunkData(Dataset):
@@ -83,6 +83,7 @@ class ChunkData(Dataset):
         self.shards = len(shards)
         self.starts = running_sums([sum(c.rows for c in s) for s in shards])
         self.rows = self.starts[-1]
+        self.part_bytes = PART_BYTES
         self.stable = stable and all(isinstance(c, Chunk) for s in shards for c in s)
 
     def empty_source(self) -> ColumnarScan:
@@ -112,7 +113,7 @@ class ChunkData(Dataset):
         number, at, chunks = 0, 0, self.chunks[shard]
         while at < len(chunks) or number == 0:
             morsels, bytes = Morsels(len(self.columns)), 0
-            while at < len(chunks) and (bytes == 0 or bytes + chunks[at].bytes <= PART_BYTES):
+            while at < len(chunks) and (bytes == 0 or bytes + chunks[at].bytes <= self.part_bytes):
                 self._add(morsels, chunks[at], position)
                 position += chunks[at].rows
                 bytes += chunks[at].bytes + 1

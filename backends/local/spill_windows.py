@@ -27,14 +27,17 @@ from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.sorting import changes, combine
 from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
-from tsql.backends.local.spill_partitions import PartitionRunner
+from tsql.backends.local.spill_partitions import FORCED_PARTITIONS, PARTITIONS, PartitionRunner
 from tsql.backends.local.spill_sort import FAN_IN, ExternalSort, Order
-from tsql.backends.local.window_rows import CollectedRows, WindowShape, too_many_rows
+from tsql.backends.local.window_rows import POSITION_NAME, CollectedRows, WindowShape, too_many_rows
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.expr import SortKey
+from tsql.kernels.expr import Column, SortKey
+from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.window_parts import CARRY_BYTES, part_words
+from tsql.kernels.rows import POSITION
 from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import MOST_ROWS
 from tsql.kernels.windows.halo import Halo, halo_of
 from tsql.planner.operators.window import Window
@@ -78,12 +81,13 @@ class Runs:
 class SortedBlocks:
     """Rows in window order, in blocks that may be in files."""
 
-    def __init__(self, blocks: list[AnyChunk], halo: Halo, partitions: list[int], peers: list[int]):
-        self.blocks, self.halo, self.partitions, self.peers = blocks, halo, partitions, peers
+    def __init__(self, shape: WindowShape, blocks: list[AnyChunk], halo: Halo, partitions: list[int], peers: list[int]):
+        self.shape, self.blocks, self.halo, self.partitions, self.peers = shape, blocks, halo, partitions, peers
         self.starts = running_sums([b.rows for b in blocks])
         self.rows = self.starts[-1]
 
-    def parts(self, shape: WindowShape, shared: Shared, order: tuple[int, ...], position: int) -> Iterator[Part]:
+    def parts(self, shared: Shared, order: tuple[int, ...], position: int) -> Iterator[Part]:
+        shape = self.shape
         carry = (ctypes.c_uint64 * (CARRY_BYTES // 8))()
         for number, block in enumerate(self.blocks):
             shared.run.check()
@@ -134,40 +138,56 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
         tasks = min(self.threads, len(lists))
         halo = halo_of(shape.calls, shape.order)
 
-        def add(shards: list[int], lists: list[list[AnyChunk]], level: int, whole: int) -> None:
-            """Make jobs of lists of chunks that belong to the shards; `whole`: the bytes of that from which they were split."""
-            large = []
-            for shard, chunks in zip(shards, lists, strict=True):
-                if not keeps or self._fits(shape, chunks, tasks):
-                    jobs[shard].append(CollectedRows(chunks, keeps))
-                elif shape.partition_keys and (level == 1 or self._can_split(level, whole, bytes_of(chunks))):
-                    large.append((shard, chunks))
-                else:
-                    jobs[shard].append(self._unsplit(step, shape, chunks, halo))
-            if large:
-                bytes = [bytes_of(chunks) for _, chunks in large]
-                for (shard, _), size, parts in zip(large, bytes, self._placed(step, shape, [c for _, c in large], level), strict=True):
-                    filled = [chunks for chunks in parts if chunks]
-                    add([shard] * len(filled), filled, level + 1, size)
+        def add(shape: WindowShape, shard: int, chunks: list[AnyChunk], level: int, whole: int) -> None:
+            """Make jobs of chunks that belong to a shard; `whole`: the bytes of that from which they were split."""
+            if not keeps or self._fits(shape, chunks, tasks):
+                jobs[shard].append(CollectedRows(shape, chunks, keeps))
+            elif shape.partition_keys and (level == 1 or self._can_split(level, whole, bytes_of(chunks))):
+                again.append((shape, shard, chunks, level))
+            else:
+                jobs[shard].append(self._unsplit(step, shape, chunks, halo))
 
-        add(list(range(len(lists))), lists, 1, 0)
+        again: list[tuple[WindowShape, int, list[AnyChunk], int]] = []
+        for shard, chunks in enumerate(lists):
+            add(shape, shard, chunks, 1, 0)
+        while again:
+            # Shards that are too large are placed together, each by a worker; what is split again comes one by one.
+            level = again[-1][3]
+            together = again[:] if level == 1 else again[-1:]
+            del again[-len(together) :]
+            placed, parts = self._placed(step, together[0][0], [chunks for _, _, chunks, _ in together], level, tasks)
+            for (_, shard, chunks, _), of_shard in zip(together, parts, strict=True):
+                for part in of_shard:
+                    if part:
+                        add(placed, shard, part, level + 1, bytes_of(chunks))
         return jobs
 
-    def _fits(self, shape: WindowShape, chunks: list[AnyChunk], tasks: int) -> bool:
-        rows = sum(c.rows for c in chunks)
-        return not rows or COPIES * bytes_of(chunks) + shape.working_bytes(rows) <= (self.spill.share(TABLE, tasks) or 0)
+    def _needed(self, shape: WindowShape, chunks: list[AnyChunk]) -> int:
+        """The bytes that it takes to sort chunks."""
+        return COPIES * bytes_of(chunks) + shape.working_bytes(sum(c.rows for c in chunks))
 
-    def _placed(self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]], level: int) -> list[list[list[AnyChunk]]]:
+    def _fits(self, shape: WindowShape, chunks: list[AnyChunk], tasks: int) -> bool:
+        return not chunks or self._needed(shape, chunks) <= (self.spill.share(TABLE, tasks) or 0)
+
+    def _placed(self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int) -> tuple[WindowShape, list[list[list[AnyChunk]]]]:
+        """The rows of each list in partitions. They know their places in the input then, and need not be in its order."""
+        share = self.spill.share(TABLE, tasks) or 0
+        number = self._window_partitions(max(self._needed(shape, chunks) for chunks in lists), share)
         schema = Schema(tuple(Field(c.name, c.type) for c in shape.columns))
-        flow = Flow(ChunkData(tuple(c.source() for c in shape.columns), lists, self.spill.morsel_rows()), schema)
-        share = (self.spill.share(TABLE, self.threads) or 0) // COPIES
-        number = self._number(flow.data, shape.columns, share)
-        return self._partitions(step, "partition", flow, shape.partition_keys, shape.columns, level, number, keep_order=True)
+        data = ChunkData(tuple(c.source() for c in shape.columns), lists, self.spill.morsel_rows())
+        data.part_bytes = max(data.part_bytes, share // 4)
+        placed = shape if shape.ties else shape.with_positions()
+        columns = placed.columns if shape.ties else (*shape.columns, OutputColumn(POSITION_NAME, Column(POSITION, BIGINT, False), False))
+        return placed, self._partitions(step, "partition", Flow(data, schema), shape.partition_keys, columns, level, number)
+
+    def _window_partitions(self, bytes: int, share: int) -> int:
+        """Into how many partitions rows should go that take so many bytes together; some will be larger than others."""
+        return FORCED_PARTITIONS if self.spill.forced else min(2 * PARTITIONS, 1 << max(1, (2 * bytes // share).bit_length()))
 
     def _unsplit(self, step: Window, shape: WindowShape, chunks: list[AnyChunk], halo: Halo | None) -> Job:
         """Rows that are too large together and are in one partition, or may be."""
         if halo is None:
-            return CollectedRows(chunks, True)
+            return CollectedRows(shape, chunks, True)
         start = time.perf_counter()
         rows = sum(c.rows for c in chunks)
         if rows >= MOST_ROWS:
@@ -175,8 +195,8 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
         if not shape.keys:
             # All rows are peers, and stay in the order of the input.
             ends = [rows] * len(chunks)
-            return SortedBlocks(chunks, halo, ends, ends)
-        partitions, peers = Runs(shape.places(tuple(SortKey(c) for c in shape.partition_keys))), Runs(shape.places(shape.keys))
+            return SortedBlocks(shape, chunks, halo, ends, ends)
+        partitions, peers = Runs(shape.places(tuple(SortKey(c) for c in shape.partition_keys))), Runs(shape.places(shape.peer_keys))
 
         def noted(blocks: Iterator[list[pa.Array]]) -> Iterator[list[pa.Array]]:
             for arrays in blocks:
@@ -190,5 +210,5 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
         while len(runs) > FAN_IN:
             runs = [sorter.write(sorter.merge(runs[i : i + FAN_IN])) for i in range(0, len(runs), FAN_IN)]
         blocks = sorter.write(noted(sorter.merge(runs))).blocks
-        self._record(step, "sort", self.shared.rows_done - rows, start)
-        return SortedBlocks(list(blocks), halo, partitions.ends(), peers.ends())
+        self._record(step, "runs", self.shared.rows_done - rows, start)
+        return SortedBlocks(shape, list(blocks), halo, partitions.ends(), peers.ends())

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -27,16 +29,22 @@ from tsql.kernels.windows.base import MOST_ROWS
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.choose import code_column, needs_codes, sample_column
 
+POSITION_NAME = "#place"
+
 
 @dataclass(frozen=True)
 class WindowShape:
-    """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs."""
+    """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs. ties: what
+    orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are sorted at the same time."""
 
+    name: str
+    tasks: int
     columns: tuple[OutputColumn, ...]
     by: tuple[Expr, ...]
     order: tuple[SortKey, ...]
     calls: tuple[tuple[str, WindowCall], ...]
     nullable: tuple[bool, ...]
+    ties: tuple[SortKey, ...] = ()
 
     @cached_property
     def names(self) -> list[str]:
@@ -48,17 +56,28 @@ class WindowShape:
         return tuple((name, call) for name, call in self.calls if needs_codes(call))
 
     @cached_property
+    def partition_keys(self) -> tuple[Column, ...]:
+        """The columns by which partitions differ; a key that is the same for all rows is none."""
+        return tuple(e for e in self.by if isinstance(e, Column))
+
+    @cached_property
+    def peer_keys(self) -> tuple[SortKey, ...]:
+        """What peers agree on."""
+        return (*(SortKey(e) for e in self.partition_keys), *(key for key in self.order if isinstance(key.expr, Column)))
+
+    @cached_property
     def keys(self) -> tuple[SortKey, ...]:
-        """What the rows are sorted by; a key that is the same for all rows is none."""
-        return tuple(key for key in (*(SortKey(e) for e in self.by), *self.order) if isinstance(key.expr, Column))
+        """What the rows are sorted by."""
+        return (*self.peer_keys, *self.ties)
 
     def places(self, keys: tuple[SortKey, ...]) -> tuple[int, ...]:
         """Which of the columns the keys are."""
         return tuple(self.names.index(key.expr.name) for key in keys)
 
-    @cached_property
-    def partition_keys(self) -> tuple[Column, ...]:
-        return tuple(e for e in self.by if isinstance(e, Column))
+    def with_positions(self) -> WindowShape:
+        """The shape of rows that know their place in the input."""
+        column = Column(POSITION_NAME, BIGINT, False)
+        return replace(self, columns=(*self.columns, OutputColumn(POSITION_NAME, column, False)), nullable=(*self.nullable, False), ties=(SortKey(column),))
 
     def sources(self) -> tuple[SourceColumn, ...]:
         """The columns as they lie in sorted rows; one without NULLs needs no code for them."""
@@ -83,28 +102,28 @@ class WindowShape:
 
     def working_bytes(self, rows: int) -> int:
         """What sorting takes besides the rows."""
-        return 8 * rows * (len(self.by) + len(self.order) + 2 + 2 * len(self.coded))
+        return 8 * rows * (len(self.keys) + 2 + 2 * len(self.coded))
 
 
 class CollectedRows:
     """Chunks of whole partitions, in the order of the input. `keeps`: they may be read again."""
 
-    def __init__(self, chunks: list[AnyChunk], keeps: bool):
-        self.chunks, self.keeps = chunks, keeps
+    def __init__(self, shape: WindowShape, chunks: list[AnyChunk], keeps: bool):
+        self.shape, self.chunks, self.keeps = shape, chunks, keeps
         self.rows = sum(c.rows for c in chunks)
 
-    def parts(self, shape: WindowShape, shared: Shared, order: tuple[int, ...], position: int) -> Iterator[Part]:
+    def parts(self, shared: Shared, order: tuple[int, ...], position: int) -> Iterator[Part]:
         if self.rows:
-            arrays, reserved = self.ordered(shape, shared)
+            arrays, reserved = self.ordered(shared)
             morsels = Morsels(len(arrays))
             morsels.add_arrays(arrays, position, self.rows)
             del arrays
-            yield Part(shape.whole, morsels, order)
+            yield Part(self.shape.whole, morsels, order)
             del reserved
 
-    def split(self, shape: WindowShape, shared: Shared, morsels: Morsels, tasks: int, workers: Workers) -> Reserved:
+    def split(self, shared: Shared, morsels: Morsels, tasks: int, workers: Workers) -> Reserved:
         """Sort the rows by many workers, and add a morsel for each of so many tasks."""
-        arrays, reserved = self.ordered(shape, shared, workers)
+        arrays, reserved = self.ordered(shared, workers)
         columns = [morsels.column(a) for a in arrays]
         morsels.keep.append(arrays)
         for task in range(tasks):
@@ -112,11 +131,12 @@ class CollectedRows:
             morsels.add(end - first, first, [*columns, part_words(first, self.rows)])
         return reserved
 
-    def ordered(self, shape: WindowShape, shared: Shared, workers: Workers = SERIAL) -> tuple[list[pa.Array], Reserved]:
+    def ordered(self, shared: Shared, workers: Workers = SERIAL) -> tuple[list[pa.Array], Reserved]:
         """All columns in window order with the codes of the values of calls that need them, and the memory that they take."""
         if self.rows >= MOST_ROWS:
             raise too_many_rows(self.rows)
-        chunks = self.chunks
+        start = time.perf_counter()
+        shape, chunks = self.shape, self.chunks
         if not self.keeps:
             self.chunks = []
         bytes = sum(a.nbytes for c in chunks for a in c.arrays) if in_memory(chunks) else bytes_of(chunks)
@@ -135,7 +155,19 @@ class CollectedRows:
             shared.run.check()
             used = [arrays[shape.names.index(a.name)] for a in call.args if isinstance(a, Column)]
             arrays += map(pa.array, value_codes(used or [pa.nulls(self.rows, pa.int8())]))
+        record_sort(shape, shared, self.rows, (time.perf_counter() - start) / (shape.tasks if workers is SERIAL else 1))
         return arrays, result
+
+
+_recording = threading.Lock()
+
+
+def record_sort(shape: WindowShape, shared: Shared, rows: int, seconds: float) -> None:
+    """What `explain ANALYZE` shows of the sorting of a window's rows."""
+    with _recording:
+        known = shared.run.steps.setdefault(f"{shape.name} sort", {"rows": 0, "ms": 0.0})
+        known["rows"] += rows
+        known["ms"] += seconds * 1000
 
 
 def too_many_rows(rows: int) -> ExecutionError:

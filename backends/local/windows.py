@@ -9,7 +9,6 @@ of each shard together and walk over parts of them (kernels/operators/window_par
 from __future__ import annotations
 
 import ctypes
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -49,7 +48,7 @@ class WindowData(Dataset):
         number, position = 0, 0
         while jobs:
             job = jobs.pop()
-            yield from job.parts(self.shape, self.shared, (shard, number), position)
+            yield from job.parts(self.shared, (shard, number), position)
             number, position = number + 1, position + job.rows
 
     def spread(self, tasks: int) -> Dataset:
@@ -70,18 +69,14 @@ class SpreadWindow(BlockData):
     def __init__(self, data: WindowData, tasks: int):
         self.shards, self.rows, self.shared = tasks, data.rows, data.shared
         shape, run = data.shape, data.shared.run
-        start = time.perf_counter()
         workers = Workers(tasks, lambda work, count: parallel(work, count, tasks, run))
         morsels = Morsels(len(shape.part.columns))
         self.reserved: list[Reserved] = []
         for jobs in data.jobs:
             for job in jobs:
                 if job.rows:
-                    self.reserved.append(job.split(shape, data.shared, morsels, max(1, round(tasks * job.rows / data.rows)), workers))
+                    self.reserved.append(job.split(data.shared, morsels, max(1, round(tasks * job.rows / data.rows)), workers))
         self.parts = [(shape.part, morsels, ctypes.c_int64(0))]
-        known = run.steps.setdefault(f"{data.step.name} sort", {"rows": 0, "ms": 0.0})
-        known["rows"] += data.rows
-        known["ms"] += (time.perf_counter() - start) * 1000
         data.release()
 
     def release(self) -> None:
@@ -108,7 +103,7 @@ class WindowRunner(SpillingWindowRunner):
         parts: Any = step.changed(column)
         wanted = (*self._output_columns(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
-        shape = WindowShape(tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, _nullable(lists, len(wanted)))
+        shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, _nullable(lists, len(wanted)))
         jobs = self._window_jobs(step, shape, lists)
         return Flow(WindowData(step, shape, jobs, self.shared, self.spill.active), step.schema, [], flow.key)
 

@@ -107,7 +107,14 @@ def test_workers_share_one_partition(made: list[Any]) -> None:
 @pytest.fixture(scope="module")
 def large() -> pa.Table:
     rng = np.random.default_rng(5)
-    return pa.table({"t": rng.permutation(ROWS), "k": rng.integers(0, 2000, ROWS), "one": np.where(rng.random(ROWS) < 0.98, 1, rng.integers(2, 50, ROWS)), "s": pa.array(rng.integers(0, 10**9, ROWS)).cast(pa.string())})
+    return pa.table(
+        {
+            "t": rng.permutation(ROWS),
+            "k": rng.integers(0, 2000, ROWS),
+            "one": np.where(rng.random(ROWS) < 0.98, 1, rng.integers(2, 50, ROWS)),
+            "s": pa.array(rng.integers(0, 10**9, ROWS)).cast(pa.string()),
+        }
+    )
 
 
 LARGE = {
@@ -135,7 +142,9 @@ def test_more_rows_than_memory(name: str, large: pa.Table, monkeypatch: pytest.M
     assert any(int(line.split()[-1].replace(",", "")) > 1 << 20 for line in spilled), text
 
 
-@pytest.mark.parametrize("call", ["median(t) OVER (ORDER BY k ROWS 9 PRECEDING)", "first_value(s) OVER (ORDER BY t)", "sum(t) OVER (ORDER BY t RANGE 5 PRECEDING)"])
+@pytest.mark.parametrize(
+    "call", ["median(t) OVER (ORDER BY k ROWS 9 PRECEDING)", "first_value(s) OVER (ORDER BY t)", "sum(t) OVER (ORDER BY t RANGE 5 PRECEDING)"]
+)
 def test_what_needs_all_rows_of_a_partition_is_refused(call: str, large: pa.Table) -> None:
     with tsql.connect(threads=2, memory_limit=LIMIT) as db:
         db.register("large", large)
@@ -156,9 +165,10 @@ def test_a_directory_that_cannot_be_written(window: str, large: pa.Table, tmp_pa
 def test_partitions_are_split_again(large: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
     levels: list[int] = []
     placed = SpillingWindowRunner._placed
-    monkeypatch.setattr(SpillingWindowRunner, "_placed", lambda self, step, shape, lists, level: (levels.append(level), placed(self, step, shape, lists, level))[1])
-    monkeypatch.setattr(SpillingWindowRunner, "_number", lambda self, data, columns, share: 2)
+    monkeypatch.setattr(SpillingWindowRunner, "_placed", lambda self, *given: (levels.append(given[3]), placed(self, *given))[1])
+    monkeypatch.setattr(SpillingWindowRunner, "_window_partitions", lambda self, bytes, share: 2)
+    sql = "SELECT count(*) FROM (SELECT s, row_number() OVER (PARTITION BY k ORDER BY t) AS r FROM large) WHERE r = 1"
     with tsql.connect(threads=2, memory_limit=LIMIT) as db:
         db.register("large", large)
-        assert db.sql("SELECT count(*) FROM (SELECT s, row_number() OVER (PARTITION BY k ORDER BY t) AS r FROM large) WHERE r = 1").arrow().column(0).to_pylist() == [2000]
+        assert db.sql(sql).arrow().column(0).to_pylist() == [2000]
     assert 2 in levels
