@@ -1,8 +1,8 @@
 """Sorting of collected rows, by the best library routine for the shape of the keys.
 
 Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Strings are replaced by
-their rank. `Workers` share the work on many rows; the order is the same for any number of them.
+included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Short strings are
+numbers of their own (`string_words.py`), others are replaced by their rank. `Workers` share the work on many rows; the order is the same for any number of them.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsql.backends.local.string_words import short_string_words
 from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
@@ -84,6 +85,8 @@ MANY_ROWS = 20_000
 FEW_BITS = DIGIT_BITS
 """From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
 
+SAMPLE = 1024
+
 
 def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
     """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
@@ -96,22 +99,37 @@ def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | N
     for word, bits in _words(ranks):
         if order is not None:
             word = word[order]
-        if (word[1:] >= word[:-1]).all():
+        if _is_sorted(word):
             continue
         at = _word_order(word, bits, workers)
         order = at if order is None else order[at]
     return order
 
 
+def _is_sorted(word: np.ndarray) -> bool:
+    """Whether words are in order; where they are not, the first of them mostly tell."""
+    return bool((word[1:SAMPLE] >= word[: SAMPLE - 1][: len(word) - 1]).all() and (word[1:] >= word[:-1]).all())
+
+
 def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.ndarray:
     """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and bits."""
     rows = len(word)
     row_bits = (rows - 1).bit_length()
-    if rows >= MANY_ROWS and bits <= FEW_BITS and len(workers.pieces(rows)) == 1:
+    if rows >= MANY_ROWS and bits <= FEW_BITS:
         return _radix_order(word, bits)
     # With the number of the row in its lowest bits each word is there once, so the sort need not be stable.
     left = np.uint64(max(0, bits + row_bits - 64))
-    packed = ((word >> left) << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
+    packed = np.empty(rows, np.uint64)
+    pieces = workers.pieces(rows)
+
+    def fill(task: int) -> None:
+        start, end = pieces[task]
+        part = packed[start:end]
+        np.right_shift(word[start:end], left, out=part)
+        part <<= np.uint64(row_bits)
+        part |= np.arange(start, end, dtype=np.uint64)
+
+    workers.run(fill, len(pieces))
     _sort_words(packed, workers)
     order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
     return _with_ties(word, int(left), order, packed >> np.uint64(row_bits), workers) if left else order
@@ -211,7 +229,7 @@ def _values(array: pa.Array, workers: Workers) -> list[np.ndarray]:
         array = array.cast(t.value_type)
         t = array.type
     if pa.types.is_string(t) or pa.types.is_binary(t) or pa.types.is_large_string(t) or pa.types.is_large_binary(t):
-        return [_string_ranks(array, workers)]
+        return short_string_words(array) or [_string_ranks(array, workers)]
     if pa.types.is_boolean(t):
         return [np.asarray(array.cast(pa.int8()).fill_null(0))]
     if pa.types.is_floating(t):

@@ -102,7 +102,8 @@ class WindowShape:
 
     def working_bytes(self, rows: int) -> int:
         """What sorting takes besides the rows."""
-        return 8 * rows * (len(self.keys) + 2 + 2 * len(self.coded))
+        words = sum(3 if key.expr.type.is_string else 1 for key in self.keys)
+        return 8 * rows * (words + 2 + 2 * len(self.coded))
 
 
 class CollectedRows:

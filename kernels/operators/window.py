@@ -41,6 +41,8 @@ class WindowScan:
     """Rows in window order, with the columns of the calls."""
 
     stable = False
+    inside = False
+    """Whether the walk may begin inside of a partition that it must find out about."""
 
     def __init__(self, columns: tuple[SourceColumn, ...], by: tuple[Expr, ...], order: tuple[SortKey, ...], calls: tuple[tuple[str, WindowCall], ...]):
         self.columns, self.by, self.order, self.calls = columns, by, order, calls
@@ -53,7 +55,7 @@ class WindowScan:
         evaluators = {name: evaluator(name, call, self.order) for name, call in self.calls}
         for one in evaluators.values():
             one.begin(k, numbered)
-        place = Place(k, numbered)
+        place = Place(k, numbered, self.inside)
         # Memory that the query may not have is not there: then there is no walk.
         with k.when(k.status.value == 0):
             for one in evaluators.values():

@@ -36,6 +36,8 @@ def part_words(first: int, count: int, carry: int = 0) -> tuple[int, int, int, i
 class WindowPart(WindowScan):
     """A walk over some of the rows of a shard that is in memory."""
 
+    inside = True
+
     def span(self, pointers: Pointers, rows: Val) -> tuple[Val | None, Val]:
         words = pointers[PART.name][1]
         self.first = words.aux.bits_as("i64")

@@ -54,9 +54,11 @@ class SortedRows:
 
 class Place:
     """Where the walk over the rows is: the row, its partition `[start, end)`, its peers `[peers, peers_end)`, and the number of
-    its group of peers in the partition, from 0."""
+    its group of peers in the partition, from 0. inside: the walk may begin inside of a partition, and with the first row `partition` is
+    called for, which is not the partition's first then."""
 
-    def __init__(self, k: PipelineKernel, rows: SortedRows):
+    def __init__(self, k: PipelineKernel, rows: SortedRows, inside: bool = False):
+        self.inside = inside
         self.rows = rows
         self.row = k.i64(0)
         self._start, self._end, self._peers, self._peers_end, self._group = (k.var(k.i64(0)) for _ in range(5))
