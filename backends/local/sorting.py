@@ -61,12 +61,12 @@ def changes(arrays: list[pa.Array]) -> np.ndarray:
     return changed
 
 
-def value_codes(arrays: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.ndarray, np.ndarray]:
     """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last). And, as
     many again, for each code the number of a row that has it."""
-    ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None))]
+    ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None), workers)]
     rows = len(arrays[0])
-    order = _order(ranks)
+    order = _order(ranks, workers)
     changes = np.zeros(rows, bool)
     for rank in ranks:
         ordered = rank if order is None else rank[order]

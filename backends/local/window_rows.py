@@ -155,7 +155,7 @@ class CollectedRows:
         for _, call in shape.coded:
             shared.run.check()
             used = [arrays[shape.names.index(a.name)] for a in call.args if isinstance(a, Column)]
-            arrays += map(pa.array, value_codes(used or [pa.nulls(self.rows, pa.int8())]))
+            arrays += map(pa.array, value_codes(used or [pa.nulls(self.rows, pa.int8())], workers))
         record_sort(shape, shared, self.rows, (time.perf_counter() - start) / (shape.tasks if workers is SERIAL else 1))
         return arrays, result
 
