@@ -82,6 +82,9 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     total_ms = (time.perf_counter() - start) * 1000
     estimates = estimated_rows(plan)
     counted = {name: f"{run.rows_of[name]:,} rows, ~{amount(rows)} expected" if name in run.rows_of else f"~{amount(rows)} rows expected" for name, rows in estimates.items()}
+    for name in counted:
+        spilled = sum(step.get("spilled", 0) for pipeline, step in run.steps.items() if pipeline == name or pipeline.startswith(f"{name} "))
+        counted[name] += f", {spilled:,} bytes spilled" if spilled else ""
     spills = any(step.get("spilled") for step in run.steps.values())
     lines = [print_plan(plan, counted).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else "")]
     for name, step in run.steps.items():

@@ -4,7 +4,8 @@
 
 Both engines hold the same table in this one process, aggregate the results of the window functions (so that no time goes into
 handing out rows), and take turns. An answer that differs ends the benchmark before anything is timed. The time per row of a
-sliding frame should be flat: the last column is the slowest over the fastest frame.
+sliding frame should be flat: the last column is the slowest over the fastest frame. The second table has what has no size of
+frame, and beside DuckDB the same query on one thread.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from bench.engines import DuckDB, Tsql
-from bench.measure import difference, interleaved
+from tsql.tpch.engines import DuckDB, Tsql
+from tsql.tpch.measure import difference, interleaved
 
 THREADS = 2
 FRAMES = (10, 1_000, 100_000)
@@ -46,12 +47,21 @@ SLIDING = [
     Case("count(distinct), rows", "count(DISTINCT k) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)", peer=False),
 ]
 OTHERS = [
+    Case("row_number", "row_number() OVER (ORDER BY t)"),
+    Case("row_number, two keys of order", "row_number() OVER (ORDER BY v, t)"),
+    Case("rank", "rank() OVER (ORDER BY k)"),
+    Case("dense_rank", "dense_rank() OVER (ORDER BY k)"),
+    Case("lag", "lag(v) OVER (ORDER BY t)"),
+    Case("running sum", "sum(v) OVER (ORDER BY t)"),
+    Case("running max of doubles", "max(x) OVER (ORDER BY t)"),
+    Case("all rows", "sum(v) OVER ()"),
     Case("row_number by 1,000 keys", "row_number() OVER (PARTITION BY k ORDER BY t)"),
     Case("rank by 1,000 keys", "rank() OVER (PARTITION BY k ORDER BY v)"),
     Case("lag by 1,000 keys", "lag(v) OVER (PARTITION BY k ORDER BY t)"),
     Case("running sum by 1,000 keys", "sum(v) OVER (PARTITION BY k ORDER BY t)"),
+    Case("range by 1,000 keys", "sum(v) OVER (PARTITION BY k ORDER BY t RANGE BETWEEN 100000 PRECEDING AND CURRENT ROW)"),
     Case("whole partition, 1,000 keys", "max(v) OVER (PARTITION BY k)"),
-    Case("row_number over all rows", "row_number() OVER (ORDER BY v, t)"),
+    Case("row_number by 3 keys", "row_number() OVER (PARTITION BY k % 3 ORDER BY t)"),
     Case("first_value, 100,000 keys of text", "first_value(v) OVER (PARTITION BY s ORDER BY t)"),
 ]
 
@@ -77,49 +87,59 @@ def text(call: str) -> str:
     return f"SELECT sum(w::DOUBLE) AS total, count(w) AS n FROM (SELECT {call} AS w FROM events)"
 
 
-def measure(case: Case, call: str, tsql: Tsql, duckdb: DuckDB, runs: int) -> tuple[float, float | None]:
-    """Milliseconds of both engines; the second is None where DuckDB does not take part."""
+def measure(case: Case, call: str, engines: dict[str, Tsql | DuckDB], runs: int) -> dict[str, float]:
+    """Milliseconds of each engine; DuckDB is left out where it does not take part."""
     sql = text(call)
-    work = {"tsql": partial(tsql.run, sql)}
-    if case.peer:
-        wrong = difference(tsql.run(sql), duckdb.run(sql), ordered=True)
+    taking_part = {name: engine for name, engine in engines.items() if case.peer or name != "duckdb"}
+    answers = {name: engine.run(sql) for name, engine in taking_part.items()}
+    for name, answer in answers.items():
+        wrong = difference(answers["tsql"], answer, ordered=True)
         if wrong is not None:
-            sys.exit(f"{call}: {wrong}")
-        work["duckdb"] = partial(duckdb.run, sql)
-    times = interleaved(work, runs, warmup=1)
-    return times["tsql"].median, times["duckdb"].median if case.peer else None
+            sys.exit(f"{call}: {name}: {wrong}")
+    times = interleaved({name: partial(engine.run, sql) for name, engine in taking_part.items()}, runs, warmup=1)
+    return {name: t.median for name, t in times.items()}
+
+
+def engines_with(data: pa.Table) -> dict[str, Tsql | DuckDB]:
+    """Both engines, and ours on one thread, with the table in memory."""
+    tsql, one, duckdb = Tsql(THREADS), Tsql(1), DuckDB(THREADS)
+    for ours in (tsql, one):
+        ours.session.register("arrow_events", data)
+    duckdb.connection.register("arrow_events", data)
+    found: dict[str, Tsql | DuckDB] = {"tsql": tsql, "one": one, "duckdb": duckdb}
+    for engine in found.values():
+        engine.execute("CREATE TABLE events AS SELECT * FROM arrow_events")
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print a table of nanoseconds per row and of ratios to DuckDB."""
+    """Print tables of nanoseconds per row, of ratios to DuckDB, and to one thread."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", default="", help="only cases whose name holds this text")
     options = parser.parse_args(arguments)
-    tsql, duckdb = Tsql(THREADS), DuckDB(THREADS)
-    data = table(options.rows)
-    tsql.session.register("arrow_events", data)
-    tsql.execute("CREATE TABLE events AS SELECT * FROM arrow_events")
-    duckdb.connection.register("arrow_events", data)
-    duckdb.execute("CREATE TABLE events AS SELECT * FROM arrow_events")
+    engines = engines_with(table(options.rows))
+    both = {name: engine for name, engine in engines.items() if name != "one"}
 
-    def per_row(ms: float) -> str:
-        return f"{ms * 1e6 / options.rows:8.0f}"
+    def cell(times: dict[str, float], peer: str) -> str:
+        return f"{times[peer] / times['tsql']:.2f}x" if peer in times else ""
+
+    def per_row(times: dict[str, float]) -> str:
+        return f"{times['tsql'] * 1e6 / options.rows:8.0f}"
 
     print(f"{'ns per row, duckdb / tsql':<36}" + "".join(f"{f'{f:,} rows':>24}" for f in FRAMES) + f"{'slowest/fastest':>18}")
     for case in SLIDING:
         if options.only in case.name:
-            cells, taken = [], []
-            for frame in FRAMES:
-                ours, theirs = measure(case, case.call.format(frame), tsql, duckdb, options.runs)
-                taken.append(ours)
-                cells.append(f"{per_row(ours)} {f'{theirs / ours:.2f}x' if theirs is not None else '':>15}")
-            print(f"{case.name:<36}{''.join(cells)}{max(taken) / min(taken):>18.2f}")
+            found = [measure(case, case.call.format(frame), both, options.runs) for frame in FRAMES]
+            taken = [times["tsql"] for times in found]
+            cells = "".join(f"{per_row(times)} {cell(times, 'duckdb'):>15}" for times in found)
+            print(f"{case.name:<36}{cells}{max(taken) / min(taken):>18.2f}", flush=True)
+    print(f"\n{'ns per row':<36}{'':8} {'duckdb / tsql':>15} {'1 thread / 2':>15}")
     for case in OTHERS:
         if options.only in case.name:
-            ours, theirs = measure(case, case.call, tsql, duckdb, options.runs)
-            print(f"{case.name:<36}{per_row(ours)} {f'{theirs / ours:.2f}x':>15}")
+            times = measure(case, case.call, engines, options.runs)
+            print(f"{case.name:<36}{per_row(times)} {cell(times, 'duckdb'):>15} {cell(times, 'one'):>15}", flush=True)
     return 0
 
 

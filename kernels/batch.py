@@ -158,7 +158,7 @@ class Morsels:
         """Append the record of one Arrow batch."""
         if rows is None:
             rows = len(arrays[0]) if arrays else 0
-        self.add(rows, position, [self._column(a) for a in arrays])
+        self.add(rows, position, [self.column(a) for a in arrays])
         self.keep.append(arrays)
 
     def _all_valid(self, rows: int) -> int:
@@ -167,7 +167,8 @@ class Morsels:
         self.keep.append(ones)
         return ones.address
 
-    def _column(self, array: pa.Array) -> tuple[int, int, int, int]:
+    def column(self, array: pa.Array) -> tuple[int, int, int, int]:
+        """The words of a column."""
         buffers = array.buffers()
         validity = buffers[0].address if buffers[0] is not None else self._all_valid(len(array) + array.offset)
         data = buffers[1].address if buffers[1] is not None else 0

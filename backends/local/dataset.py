@@ -71,9 +71,13 @@ class Dataset:
         """The same rows, to be read from their beginning."""
         return self
 
+    def spread(self, tasks: int) -> Dataset:
+        """The same rows in as many tasks as is best, up to so many, for pipelines to which it does not matter which shard a row is in."""
+        return CoalescedData(self, tasks) if self.shards > tasks else self
+
 
 PART_BYTES = 1 << 18
-"""Chunks that were spilled are read back in parts of about so many bytes."""
+"""Chunks that were spilled are read back in parts of about so many bytes, unless a dataset says otherwise."""
 
 
 class ChunkData(Dataset):
@@ -86,6 +90,7 @@ class ChunkData(Dataset):
         self.shards = len(shards)
         self.starts = running_sums([sum(c.rows for c in s) for s in shards])
         self.rows = self.starts[-1]
+        self.part_bytes = PART_BYTES
         self.stable = self.ready = stable and all(isinstance(c, Chunk) for s in shards for c in s)
 
     def empty_source(self) -> ColumnarScan:
@@ -115,7 +120,7 @@ class ChunkData(Dataset):
         number, at, chunks = 0, 0, self.chunks[shard]
         while at < len(chunks) or number == 0:
             morsels, bytes = Morsels(len(self.columns)), 0
-            while at < len(chunks) and (bytes == 0 or bytes + chunks[at].bytes <= PART_BYTES):
+            while at < len(chunks) and (bytes == 0 or bytes + chunks[at].bytes <= self.part_bytes):
                 self._add(morsels, chunks[at], position)
                 position += chunks[at].rows
                 bytes += chunks[at].bytes + 1
@@ -201,6 +206,9 @@ class BlockData(Dataset):
         fresh.parts = [(source, morsels, ctypes.c_int64(0)) for source, morsels, _ in self.parts]
         return fresh
 
+    def spread(self, tasks: int) -> Dataset:
+        return self
+
     def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
         """The same rows in several datasets, one after the other."""
         size = threads if small else WAVE_BLOCKS
@@ -249,6 +257,9 @@ class SourceData(Dataset):
         fresh = copy(self)
         fresh._next, fresh._lock = 0, threading.Lock()
         return fresh
+
+    def spread(self, tasks: int) -> Dataset:
+        return self
 
     def waves(self, threads: int, small: bool = False) -> Iterator[SourceData]:
         """The same rows in several datasets, one after the other: a few splits for each thread."""

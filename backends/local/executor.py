@@ -107,6 +107,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
         if isinstance(flow.data, ChunkData) and not flow.operators:
             yield from self._as_they_are(flow.data, columns)
             return
+        flow = self._coalesced(flow) if flow.data.shards == 1 else flow
         if isinstance(flow.data, SourceData | BlockData):
             for wave in flow.data.waves(self.threads, self.spill.active):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]

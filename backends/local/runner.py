@@ -296,11 +296,12 @@ class PipelineRunner:
                 raise
 
     def _coalesced(self, flow: Flow) -> Flow:
-        """The same rows in no more tasks than threads, where it does not matter which shard a row is in."""
-        if flow.data.shards <= self.threads or isinstance(flow.data, BlockData | SourceData) or any(o.by_shard for o in flow.operators):
+        """The same rows in as many tasks as is best for all threads, where it does not matter which shard a row is in."""
+        if self.dry or any(o.by_shard for o in flow.operators):
             return flow
         few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
-        return replace(flow, data=CoalescedData(flow.data, 1 if few else self.threads))
+        data = flow.data.spread(1 if few else self.threads)
+        return flow if data is flow.data else replace(flow, data=data)
 
     def _record(self, step: Step, role: str, before: int, start: float) -> None:
         """What `explain ANALYZE` shows of a pipeline: the rows that went in and the time it took."""
@@ -335,7 +336,7 @@ class PipelineRunner:
     ) -> list[list[AnyChunk]]:
         """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input, or
         if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks do."""
-        if together:
+        if together or flow.data.shards == 1:
             flow = self._coalesced(flow)
         lists: list[list[AnyChunk]] = [[] for _ in range(flow.data.shards)]
         store = store or self.spill.store(f"{step.name} {role}".strip())

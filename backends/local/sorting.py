@@ -1,22 +1,44 @@
 """Sorting of collected rows, by the best library routine for the shape of the keys.
 
 Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Strings are replaced by
-their rank.
+included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Short strings are
+numbers of their own (`string_words.py`), others are replaced by their rank. `Workers` share the work on many rows; the order is the same for any number of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tsql.backends.local.string_words import short_string_words
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
 from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
+
+PARALLEL_ROWS = 100_000
+"""Fewer rows are sorted by one thread."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """How many threads may work on rows, and what runs `work(0) .. work(tasks - 1)` on them."""
+
+    number: int
+    run: Callable[[Callable[[int], Any], int], list[Any]]
+
+    def pieces(self, rows: int) -> list[tuple[int, int]]:
+        """(start, end) of the rows that each worker should have."""
+        number = self.number if rows >= PARALLEL_ROWS else 1
+        return [(rows * i // number, rows * (i + 1) // number) for i in range(number)]
+
+
+SERIAL = Workers(1, lambda work, tasks: [work(task) for task in range(tasks)])
 
 
 def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
@@ -25,17 +47,26 @@ def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
     return np.arange(len(keys[0][0])) if order is None else order
 
 
-def sorted_order(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray | None:
+def sorted_order(keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL) -> np.ndarray | None:
     """As `sort_indices`; None where the rows are in order already."""
-    return _order([rank for array, key in keys for rank in _ranks(array, key)])
+    return _order([rank for array, key in keys for rank in _ranks(array, key, workers)], workers)
 
 
-def value_codes(arrays: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
+def changes(arrays: list[pa.Array]) -> np.ndarray:
+    """Per row whether its values differ from those of the row before; true for the first."""
+    changed = np.zeros(len(arrays[0]), bool)
+    changed[:1] = True
+    for rank in (rank for array in arrays for rank in _ranks(array, SortKey(None))):
+        changed[1:] |= rank[1:] != rank[:-1]
+    return changed
+
+
+def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.ndarray, np.ndarray]:
     """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last). And, as
     many again, for each code the number of a row that has it."""
-    ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None))]
+    ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None), workers)]
     rows = len(arrays[0])
-    order = _order(ranks)
+    order = _order(ranks, workers)
     changes = np.zeros(rows, bool)
     for rank in ranks:
         ordered = rank if order is None else rank[order]
@@ -51,11 +82,13 @@ def value_codes(arrays: list[pa.Array]) -> tuple[np.ndarray, np.ndarray]:
 
 
 MANY_ROWS = 20_000
-FEW_BITS = 2 * DIGIT_BITS
-"""From so many rows on, a radix sort of our own beats numpy's stable sort; up to so many bits also its unstable one."""
+FEW_BITS = DIGIT_BITS
+"""From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
+
+SAMPLE = 1024
 
 
-def _order(ranks: list[np.ndarray]) -> np.ndarray | None:
+def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
     """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
 
     The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on.
@@ -66,25 +99,61 @@ def _order(ranks: list[np.ndarray]) -> np.ndarray | None:
     for word, bits in _words(ranks):
         if order is not None:
             word = word[order]
-        if (word[1:] >= word[:-1]).all():
+        if _is_sorted(word):
             continue
-        at = _word_order(word, bits)
+        at = _word_order(word, bits, workers)
         order = at if order is None else order[at]
     return order
 
 
-def _word_order(word: np.ndarray, bits: int) -> np.ndarray:
+def _is_sorted(word: np.ndarray) -> bool:
+    """Whether words are in order; where they are not, the first of them mostly tell."""
+    return bool((word[1:SAMPLE] >= word[: SAMPLE - 1][: len(word) - 1]).all() and (word[1:] >= word[:-1]).all())
+
+
+def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.ndarray:
     """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and bits."""
     rows = len(word)
     row_bits = (rows - 1).bit_length()
-    if rows >= MANY_ROWS and (bits <= FEW_BITS or bits + row_bits > 64):
+    if rows >= MANY_ROWS and bits <= FEW_BITS:
         return _radix_order(word, bits)
-    if bits + row_bits > 64:
-        return np.argsort(word, kind="stable")
     # With the number of the row in its lowest bits each word is there once, so the sort need not be stable.
-    packed = (word << np.uint64(row_bits)) | np.arange(rows, dtype=np.uint64)
-    packed.sort()
-    return (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    left = np.uint64(max(0, bits + row_bits - 64))
+    packed = np.empty(rows, np.uint64)
+    pieces = workers.pieces(rows)
+
+    def fill(task: int) -> None:
+        start, end = pieces[task]
+        part = packed[start:end]
+        np.right_shift(word[start:end], left, out=part)
+        part <<= np.uint64(row_bits)
+        part |= np.arange(start, end, dtype=np.uint64)
+
+    workers.run(fill, len(pieces))
+    _sort_words(packed, workers)
+    order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
+    return _with_ties(word, int(left), order, packed >> np.uint64(row_bits), workers) if left else order
+
+
+def _with_ties(word: np.ndarray, left: int, order: np.ndarray, upper: np.ndarray, workers: Workers) -> np.ndarray:
+    """The order of words, given that by all but the lowest `left` bits, `upper`: runs of words that agree in these are sorted by the rest."""
+    same = upper[1:] == upper[:-1]
+    if not same.any():
+        return order
+    tied = np.flatnonzero(np.concatenate((same, [False])) | np.concatenate(([False], same)))
+    runs = np.cumsum(np.concatenate(([False], upper[tied[1:]] != upper[tied[:-1]])), dtype=np.uint64)
+    rows = order[tied]
+    rest = (runs << np.uint64(left)) | (word[rows] & np.uint64((1 << left) - 1))
+    order[tied] = rows[_word_order(rest, left + int(runs[-1]).bit_length(), workers)]
+    return order
+
+
+def _sort_words(words: np.ndarray, workers: Workers) -> None:
+    """Sort words where they lie; each worker sorts those that belong into its part of the result."""
+    pieces = workers.pieces(len(words))
+    if len(pieces) > 1:
+        words.partition([start for start, _ in pieces[1:]])
+    workers.run(lambda task: words[pieces[task][0] : pieces[task][1]].sort(), len(pieces))
 
 
 def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
@@ -130,31 +199,37 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
         raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
 
 
-def taken(array: pa.Array, order: np.ndarray | None) -> pa.Array:
-    """The rows of an array in an order."""
-    return array if order is None else pc.take(array, pa.array(order), boundscheck=False)
+def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = SERIAL) -> list[pa.Array]:
+    """The rows of arrays in an order."""
+    if order is None:
+        return arrays
+    pieces = workers.pieces(len(order))
+    parts = [pa.array(order[start:end]) for start, end in pieces]
+    # Neighbours in the list are of one array, so that workers read the same memory at the same time.
+    found = workers.run(lambda task: pc.take(arrays[task // len(parts)], parts[task % len(parts)], boundscheck=False), len(arrays) * len(parts))
+    return [combine(found[i * len(parts) : (i + 1) * len(parts)]) for i in range(len(arrays))]
 
 
-def _ranks(array: pa.Array, key: SortKey) -> list[np.ndarray]:
+def _ranks(array: pa.Array, key: SortKey, workers: Workers = SERIAL) -> list[np.ndarray]:
     """Integer arrays, most significant first, that order the rows as the key does."""
     result: list[np.ndarray] = []
     is_null = np.asarray(array.is_null()) if array.null_count else None
     if is_null is not None:
         result.append((~is_null if key.nulls_first else is_null).astype(np.int8))
-    for part in _values(array):
+    for part in _values(array, workers):
         ordered = ~part if key.descending else part
         # What lies under a NULL is arbitrary: all NULLs must tie.
         result.append(ordered if is_null is None else np.where(is_null, ordered.dtype.type(0), ordered))
     return result
 
 
-def _values(array: pa.Array) -> list[np.ndarray]:
+def _values(array: pa.Array, workers: Workers) -> list[np.ndarray]:
     t = array.type
     if pa.types.is_dictionary(t):
         array = array.cast(t.value_type)
         t = array.type
     if pa.types.is_string(t) or pa.types.is_binary(t) or pa.types.is_large_string(t) or pa.types.is_large_binary(t):
-        return [_string_ranks(array)]
+        return short_string_words(array) or [_string_ranks(array, workers)]
     if pa.types.is_boolean(t):
         return [np.asarray(array.cast(pa.int8()).fill_null(0))]
     if pa.types.is_floating(t):
@@ -173,13 +248,23 @@ def _values(array: pa.Array) -> list[np.ndarray]:
     return [np.frombuffer(buffer, kind)[array.offset : array.offset + len(array)]]
 
 
-def _string_ranks(array: pa.Array) -> np.ndarray:
-    encoded = array.dictionary_encode()
-    order = pc.sort_indices(encoded.dictionary)
+def _string_ranks(array: pa.Array, workers: Workers) -> np.ndarray:
+    """The number of each string in the order of those that occur. Workers find the strings of their parts."""
+    pieces = workers.pieces(len(array))
+    encoded = workers.run(lambda task: array.slice(pieces[task][0], pieces[task][1] - pieces[task][0]).dictionary_encode(), len(pieces))
+    strings = combine([e.dictionary for e in encoded])
+    if not len(strings):
+        return np.zeros(len(array), np.int64)
+    order = np.asarray(pc.sort_indices(strings))
     rank = np.empty(len(order), np.int64)
-    rank[np.asarray(order)] = np.arange(len(order))
-    codes = np.asarray(encoded.indices.fill_null(0))
-    return rank[codes] if len(rank) else np.zeros(len(array), np.int64)
+    if len(encoded) == 1:
+        rank[order] = np.arange(len(order))
+    else:
+        ordered = strings.take(pa.array(order))
+        rank[order] = np.cumsum(np.concatenate(([False], np.asarray(pc.not_equal(ordered[1:], ordered[:-1]).cast(pa.int8())).astype(bool))))
+    starts = np.cumsum([0, *(len(e.dictionary) for e in encoded)])
+    codes = [np.asarray(e.indices.fill_null(0)) + start if len(e.dictionary) else np.zeros(len(e), np.int64) for e, start in zip(encoded, starts, strict=False)]
+    return rank[codes[0] if len(codes) == 1 else np.concatenate(codes)]
 
 
 def _float_ranks(values: np.ndarray) -> np.ndarray:

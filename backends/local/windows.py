@@ -1,106 +1,90 @@
 """Runs window functions: the rows of each shard are collected and sorted, and a kernel walks them once.
 
 The kernel is a source (kernels/operators/window.py), so that what follows (a filter of QUALIFY, a projection) runs in the same
-pass. A shard is sorted when its task begins; its memory goes when the task ends.
+pass. A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads, or
+one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads sort the rows
+of each shard together and walk over parts of them (kernels/operators/window_parts.py). Rows that do not fit memory: `spill_windows.py`.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow as pa
-
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData
-from tsql.backends.local.host import Chunk, Context, Shared, take_chunks
-from tsql.backends.local.moves import MovementRunner
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part
+from tsql.backends.local.host import Reserved, Shared
 from tsql.backends.local.runner import Flow
-from tsql.backends.local.sorting import combine, sorted_order, taken, value_codes
-from tsql.kernels.batch import Layout, Morsels, SourceColumn
-from tsql.kernels.errors import ExecutionError
-from tsql.kernels.expr import Column, Expr, Literal, Parameter, SortKey
-from tsql.kernels.operators.collect import Collect, OutputColumn
+from tsql.backends.local.sorting import Workers
+from tsql.backends.local.spill import AnyChunk, in_memory
+from tsql.backends.local.spill_windows import Job, SpillingWindowRunner
+from tsql.backends.local.window_rows import CollectedRows, WindowShape
+from tsql.backends.local.workers import parallel
+from tsql.kernels.batch import Morsels
+from tsql.kernels.expr import Column, Expr, Literal, Parameter
+from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.window import WindowScan
-from tsql.kernels.pipeline import Sink
-from tsql.kernels.types import BIGINT
-from tsql.kernels.windows.base import MOST_ROWS
-from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.choose import code_column, needs_codes, sample_column
 from tsql.planner.operators.window import Window
+
+UNEVEN = 1.25
+"""A shard with so many times the rows that a thread should have is walked by several."""
 
 
 class WindowData(Dataset):
-    """The rows of a window step, one list of chunks per shard, that are sorted when they are read. `keeps`: they may be read
-    again, by a step that turns to files half way."""
+    """The rows of a window step: for each shard a list of jobs, that are sorted when they are read."""
 
-    def __init__(self, step: Window, columns: tuple[OutputColumn, ...], chunks: list[list[Chunk]], parts: tuple[Any, Any, Any], shared: Shared, keeps: bool):
-        self.chunks, self.shared, self.step, self.keeps = chunks, shared, step, keeps
-        self.by, self.order, self.calls = parts
-        self.names = [c.name for c in columns]
-        self.shards = len(chunks)
-        self.rows = sum(c.rows for one in chunks for c in one)
-        self.coded = tuple((name, call) for name, call in self.calls if needs_codes(call))
-        self.source = WindowScan((*self._columns(columns), *self._code_columns()), self.by, self.order, self.calls)
-
-    def _columns(self, columns: tuple[OutputColumn, ...]) -> Iterator[SourceColumn]:
-        """The columns as they lie in the chunks; one without NULLs needs no code for them."""
-        for number, column in enumerate(columns):
-            nullable = not self.rows or any(c.arrays[number].null_count for one in self.chunks for c in one)
-            layout = column.layout()
-            yield SourceColumn(column.name, column.type, Layout(layout.kind, layout.machine, nullable, layout.unsigned))
-
-    def _code_columns(self) -> Iterator[SourceColumn]:
-        for name, _ in self.coded:
-            for column in (code_column(name), sample_column(name)):
-                yield SourceColumn(column.name, BIGINT, Layout("fixed", "i64", False))
+    def __init__(self, step: Window, shape: WindowShape, jobs: list[list[Job]], shared: Shared, keeps: bool):
+        self.step, self.shape, self.jobs, self.shared, self.keeps = step, shape, jobs, shared, keeps
+        self.shards = len(jobs)
+        self.rows = sum(job.rows for one in jobs for job in one)
 
     def empty_source(self) -> WindowScan:
-        return self.source
+        return self.shape.whole
 
     def feed(self, shard: int) -> Iterator[Part]:
-        chunks = self.chunks[shard]
+        jobs = list(reversed(self.jobs[shard]))
         if not self.keeps:
-            self.chunks[shard] = []
-        rows = sum(c.rows for c in chunks)
-        if not rows:
-            return
-        if rows >= MOST_ROWS:
-            raise ExecutionError(f"a partition of a window, or the partitions of one shard, have {rows:,} rows: at most {MOST_ROWS:,} are possible")
-        bytes = sum(a.nbytes for c in chunks for a in c.arrays)
-        working = 8 * rows * (len(self.by) + len(self.order) + 2 + 2 * len(self.coded))
-        self.shared.reserve(2 * bytes + working)
-        try:
-            self.shared.run.check()
-            arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(self.names))]
-            del chunks
-            morsels = Morsels(len(self.source.columns))
-            morsels.add_arrays(self._sorted(arrays), 0, rows)
-            del arrays
-            yield Part(self.source, morsels, (shard,))
-        finally:
-            self.shared.release(2 * bytes + working)
+            self.jobs[shard] = []
+        number, position = 0, 0
+        while jobs:
+            job = jobs.pop()
+            yield from job.parts(self.shared, (shard, number), position)
+            number, position = number + 1, position + job.rows
 
-    def _sorted(self, arrays: list[pa.Array]) -> list[pa.Array]:
-        """All columns in window order, and the codes of the values of calls that need them."""
-        by_name = dict(zip(self.names, arrays, strict=True))
-        keys = (*(SortKey(e) for e in self.by), *self.order)
-        order = sorted_order([(by_name[key.expr.name], key) for key in keys if isinstance(key.expr, Column)])
-        self.shared.run.check()
-        ordered = [taken(a, order) for a in arrays]
-        by_name = dict(zip(self.names, ordered, strict=True))
-        for _, call in self.coded:
-            self.shared.run.check()
-            used = [by_name[a.name] for a in call.args if isinstance(a, Column)]
-            rows = len(ordered[0]) if ordered else 0
-            codes, samples = value_codes(used) if used else value_codes([pa.nulls(rows, pa.int8())])
-            ordered += [pa.array(codes), pa.array(samples)]
-        return ordered
+    def spread(self, tasks: int) -> Dataset:
+        """The same rows, walked by so many tasks; itself where that is no gain."""
+        most = max((job.rows for one in self.jobs for job in one), default=0)
+        collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
+        if tasks <= 1 or self.rows <= self.shared.run.settings.small_rows or not collected or most * tasks < self.rows * UNEVEN:
+            return self
+        return SpreadWindow(self, tasks)
 
     def release(self) -> None:
-        self.chunks = [[] for _ in self.chunks]
+        self.jobs = [[] for _ in self.jobs]
 
 
-class WindowRunner(MovementRunner):
+class SpreadWindow(BlockData):
+    """The sorted rows of a window step in parts, which all workers take from one counter."""
+
+    def __init__(self, data: WindowData, tasks: int):
+        self.shards, self.rows, self.shared = tasks, data.rows, data.shared
+        shape, run = data.shape, data.shared.run
+        workers = Workers(tasks, lambda work, count: parallel(work, count, tasks, run))
+        morsels = Morsels(len(shape.part.columns))
+        self.reserved: list[Reserved] = []
+        for jobs in data.jobs:
+            for job in jobs:
+                if job.rows:
+                    self.reserved.append(job.split(data.shared, morsels, max(1, round(tasks * job.rows / data.rows)), workers))
+        self.parts = [(shape.part, morsels, ctypes.c_int64(0))]
+        data.release()
+
+    def release(self) -> None:
+        self.parts = [(source, Morsels(len(source.columns)), counter) for source, _, counter in self.parts]
+        self.reserved = []
+
+
+class WindowRunner(SpillingWindowRunner):
     """Adds window steps to movement."""
 
     def _window(self, step: Window, flow: Flow) -> Flow:
@@ -116,24 +100,23 @@ class WindowRunner(MovementRunner):
                 return expr
             return extra.setdefault(expr, Column(f"#computed{len(extra)}", expr.type))
 
-        parts: tuple[tuple[Expr, ...], tuple[SortKey, ...], tuple[tuple[str, WindowCall], ...]] = step.changed(column)
-        columns = self._output_columns(flow.schema)
-        added = tuple(OutputColumn(c.name, e) for e, c in extra.items())
-        lists = self._window_rows(step, flow, columns, added)
-        return Flow(WindowData(step, (*columns, *added), lists, parts, self.shared, self.spill.active), step.schema, [], flow.key)
+        parts: Any = step.changed(column)
+        wanted = (*self._output_columns(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
+        lists = self._window_rows(step, flow, wanted, bool(extra))
+        shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, _nullable(lists, len(wanted)))
+        jobs = self._window_jobs(step, shape, lists)
+        return Flow(WindowData(step, shape, jobs, self.shared, self.spill.active), step.schema, [], flow.key)
 
-    def _window_rows(self, step: Window, flow: Flow, columns: tuple[OutputColumn, ...], added: tuple[OutputColumn, ...]) -> list[list[Chunk]]:
+    def _window_rows(self, step: Window, flow: Flow, wanted: tuple[OutputColumn, ...], computed: bool) -> list[list[AnyChunk]]:
         """The rows by shard; shards are not put together, since each has partitions of its own."""
-        if isinstance(flow.data, ChunkData) and not flow.operators and not added:
+        if isinstance(flow.data, ChunkData) and not flow.operators and not computed:
             return [list(one) for one in flow.data.chunks]
-        if isinstance(flow.data, BlockData | SourceData):
-            return self._collect(step, flow, (*columns, *added), "rows")
-        wanted = (*columns, *added)
-        lists: list[list[Chunk]] = [[] for _ in range(flow.data.shards)]
+        return self._collect(step, flow, wanted, "rows")
 
-        def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
-            lists[shard] += take_chunks(context.state_address, wanted, self.shared)
 
-        for _, context in self._run(step, "rows", flow, lambda: Collect(wanted, None, False), take):
-            self._close(context)
-        return lists
+def _nullable(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:
+    """Which columns have NULLs; all may have some where rows are in files, or where there are none to be seen."""
+    chunks = [c for one in lists for c in one]
+    if not chunks or not in_memory(chunks):
+        return (True,) * columns
+    return tuple(any(c.arrays[i].null_count for c in chunks) for i in range(columns))

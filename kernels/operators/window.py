@@ -3,6 +3,7 @@
 Semantics: rows that agree on `by` are a partition, rows of it that agree on `order` are peers. Required: the rows of a shard in
 one morsel, sorted by (by, order). State: what each call keeps (kernels/windows), freed at the end of the walk. Cost: one pass;
 what a row costs does not depend on the size of its frame, but for the calls that `explain` shows as made anew for each frame.
+Walks over a part of the rows only are in `window_parts.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.expr import Expr, SortKey
-from tsql.kernels.rows import POSITION, CachedRow, load_pointers
+from tsql.kernels.rows import POSITION, CachedRow, ColumnPointers, load_pointers
 from tsql.kernels.types import BIGINT
-from tsql.kernels.windows.base import Place, SortedRows
+from tsql.kernels.windows.base import Evaluator, Place, SortedRows
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.choose import evaluator
+
+Pointers = dict[str, tuple[SourceColumn, ColumnPointers]]
 
 
 class WindowRow(CachedRow):
@@ -38,47 +41,72 @@ class WindowScan:
     """Rows in window order, with the columns of the calls."""
 
     stable = False
+    inside = False
+    """Whether the walk may begin inside of a partition that it must find out about."""
 
     def __init__(self, columns: tuple[SourceColumn, ...], by: tuple[Expr, ...], order: tuple[SortKey, ...], calls: tuple[tuple[str, WindowCall], ...]):
         self.columns, self.by, self.order, self.calls = columns, by, order, calls
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
-        first = k.load("i64", record, 1)
-        numbered = SortedRows(pointers, rows)
+        position = k.load("i64", record, 1)
+        first, count = self.span(pointers, rows)
+        numbered = SortedRows(pointers, count)
         evaluators = {name: evaluator(name, call, self.order) for name, call in self.calls}
         for one in evaluators.values():
             one.begin(k, numbered)
-        place = Place(k, numbered)
+        place = Place(k, numbered, self.inside)
         # Memory that the query may not have is not there: then there is no walk.
         with k.when(k.status.value == 0):
             for one in evaluators.values():
                 one.prepare(k, numbered)
+            self.resume(k, place, first, list(evaluators.values()))
             with k.rows(rows) as i:
-                place.row = i
+                place.row = i if first is None else first + i
                 self._enter(k, place, list(evaluators.values()))
                 results = {name: one.value(k, place) for name, one in evaluators.items()}
-                each(WindowRow(numbered.at(i), first + i, results))
+                each(WindowRow(numbered.at(place.row), position + i, results))
+            self.suspend(k, place, list(evaluators.values()))
         for one in evaluators.values():
             one.end(k)
 
-    def _enter(self, k: PipelineKernel, place: Place, evaluators: list) -> None:
+    def span(self, pointers: Pointers, rows: Val) -> tuple[Val | None, Val]:
+        """The number of the first row of the walk (None: 0), and how many rows there are to be seen."""
+        return None, rows
+
+    def resume(self, k: PipelineKernel, place: Place, first: Val | None, evaluators: list[Evaluator]) -> None:
+        """Make the walk begin somewhere else than at the first row."""
+
+    def suspend(self, k: PipelineKernel, place: Place, evaluators: list[Evaluator]) -> None:
+        """Keep what a walk over the rows that follow needs."""
+
+    def _enter(self, k: PipelineKernel, place: Place, evaluators: list[Evaluator]) -> None:
         """Where a partition or a group of peers begins, find its end."""
         row = place.row
         with k.when(row == place.end):
-            place.start = row
-            place.end = self._run_end(k, place, self.by, place.rows.count)
+            place.start = self.run_start(k, place, self.by, k.i64(0))
+            place.end = self.run_end(k, place, self.by, place.rows.count)
             place.peers_end = row
-            place.group = k.i64(-1)
+            place.group = self.groups_before(k, place) if any(one.counts_groups for one in evaluators) else k.i64(-1)
             for one in evaluators:
                 one.partition(k, place)
         if any(one.needs_peers for one in evaluators):
+            keys = tuple(key.expr for key in self.order)
             with k.when(row == place.peers_end):
-                place.peers = row
-                place.peers_end = self._run_end(k, place, tuple(key.expr for key in self.order), place.end)
+                place.peers = self.run_start(k, place, keys, place.start)
+                place.peers_end = self.run_end(k, place, keys, place.end)
                 place.group = place.group + 1
 
-    def _run_end(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
+    def run_start(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
+        """The first row, not before `limit`, from which on all rows up to the current one agree with it in the keys; the row is the
+        first of its run, or of the walk."""
+        return place.row
+
+    def groups_before(self, k: PipelineKernel, place: Place) -> Val:
+        """The number of the group of peers before that of the current row, which is the first of its partition or of the walk."""
+        return k.i64(-1)
+
+    def run_end(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
         """The first row behind the current one that differs from it in the keys."""
         if not keys:
             return limit

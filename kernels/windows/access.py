@@ -114,6 +114,10 @@ class FromFrame(Access):
     def needs_peers(self) -> bool:
         return self.call.frame.needs_peers
 
+    @property
+    def counts_groups(self) -> bool:
+        return self.frames.grouped
+
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)
         self.frames.begin(k, rows)

@@ -54,12 +54,18 @@ class SortedRows:
 
 class Place:
     """Where the walk over the rows is: the row, its partition `[start, end)`, its peers `[peers, peers_end)`, and the number of
-    its group of peers in the partition, from 0."""
+    its group of peers in the partition, from 0. inside: the walk may begin inside of a partition, and with the first row `partition` is
+    called for, which is not the partition's first then."""
 
-    def __init__(self, k: PipelineKernel, rows: SortedRows):
+    def __init__(self, k: PipelineKernel, rows: SortedRows, inside: bool = False):
+        self.inside = inside
         self.rows = rows
         self.row = k.i64(0)
         self._start, self._end, self._peers, self._peers_end, self._group = (k.var(k.i64(0)) for _ in range(5))
+
+    def carried(self) -> list[Var]:
+        """What a walk leaves to the walk over the rows that follow."""
+        return [self._start, self._end, self._peers, self._peers_end, self._group]
 
     start = property(lambda self: self._start.value, lambda self, v: self._start.set(v))
     end = property(lambda self: self._end.value, lambda self, v: self._end.set(v))
@@ -81,6 +87,15 @@ class Evaluator:
     @property
     def needs_peers(self) -> bool:
         return False
+
+    @property
+    def counts_groups(self) -> bool:
+        """Whether it needs the number of the group of peers in the partition."""
+        return False
+
+    def carried(self) -> list[Var]:
+        """What a walk leaves to the walk over the rows that follow, where both are in one partition."""
+        return []
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         """Make variables and memory."""

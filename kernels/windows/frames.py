@@ -6,6 +6,8 @@ a RANGE are found by walking on from the last ones; with offsets that depend on 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
@@ -42,8 +44,10 @@ class Frames:
             self._number_groups(k, place)
         if self.ranged:
             self._skip_nulls(k, place)
-            for walked in self.walked.values():
+            for which, walked in self.walked.items():
                 walked.set(self.first.value)
+                if place.inside:
+                    self._jump(k, place, which)
 
     def _number_groups(self, k: PipelineKernel, place: Place) -> None:
         """The first row of each group of peers, and the partition's end behind the last."""
@@ -71,6 +75,28 @@ class Frames:
             key = self._key(k, place, at.value + step)
             loop.stop_if(k.true if key.valid is None else key.valid)
             at.set(at.value + (1 if step == 0 else -1))
+
+    def _jump(self, k: PipelineKernel, place: Place, which: str) -> None:
+        """Where a walk begins inside of a partition, an end of the frame of its first row is searched for."""
+        bound = self.frame.start if which == "start" else self.frame.end
+        if bound.limit is None or not bound.is_constant:
+            return
+        key, limit = self._key(k, place, place.row), place.rows.value(k, bound.limit, place.row)
+        known = place.row > place.start
+        for d in (key, limit):
+            known = known if d.valid is None else known & d.valid
+        with k.when(known):
+            self.walked[which].set(self._search(k, self._before(k, place, limit.with_valid(None), which)))
+
+    def _before(self, k: PipelineKernel, place: Place, limit: Datum, which: str) -> Callable[[Val], Val]:
+        """Whether an end of the frame that is at `limit` is behind a row."""
+        earlier, later = ("<", ">") if not self.order[0].descending else (">", "<")
+
+        def before(number: Val) -> Val:
+            there = self._key(k, place, number).with_valid(None)
+            return ~compare(k, later, there, limit) if which == "end" else compare(k, earlier, there, limit)
+
+        return before
 
     def _key(self, k: PipelineKernel, place: Place, number: Val) -> Datum:
         return place.rows.value(k, self.frame.key, number)
@@ -140,12 +166,7 @@ class Frames:
             with k.guarded(None, self.position):
                 wrong = compare(k, later if bound.kind == "preceding" else earlier, limit, key)
                 k.fail(wrong, f"Invalid RANGE {bound.kind.upper()} value")
-
-            def before(number: Val) -> Val:
-                """Whether the bound is behind this row."""
-                there = self._key(k, place, number).with_valid(None)
-                return ~compare(k, later, there, limit) if is_end else compare(k, earlier, there, limit)
-
+            before = self._before(k, place, limit, which)
             if bound.is_constant:
                 self._walk(k, which, before)
                 result.set(self.walked[which].value)
@@ -153,7 +174,7 @@ class Frames:
                 result.set(self._search(k, before))
         return result.value
 
-    def _walk(self, k: PipelineKernel, which: str, before: object) -> None:
+    def _walk(self, k: PipelineKernel, which: str, before: Callable[[Val], Val]) -> None:
         at = self.walked[which]
         with k.forever() as loop:
             number = at.value
@@ -161,7 +182,7 @@ class Frames:
             loop.stop_if(~before(number))
             at.set(number + 1)
 
-    def _search(self, k: PipelineKernel, before: object) -> Val:
+    def _search(self, k: PipelineKernel, before: Callable[[Val], Val]) -> Val:
         low, high = k.var(self.first.value), k.var(self.last.value)
         with k.forever() as loop:
             loop.stop_if(low.value >= high.value)

@@ -34,6 +34,10 @@ class Rank(Peers):
 class DenseRank(Peers):
     """The number of the group of peers, from 1."""
 
+    @property
+    def counts_groups(self) -> bool:
+        return True
+
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         return Datum(BIGINT, (place.group + 1,))
 

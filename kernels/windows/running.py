@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.base import RegisterState, State
 from tsql.kernels.aggregates.basic import keep_string
+from tsql.kernels.codegen.lang import Var
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.expr import SortKey
@@ -61,6 +62,10 @@ class OverFrame(Evaluator):
     def needs_peers(self) -> bool:
         return self.call.frame.needs_peers
 
+    @property
+    def counts_groups(self) -> bool:
+        return self.frames.grouped
+
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         self.fold.begin(k, rows)
         self.frames.begin(k, rows)
@@ -107,6 +112,9 @@ class Running(OverFrame):
             self.kept.keep(k, self.fold.finish(k, self.state, place))
             self.finished.set(end)
         return self.kept.get()
+
+    def carried(self) -> list[Var]:
+        return [*self.state.variables, self.added]
 
     def end(self, k: PipelineKernel) -> None:
         self.fold.release(k, self.state)

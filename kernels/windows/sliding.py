@@ -22,6 +22,8 @@ class Sliding(OverFrame):
         super().begin(k, rows)
         runs = 2 if self.call.frame.exclude else 1
         self.runs: list[tuple[Var, Var]] = [(k.var(k.i64(0)), k.var(k.i64(0))) for _ in range(runs)]
+        # A walk may go on inside of a partition.
+        self.fold.init(k, self.state)
 
     def partition(self, k: PipelineKernel, place: Place) -> None:
         super().partition(k, place)

@@ -74,3 +74,31 @@ def test_radix_interpreter_agrees() -> None:
         Interpreter(radix_module())("main", ctypes.addressof(plan), counts.ctypes.data, 50)
         assert (sorted_words == np.sort(words)).all()
         assert (numbers == sorting._radix_order(words.copy(), bits)).all()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+@pytest.mark.parametrize("longest", [0, 1, 7, 8, 9, 16, 17, 40])
+def test_strings(kind: pa.DataType, longest: int) -> None:
+    random = np.random.default_rng(longest)
+    texts = [
+        "".join(random.choice(list("\0ab\u00e9\x7f"), random.integers(0, longest + 1)))[:longest].encode()[:longest].decode(errors="ignore") for _ in range(300)
+    ]
+    values: list[str | None] = [*texts, None, *texts[:50], "x" * longest]
+    array = pa.array([v if v is None or kind != pa.binary() else v.encode() for v in values], kind).slice(3)
+    wanted = sorted(range(len(array)), key=lambda i: (array[i].as_py() is None, values[i + 3].encode() if values[i + 3] is not None else b"", i))
+    order = sorting.sort_indices([(array, SortKey(None))])
+    assert order.tolist() == wanted
+    known = [values[i + 3] for i in wanted]
+    assert sorting.changes([array.take(pa.array(order))]).tolist() == [True, *(a != b for a, b in zip(known, known[1:], strict=False))]
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_any_number_of_workers_finds_the_same_order(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "PARALLEL_ROWS", 10)
+    random = np.random.default_rng(3)
+    team = sorting.Workers(workers, lambda work, tasks: [work(task) for task in range(tasks)])
+    words = pa.array(random.integers(-(2**63), 2**63 - 1, 5000) // 4 * 4)
+    few = pa.array([None if v == 0 else f"a long string, number {v}" for v in random.integers(0, 40, 5000)])
+    given = [(few, SortKey(None, descending=True)), (words, SortKey(None))]
+    assert (sorting.sorted_order(given, team) == sorting.sorted_order(given)).all()
+    assert sorting.taken([few, words], np.arange(5000)[::-1], team) == [few[::-1], words[::-1]]

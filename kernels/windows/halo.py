@@ -1,0 +1,94 @@
+"""Which rows around its own a call looks at, if that is known before it runs: what a walk over blocks of rows must have in memory.
+
+Ranks need the places of partitions and peers only, lag and lead with a constant distance one row, frames of ROWS with constant ends
+the rows in between. A frame that begins with the partition is a state that is carried from block to block; that takes an
+aggregate whose state is numbers. Everything else (RANGE with an offset, values of the first row, DISTINCT, medians, frames that
+end with the partition) may look at any row of the partition, and has no halo.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import reduce
+
+from tsql.kernels.aggregates.bodies import plain_body
+from tsql.kernels.expr import Expr, Literal, SortKey
+from tsql.kernels.windows.access import LastValue, Shift
+from tsql.kernels.windows.base import Evaluator
+from tsql.kernels.windows.call import Bound, WindowCall
+from tsql.kernels.windows.choose import evaluator, needs_codes, simplified
+from tsql.kernels.windows.folds import BodyFold
+from tsql.kernels.windows.ranking import RANKING
+from tsql.kernels.windows.running import Running
+
+
+@dataclass(frozen=True)
+class Halo:
+    """So many rows before and behind a row, and with `peers` all its peers behind it."""
+
+    before: int = 0
+    behind: int = 0
+    peers: bool = False
+
+    def union(self, other: Halo) -> Halo:
+        return Halo(max(self.before, other.before), max(self.behind, other.behind), self.peers or other.peers)
+
+
+def halo_of(calls: tuple[tuple[str, WindowCall], ...], order: tuple[SortKey, ...]) -> Halo | None:
+    """What all calls together look at; None if one of them may look at any row."""
+    found = [_halo(name, call, order) for name, call in calls]
+    return None if None in found else reduce(Halo.union, found, Halo())
+
+
+def _halo(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Halo | None:
+    if needs_codes(call) or call.ignore_nulls:
+        return None
+    call = simplified(call)
+    if call.name in RANKING:
+        return Halo()
+    how = evaluator(name, call, order)
+    if isinstance(how, Shift):
+        distance = _constant(call.args[1]) if len(call.args) > 1 else 1
+        if distance is None:
+            return None
+        ahead = distance if how.forward else -distance
+        return Halo(max(0, -ahead), max(0, ahead))
+    return _frame_halo(call, how)
+
+
+def _frame_halo(call: WindowCall, how: Evaluator) -> Halo | None:
+    frame = call.frame
+    first, last = _distance(frame.start, frame.mode), _distance(frame.end, frame.mode)
+    if frame.start.kind != "unbounded":
+        return None if first is None or last is None else Halo(max(0, -first), max(0, last))
+    if not _carries(call, how) or frame.exclude:
+        return None
+    if frame.end.kind == "current":
+        return Halo(peers=frame.mode != "rows")
+    return None if last is None else Halo(max(0, -last), max(0, last))
+
+
+def _carries(call: WindowCall, how: Evaluator) -> bool:
+    """Whether a frame that begins with the partition needs none of its rows any more."""
+    if isinstance(how, LastValue):
+        return True
+    if not isinstance(how, Running) or type(how.fold) is not BodyFold:
+        return False
+    body = plain_body(call.aggregate())
+    return not body.release() and "ptr" not in body.fields
+
+
+def _distance(bound: Bound, mode: str) -> int | None:
+    """How many rows behind a row (before it, if negative) an end of a frame of ROWS is at most; None if that is not known."""
+    if mode != "rows" or bound.kind == "unbounded":
+        return None
+    if bound.kind == "current":
+        return 0
+    distance = _constant(bound.offset)
+    if distance is None or distance < 0:
+        return None
+    return -distance if bound.kind == "preceding" else distance
+
+
+def _constant(expr: Expr | None) -> int | None:
+    return expr.value if isinstance(expr, Literal) and isinstance(expr.value, int) else None
