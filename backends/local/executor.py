@@ -205,7 +205,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             case Sample():
                 return self._sample(step, flow)
             case Aggregate():
-                return self._aggregate(step, flow)
+                return self._aggregate(step, flow, shards)
             case Sort():
                 return self._sort(step, flow)
             case Limit():
@@ -256,7 +256,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
         computed = tuple(OutputColumn(c.name, e) for c, e in zip(columns, expressions, strict=True))
         return Chunk((number,), 1, self._collect(step, one, computed, f"row {number}")[0][0].arrays)
 
-    def _aggregate(self, step: Aggregate, flow: Flow) -> Flow:
+    def _aggregate(self, step: Aggregate, flow: Flow, shards: int) -> Flow:
         if not step.absorbs:
             flow, by, calls = self._host_arguments(step, flow)
         else:
@@ -273,7 +273,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             return make_sink(grouping(), dense and known)
 
         # Many shards are there to keep each table small: an array for all keys in each would not be.
-        small_tables = flow.data.shards > self.threads and (step.groups or 0) > DENSE_GROUPS
+        small_tables = flow.data.shards > shards and (step.groups or 0) > DENSE_GROUPS
         dense = bool(by) and not equal and not small_tables and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
         if step.phase == "partial":
             flow = self._coalesced(flow)
