@@ -10,11 +10,12 @@ from dataclasses import replace
 
 from tsql.kernels.expr import Expr
 from tsql.planner.operators.join import HashJoin, is_range
+from tsql.planner.operators.merge_join import MergeJoin, refusal
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.step import Step
 
 METHOD_NAMES = ("hash", "merge", "loop", "range")
-"""What the hint JOIN may ask for; some have no step yet."""
+"""What the hint JOIN may ask for."""
 
 
 class CannotJoin(Exception):
@@ -26,6 +27,14 @@ def by_hash(joined: HashJoin) -> HashJoin:
     if not joined.keys:
         raise CannotJoin("a hash join needs an equality of the two sides")
     return joined
+
+
+def by_merge(joined: HashJoin) -> HashJoin:
+    """The rows of one side walk along those of the other."""
+    reason = refusal(joined)
+    if reason is not None:
+        raise CannotJoin(reason)
+    return MergeJoin(joined.inputs, joined.kind, joined.keys, joined.condition, joined.build, position=joined.position, rows=joined.rows)
 
 
 def by_loop(joined: HashJoin) -> HashJoin:
@@ -63,4 +72,4 @@ def _everything(joined: HashJoin) -> Expr | None:
     return conjunction([*(key.expr for key in joined.keys), *joined.range, *conjuncts(joined.condition)])
 
 
-METHODS: dict[str, Callable[[HashJoin], Step]] = {"hash": by_hash, "loop": by_loop, "range": by_range}
+METHODS: dict[str, Callable[[HashJoin], Step]] = {"hash": by_hash, "loop": by_loop, "merge": by_merge, "range": by_range}

@@ -9,12 +9,14 @@ from tsql.kernels.expr import Column
 from tsql.planner import cost, logical, stats
 from tsql.planner.hints import Constraints
 from tsql.planner.join_hints import Broadcasting, Demand, Method
-from tsql.planner.join_methods import METHODS, CannotJoin, ranged
+from tsql.planner.join_methods import METHODS, CannotJoin, by_merge, ranged
 from tsql.planner.join_stats import equalities, matching
 from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey
 from tsql.planner.operators.join import HashJoin
+from tsql.planner.operators.merge_join import MergeJoin, refusal
 from tsql.planner.operators.project import Project
 from tsql.planner.predicates import JoinKey, conjunction
+from tsql.planner.ranges import is_in_order
 from tsql.planner.step import Step
 
 NO_DEMAND = Demand()
@@ -48,7 +50,9 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
         joined = found
     elif not keys and node.kind != "mark":
         joined = ranged(joined)
-    if joined.keys and joined.probe_kind in ("inner", "semi", "touch"):
+    elif scope == "local" and _is_better_merged(joined, node):
+        joined = by_merge(joined)
+    if joined.keys and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     if demand.broadcasting is not None:
@@ -59,6 +63,18 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
     if not joined.keys:
         return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
     return _placed(joined, shards, scope)
+
+
+def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
+    """Whether both sides are in the order of a key of which a table would be large and could not be an array."""
+    built = node.left if joined.build == "left" else node.right
+    if refusal(joined) is not None or stats.rows(built) < cost.MERGED_ROWS:
+        return False
+    (key,) = joined.keys
+    known = stats.column_statistics(built, (key.left if joined.build == "left" else key.right).name)
+    bounded = isinstance(getattr(known, "minimum", None), int) and isinstance(getattr(known, "maximum", None), int)
+    far_apart = bounded and known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
+    return far_apart and is_in_order(joined.inputs[0], key.left.name) and is_in_order(joined.inputs[1], key.right.name)
 
 
 def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:

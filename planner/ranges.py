@@ -33,6 +33,22 @@ def dealt_by_ranges(step: Step, column: str, shards: int, shared: Collection[int
     return None
 
 
+def is_in_order(step: Step, column: str) -> bool:
+    """Whether every worker meets the rows of a step in the order of a column, because the table is sorted by it."""
+    match step:
+        case Scan():
+            return is_sorted(step.source, column)
+        case Filter():
+            return is_in_order(step.inputs[0], column)
+        case Project():
+            expr = dict(step.columns)[column]
+            return isinstance(expr, Column) and is_in_order(step.inputs[0], expr.name)
+        case HashJoin() if not step.marks and step.kind != "full":
+            probed = 1 if step.build == "left" else 0
+            return column in step.inputs[probed].schema and is_in_order(step.inputs[probed], column)
+    return False
+
+
 def _equal(step: HashJoin, column: str, probed: int) -> str | None:
     """The column of the probed side that an inner join equates with one of the built side."""
     for key in step.keys if step.kind == "inner" else ():

@@ -46,6 +46,7 @@ from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.merge_join import MergeJoin
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.recursive import Recursive
 from tsql.planner.operators.replicate import Replicate
@@ -182,6 +183,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 return self._scan(step, shards)
             case Values():
                 return self._values(step)
+            case MergeJoin():
+                return self._hash_join(step.hashed if self.spill.active else step.walked, shards)
             case HashJoin():
                 return self._hash_join(step, shards)
             case Series():

@@ -177,7 +177,7 @@ class JoinRunner(MovementRunner):
     def _probed(self, join: Join, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
-        kind = TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1])
+        kind = TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks)
         probe = Probe(kind, step.name, step.probe_kind, join.probe_keys, step.condition, step.mark, step.marks, step.position, step.early)
         if not step.marks:
             return probed.then(probe, step.schema)

@@ -22,7 +22,23 @@ from tsql.kernels.keys import KeyField
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
-from tsql.kernels.runtime.join_table import ALONE, APART, BY_HASH, BY_KEY, DENSE, FREE, MARKED, MATCHED, SORTED, UNMARKED, first_place, hash_key, tag_of
+from tsql.kernels.runtime.join_table import (
+    ALONE,
+    APART,
+    BY_HASH,
+    BY_KEY,
+    DENSE,
+    FREE,
+    MARKED,
+    MATCHED,
+    SORTED,
+    UNMARKED,
+    first_place,
+    hash_key,
+    next_place,
+    run_end,
+    tag_of,
+)
 from tsql.kernels.runtime.strings import mix64
 from tsql.kernels.types import BIGINT, BOOLEAN
 
@@ -148,6 +164,8 @@ class TableKind:
     has_bitmap: bool = False
     bounds: tuple[tuple[str, Expr], ...] = ()
     """Of a sorted table: what its order key is compared with, as (operator, expression of the other side)."""
+    walks: bool = False
+    """Of a sorted table: rows come in its order, and ask for one value each."""
 
 
 class BuildRow(CachedRow):
@@ -271,6 +289,8 @@ class Probe(Operator):
 
     def _range(self, k: PipelineKernel, row: CachedRow) -> Run:
         """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
+        if self.table.walks:
+            return self._walk(k, row)
         keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
         start, end, present = k.i64(0), count, None
         for op, expr in self.table.bounds:
@@ -279,6 +299,18 @@ class Probe(Operator):
             place = first_place(k, keys, count, key_words(k, expr, d)[0], k.i64(int(op in (">", "<="))))
             start, end = (k.max(start, place), end) if op[0] == ">" else (start, k.min(end, place))
         return Run(k, self._record(k, 2, "ptr"), start, end if present is None else k.select(present, end, k.i64(0)))
+
+    def _walk(self, k: PipelineKernel, row: CachedRow) -> Run:
+        """The entries with the value that a row asks for, searched for from where the last row found its own."""
+        keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
+        expr = self.table.bounds[0][1]
+        d = emit(k, expr, row)
+        value = key_words(k, expr, d)[0]
+        last = k.at_entry(lambda: k.var(k.i64(0)))
+        start = next_place(k, keys, count, last.value, value)
+        last.set(start)
+        end = run_end(k, keys, count, start, value)
+        return Run(k, self._record(k, 2, "ptr"), start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
 
     def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run, push: Push) -> None:
         """Push each pair; for a left join also a row without a partner, once, from the same place."""

@@ -56,6 +56,36 @@ def first_place(k: Kernel, keys: Val, count: Val, value: Val, after: Val) -> Non
     k.ret(low.value)
 
 
+@routine("next_place", ("ptr", "i64", "i64", "i64"), "i64")
+def next_place(k: Kernel, keys: Val, count: Val, start: Val, value: Val) -> None:
+    """As `first_place`, for a value that is expected a little behind `start`: steps that double, then a search between the last
+    two. A value that lies before `start` is searched for from the beginning."""
+    before = (start > 0) & (k.load("i64", keys, k.max(start - 1, k.i64(0))) >= value)
+    low, width = k.var(k.select(before, k.i64(0), start)), k.var(k.i64(1))
+    high = k.var(low.value)
+    with k.forever() as loop:
+        at = high.value
+        loop.stop_if(at >= count)
+        loop.stop_if(k.load("i64", keys, at) >= value)
+        low.set(at + 1)
+        high.set(at + width.value)
+        width.set(width.value + width.value)
+    end = k.min(high.value, count)
+    k.ret(low.value + first_place(k, k.element("i64", keys, low.value), k.max(end - low.value, k.i64(0)), value, k.i64(0)))
+
+
+@routine("run_end", ("ptr", "i64", "i64", "i64"), "i64")
+def run_end(k: Kernel, keys: Val, count: Val, start: Val, value: Val) -> None:
+    """The place behind the last of the keys from `start` on that equal a value."""
+    place = k.var(start)
+    with k.forever() as loop:
+        at = place.value
+        loop.stop_if(at >= count)
+        loop.stop_if(k.load("i64", keys, at) != value)
+        place.set(at + 1)
+    k.ret(place.value)
+
+
 def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:
     """Replace a word in memory that other threads may be replacing too."""
     seen = k.var(k.load("i64", at))

@@ -32,6 +32,8 @@ class HashJoin(Step):
     mark: str | None = None
     early: bool = False
     range: tuple[Expr, ...] = ()
+    walks: bool = False
+    """Rows are expected in the order of the range: each is searched for where the last was found (see merge_join)."""
     position: int | None = field(default=None, compare=False)
     rows: float | None = field(default=None, compare=False)
     """The estimated number of rows, over all shards; only costs depend on it."""
