@@ -206,7 +206,7 @@ class PipelineRunner:
                     code.run(context, part.morsels)
                 finally:
                     context.let_go()
-                self.run.done_rows = self.shared.rows_done
+                self.run.done_rows = max(self.run.done_rows, self.shared.rows_done)
                 if take is not None:
                     take(pipeline.sink, context, part, shard)
                     if self._limit_reached(pipeline.sink):
