@@ -17,8 +17,8 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 
-from bench.engines import DuckDB, Tsql
-from bench.measure import difference, interleaved
+from tsql.tpch.engines import DuckDB, Tsql
+from tsql.tpch.measure import difference, interleaved
 
 THREADS = 2
 FRAMES = (10, 1_000, 100_000)
