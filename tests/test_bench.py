@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
+from tsql.benchmarks import benchmarks
 from tsql.tpch.measure import difference, interleaved
 from tsql.tpch.report import Row, Section, write
 
@@ -44,3 +47,10 @@ def test_report(tmp_path: Path) -> None:
     assert "| Q1 | 1.00 | 5.50 | >= 5 | met |" in text and "| Q6 | 2.00 | 1.00 | >= 2 | short |" in text
     assert (tmp_path / "report.md").read_text() == text
     assert json.loads((tmp_path / "report.json").read_text())["sections"][0]["rows"][1]["met"] is False
+
+
+@pytest.mark.parametrize("name", benchmarks())
+def test_every_benchmark_loads(name: str) -> None:
+    """Each that `tsql bench` lists can be loaded and has its entry."""
+    module = importlib.import_module(f"bench.{name}")
+    assert module.__doc__ and callable(module.main)

@@ -147,7 +147,7 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
             context.let_go()
         take()
         self._close(context)
-        self.run.done_rows = self.shared.rows_done
+        self.run.done_rows = max(self.run.done_rows, self.shared.rows_done)
         kept.reverse()
         return kept
 

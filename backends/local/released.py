@@ -7,6 +7,7 @@ query holds, and nobody sees its result.
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 import time
@@ -35,6 +36,8 @@ class QueryThread:
     def _serve(self) -> None:
         while True:
             items, answers, wanted = self.requests.get()
+            if not wanted:
+                _forget(answers)
             answers.put(_next(items) if wanted else _closed(items))
             del items, answers
             if not wanted:
@@ -45,6 +48,13 @@ class QueryThread:
 
 
 _idle: list[QueryThread] = []
+
+
+def _forget(answers: queue.SimpleQueue[Answer]) -> None:
+    """Drop answers that nobody has waited for: an error keeps all that its query held alive, as long as the relation lives."""
+    with contextlib.suppress(queue.Empty):
+        while True:
+            answers.get_nowait()
 
 
 def _next(items: Generator[Any, None, None]) -> Answer:

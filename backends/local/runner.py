@@ -112,7 +112,7 @@ class Task:
                     self.code.run(self.context, self.part.morsels)
                 finally:
                     self.context.let_go()
-                runner.run.done_rows = runner.shared.rows_done
+                runner.run.done_rows = max(runner.run.done_rows, runner.shared.rows_done)
                 if self.take is not None:
                     self.take(self.pipeline.sink, self.context, self.part, self.shard)
                     if runner._limit_reached(self.pipeline.sink):

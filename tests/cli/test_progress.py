@@ -1,36 +1,50 @@
 """The progress bar: on a terminal only, and only for runs that last."""
 
 import io
-import time
 
+import pytest
 from rich.console import Console
 
-from tsql.progress import DELAY_S, ProgressBar
+from tests.patience import wait_until
+from tsql.progress import ProgressBar
 
 
-def shown(seconds: float, *, terminal: bool, progress=lambda: 0.5, kind: str = "xterm") -> str:
+@pytest.fixture
+def delay(monkeypatch):
+    """How long a run lasts before it gets a bar."""
+    return lambda seconds: monkeypatch.setattr("tsql.progress.DELAY_S", seconds)
+
+
+def shown(until, *, terminal=True, progress=lambda: 0.5, kind="xterm"):
+    """What is printed by a run that lasts until its output has some text."""
     out = io.StringIO()
-    with ProgressBar(progress, console=Console(file=out, force_terminal=terminal, width=80, _environ={"TERM": kind})):
-        time.sleep(seconds)
+    with ProgressBar(progress, console=Console(file=out, force_terminal=terminal, width=80, _environ={"TERM": kind})) as bar:
+        if bar._thread is not None:
+            wait_until(lambda: until in out.getvalue())
     return out.getvalue()
 
 
-def test_a_long_run_on_a_terminal():
-    assert "50%" in shown(DELAY_S + 0.3, terminal=True)
+def test_a_long_run_on_a_terminal(delay):
+    delay(0.01)
+    assert "50%" in shown("50%")
 
 
-def test_a_run_of_unknown_length():
-    text = shown(DELAY_S + 0.3, terminal=True, progress=lambda: None)
+def test_a_run_of_unknown_length(delay):
+    delay(0.01)
+    text = shown("running", progress=lambda: None)
     assert "running" in text and "%" not in text
 
 
-def test_a_short_run_shows_nothing():
-    assert shown(0.05, terminal=True) == ""
+def test_a_short_run_shows_nothing(delay):
+    delay(1000)
+    assert shown("") == ""
 
 
-def test_a_terminal_that_cannot_redraw_shows_nothing():
-    assert shown(DELAY_S + 0.2, terminal=True, kind="dumb") == ""
+def test_a_terminal_that_cannot_redraw_shows_nothing(delay):
+    delay(0)
+    assert shown("running", kind="dumb") == ""
 
 
-def test_a_pipe_shows_nothing():
-    assert shown(DELAY_S + 0.2, terminal=False) == ""
+def test_a_pipe_shows_nothing(delay):
+    delay(0)
+    assert shown("running", terminal=False) == ""

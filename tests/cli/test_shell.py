@@ -225,7 +225,7 @@ def test_on_a_terminal(terminal):
 SLOW_SHELL = """
 import tsql.session
 from tests.api.slow import SlowBackend
-tsql.session._make_backend = lambda name, spark: SlowBackend(30.0)
+tsql.session._make_backend = lambda name, spark: SlowBackend()
 from tsql.cli import main
 main(["shell"])
 """

@@ -1,4 +1,4 @@
-"""The corpus of queries, aggregates and windows through the Spark backend's cutting, wire and tasks, in this process and in three shards."""
+"""The corpus of queries, joins, subqueries, aggregates, windows and recursion through the Spark backend's cutting, wire and tasks, in this process and in three shards."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from tests.slt_runner import CORPUS, corpus_files, run_file
 from tests.spark.cluster import InProcess
 from tests.spark.engine import SparkTsql
 
-FOLDERS = ("queries", "aggregates", "windows")
-EVERY = 3
-"""Functions and types are kernels of a single part: they are the same whoever calls them. Every third query keeps this short."""
+FOLDERS = ("aggregates", "joins", "queries", "recursive", "subqueries", "windows")
+EVERY = 6
+"""Functions and types are kernels of a single part: they are the same whoever calls them. One query in six keeps this short;
+`--all-configurations` runs all."""
 
 
 @pytest.mark.parametrize("path", [p for p in corpus_files() if p.parent.name in FOLDERS], ids=lambda p: str(p.relative_to(CORPUS).with_suffix("")))
-def test_corpus(path: Path) -> None:
+def test_corpus(path: Path, request: pytest.FixtureRequest) -> None:
+    every = 1 if request.config.getoption("--all-configurations") else EVERY
     with closing(SparkTsql(InProcess())) as engine:
-        failures = run_file(path, engine, "spark", every=EVERY)
+        failures = run_file(path, engine, "spark", every=every)
     assert not failures, "\n".join(map(str, failures))

@@ -76,3 +76,10 @@ def test_an_unseeded_sample_has_a_seed_in_its_tasks(db: Any) -> None:
     plan = tsql.load_plan_text(db.sql("SELECT v FROM f TABLESAMPLE bernoulli(10%)").plan()).bind(db)
     assert "seed=" not in plan.text()
     assert "seed=" in Cut(plan).travelling().text()
+
+
+def test_progress_does_not_go_back(db: Any) -> None:
+    """What the driver does with the few rows that come from the cluster is no new beginning."""
+    relation = db.sql("SELECT k, count(*) FROM f GROUP BY k ORDER BY k")
+    relation.arrow()
+    assert relation.progress == 1.0
