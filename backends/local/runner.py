@@ -336,7 +336,8 @@ class PipelineRunner:
     ) -> list[list[AnyChunk]]:
         """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input, or
         if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks do."""
-        if together or flow.data.shards == 1:
+        if (together and flow.data.shards > self.threads) or (limit is None and (together or flow.data.shards == 1)):
+            # Rows up to a limit are the first ones, if that costs nothing.
             flow = self._coalesced(flow)
         lists: list[list[AnyChunk]] = [[] for _ in range(flow.data.shards)]
         store = store or self.spill.store(f"{step.name} {role}".strip())

@@ -21,6 +21,9 @@ from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
 from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
 
+POOL = pa.system_memory_pool()
+"""The C library keeps freed memory for the next query (host.py); Arrow's own pool gives it back, and fresh pages cost more than a sort."""
+
 PARALLEL_ROWS = 100_000
 """Fewer rows are sorted by one thread."""
 
@@ -194,7 +197,7 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
     if len(arrays) == 1:
         return arrays[0]
     try:
-        return pa.concat_arrays(arrays)
+        return pa.concat_arrays(arrays, memory_pool=POOL)
     except pa.ArrowInvalid as error:
         raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
 
@@ -206,7 +209,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
     pieces = workers.pieces(len(order))
     parts = [pa.array(order[start:end]) for start, end in pieces]
     # Neighbours in the list are of one array, so that workers read the same memory at the same time.
-    found = workers.run(lambda task: pc.take(arrays[task // len(parts)], parts[task % len(parts)], boundscheck=False), len(arrays) * len(parts))
+    found = workers.run(lambda task: pc.take(arrays[task // len(parts)], parts[task % len(parts)], boundscheck=False, memory_pool=POOL), len(arrays) * len(parts))
     return [combine(found[i * len(parts) : (i + 1) * len(parts)]) for i in range(len(arrays))]
 
 

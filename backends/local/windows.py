@@ -52,11 +52,11 @@ class WindowData(Dataset):
             number, position = number + 1, position + job.rows
 
     def spread(self, tasks: int) -> Dataset:
-        """The same rows, walked by so many tasks; itself where that is no gain."""
+        """The same rows, walked by so many tasks where that is a gain."""
         most = max((job.rows for one in self.jobs for job in one), default=0)
         collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
         if tasks <= 1 or self.rows <= self.shared.run.settings.small_rows or not collected or most * tasks < self.rows * UNEVEN:
-            return self
+            return super().spread(tasks)
         return SpreadWindow(self, tasks)
 
     def release(self) -> None:

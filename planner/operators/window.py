@@ -46,7 +46,8 @@ class Window(Step):
         return (Requirement("placed", tuple(e.name for e in self.by)),)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], order=(*(SortKey(e) for e in self.by), *self.order))
+        # Partitions that do not fit memory together come in the order of their hashes.
+        return replace(given[0], order=() if self.by else self.order)
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment

@@ -95,6 +95,15 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+def test_windows_of_the_spilling_configuration_are_walked_in_blocks(made: list[Any]) -> None:
+    with tsql.connect(threads=2, **SPILLED) as db:
+        db.register("a", A)
+        db.sql("SELECT lag(s, 3) OVER (ORDER BY n) AS a, sum(n) OVER (ORDER BY n) AS b FROM a").arrow()
+        db.sql("SELECT rank() OVER (PARTITION BY k ORDER BY n) AS a FROM a").arrow()
+    assert len(made) > 1 and all(isinstance(one, SortedBlocks) for one in made)
+    assert len(made[0].blocks) > 3 and sum(one.rows for one in made) == 6000
+
+
 def test_workers_share_one_partition(made: list[Any]) -> None:
     with tsql.connect(threads=3, small_rows=100) as db:
         db.register("a", A)
@@ -102,6 +111,18 @@ def test_workers_share_one_partition(made: list[Any]) -> None:
         db.sql("SELECT n, row_number() OVER (PARTITION BY 1 ORDER BY n) AS r FROM a").arrow()
         db.sql("SELECT n, row_number() OVER (ORDER BY n) AS r FROM a WHERE n < 50").arrow()
     assert [(type(one), one.shards, one.rows) for one in made] == [(SpreadWindow, 3, 3000)] * 2
+
+
+def test_a_limit_takes_the_first_rows() -> None:
+    with tsql.connect(threads=3, small_rows=100) as db:
+        db.register("a", A)
+        assert db.sql("SELECT row_number() OVER (ORDER BY n) AS r FROM a LIMIT 5").arrow()["r"].to_pylist() == [1, 2, 3, 4, 5]
+
+
+def test_the_rows_of_a_result_are_in_the_order_of_the_window() -> None:
+    with tsql.connect(threads=3, small_rows=100) as db:
+        db.register("a", A)
+        assert db.sql("SELECT row_number() OVER (ORDER BY s, n) AS r FROM a").arrow()["r"].to_pylist() == list(range(1, 3001))
 
 
 @pytest.fixture(scope="module")
