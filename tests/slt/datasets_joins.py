@@ -53,5 +53,10 @@ JOINED: dict[str, pa.Table] = {
     "ka": _table({"k": pa.int32(), "x": pa.int32()}, [(1, 10), (2, 20), (2, 21), (None, 30), (4, 40), (None, 31)]),
     "kb": _table({"k": pa.int64(), "y": pa.int32()}, [(1, 100), (2, 200), (2, 201), (None, 300), (5, 500)]),
     "kd": _table({"k": pa.int32(), "x": pa.int32(), "y": pa.int32()}, [(1, 10, 100), (2, 99, 200), (7, 7, 7), (None, 30, None)]),
+    "stops": _table({"m": pa.int32(), "p": pa.int32()}, [(1, 0), (2, 10), (3, 20), (4, 21), (5, None), (6, 100), (7, -6), (8, 10), (9, 15)]),
+    "spans": _table(
+        {"n": pa.int32(), "low": pa.int32(), "high": pa.int32()},
+        [(1, 0, 10), (2, 10, 20), (3, 20, 10), (4, 15, None), (5, None, 30), (6, 21, 21), (7, -5, 100), (8, None, None)],
+    ),
     "knone": _table({"k": pa.int32(), "x": pa.int32()}, []),
 }
