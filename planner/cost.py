@@ -46,9 +46,9 @@ GROUPS_PER_SHARD = 32_768
 MOST_SHARDS = 256
 
 MERGED_ROWS = 100_000
-MERGED_DISTANCE = 16
+MERGED_DISTANCE = 1024
 """Sides in the order of their keys are merged if the built one has so many rows, and its keys are so far apart on average:
-smaller tables fit a cache, and keys that are close are places in an array."""
+smaller tables fit a cache, and keys that are closer are places in an array or in a bitmap."""
 
 MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
 """A semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its rows; a left

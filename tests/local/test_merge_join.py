@@ -68,8 +68,8 @@ def test_rows(left: str, right: str, kind: str, build: str, engines: Any) -> Non
 def test_the_planner_merges_sides_that_are_in_order_by_keys_far_apart() -> None:
     db, oracle = tsql.connect(threads=2), duckdb.connect()
     for engine in (db, oracle):
-        engine.execute("CREATE TABLE quotes AS SELECT i * 1000 + i % 7 AS made, i AS q FROM range(150000) AS r(i)")
-        engine.execute("CREATE TABLE trades AS SELECT i * 500 + (i // 2) % 7 AS ts, i AS t FROM range(300000) AS r(i)")
+        engine.execute("CREATE TABLE quotes AS SELECT i * 10000 + i % 7 AS made, i AS q FROM range(150000) AS r(i)")
+        engine.execute("CREATE TABLE trades AS SELECT i * 5000 + (i // 2) % 7 AS ts, i AS t FROM range(300000) AS r(i)")
         engine.execute("CREATE TABLE dense AS SELECT i AS d FROM range(150000) AS r(i)")
     query = "SELECT count(*) AS n, sum(q) AS q, sum(t) AS t FROM trades JOIN quotes ON ts = made WHERE t % 3 > 0"
     assert "= merge_join " in db.sql(query).plan()
