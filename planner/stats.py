@@ -114,9 +114,9 @@ def _computed(column: Column, node: Node) -> tuple[Expr, Node] | None:
     while True:
         match node:
             case Project():
-                expr = dict(node.columns)[column.name]
+                expr = dict(node.columns).get(column.name)
                 if not isinstance(expr, Column):
-                    return expr, node.input
+                    return None if expr is None else (expr, node.input)
                 column, node = expr, node.input
             case Filter() | Sort() | Limit():
                 node = node.input

@@ -241,7 +241,7 @@ def test_bench_lists_and_runs(call, capfd, monkeypatch, tmp_path):
     code, out, _ = call("bench", "micro.bandwidth", "1")
     assert code == 0 and "GB/s" in out
     code, _, err = call("bench", "nothing")
-    assert code == 2 and "there is no benchmark nothing: there are tpch, micro.bandwidth, " in err
+    assert code == 2 and "there is no benchmark nothing: there are tpch, ads, micro.bandwidth, " in err
     monkeypatch.setattr("tsql.__file__", str(tmp_path / "tsql" / "__init__.py"))
     code, out, err = call("bench")
     assert (code, out) == (1, "") and err.startswith("error: the benchmarks are not installed with the package") and "hint: clone" in err

@@ -88,3 +88,8 @@ def test_groups_by_what_a_subquery_computes(db: Any) -> None:
     computed = "(SELECT user_id % 10 AS digit, price FROM clicks) AS q"
     assert estimate(db, f"SELECT digit, count(*) FROM {computed} GROUP BY digit") == 10
     assert estimate(db, f"SELECT digit, count(*) FROM {computed} JOIN (SELECT DISTINCT ad_id FROM clicks) AS a ON digit = ad_id GROUP BY digit") <= 10
+
+
+def test_what_a_window_adds_is_not_known_below(db: Any) -> None:
+    sql = "SELECT x, count(*) FROM (SELECT x FROM (SELECT ad_id + 1 AS x, ts FROM clicks) AS s QUALIFY lag(x) OVER (ORDER BY ts) <> 2) AS q GROUP BY x"
+    assert physical_plan(db, sql).root is not None
