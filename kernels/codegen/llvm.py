@@ -6,24 +6,21 @@ JIT of the process: object code is looked up by fingerprint in memory, then on d
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
-import os
 import struct
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as binding
 
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, parse
+from tsql.kernels.codegen.object_cache import read_code, write_code
 from tsql.kernels.codegen.room import HOST_CALLS
 
 VERSION = 2
@@ -254,14 +251,6 @@ class Compiled:
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
 
 
-def cache_directory() -> Path | None:
-    """Where object code is kept: TSQL_CACHE, else the user's cache directory; None if TSQL_CACHE is empty."""
-    given = os.environ.get("TSQL_CACHE")
-    if given is not None:
-        return Path(given) if given else None
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsql" / "kernels"
-
-
 class Compiler:
     """The JIT of the process and its caches. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
     different kernels are made side by side, as far as llvmlite's own lock around each call lets them."""
@@ -296,7 +285,7 @@ class Compiler:
         with self._lock:
             found = self._memory.get(key)
             if found is None:
-                code = _read_cache(key)
+                code = read_code(key)
                 if code is not None:
                     found = self._memory[key] = self._link(code, module.main, start, "disk")
             return found
@@ -334,10 +323,10 @@ class Compiler:
             found = self._memory.get(key)
             if found is not None:
                 return found
-            code, origin = _read_cache(key), "disk"
+            code, origin = read_code(key), "disk"
             if code is None:
                 code, origin = self._build(module, opt, check), "llvm"
-                _write_cache(key, code)
+                write_code(key, code)
             with self._lock:
                 found = self._memory[key] = self._link(code, module.main, start, origin)
                 self._making.pop(key, None)
@@ -352,16 +341,16 @@ class Compiler:
 
     def store(self, name: str, module: Module, opt: int = FULL) -> None:
         """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
-        code = _read_cache(self._key(module.text(), opt))
+        code = read_code(self._key(module.text(), opt))
         if code is not None:
-            _write_cache(self._key(name, opt), code)
+            write_code(self._key(name, opt), code)
 
     def stored(self, name: str, opt: int = FULL) -> Compiled | None:
         """The code that `store` has kept under a name, in this process or an earlier one; its main function is `main`."""
         start, key = time.perf_counter(), self._key(name, opt)
         with self._lock:
             if key not in self._memory:
-                code = _read_cache(key)
+                code = read_code(key)
                 if code is None:
                     return None
                 self._memory[key] = self._link(code, "main", start, "disk")
@@ -403,35 +392,6 @@ class Compiler:
         """What `explain ASM` prints."""
         machine = self._machine(opt)
         return machine.emit_assembly(self.optimized(module, opt, machine))
-
-
-def _read_cache(key: str) -> bytes | None:
-    """A cache entry is a digest and the object code; a damaged one counts as missing and is written again."""
-    directory = cache_directory()
-    if directory is None:
-        return None
-    try:
-        data = (directory / key).read_bytes()
-    except OSError:
-        return None
-    digest, code = data[:32], data[32:]
-    return code if hashlib.sha256(code).digest() == digest else None
-
-
-def _write_cache(key: str, code: bytes) -> None:
-    directory = cache_directory()
-    if directory is None:
-        return
-    # A read-only or full disk costs the next process a compilation and nothing else.
-    with contextlib.suppress(OSError):
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor, path = tempfile.mkstemp(dir=directory)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(path, directory / key)
-        except OSError:
-            os.unlink(path)
 
 
 _compiler: Compiler | None = None

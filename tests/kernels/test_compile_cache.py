@@ -13,7 +13,8 @@ import pytest
 from tests.kernels.programs import compiled, interpreted
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
-from tsql.kernels.codegen.llvm import FULL, QUICK, cache_directory, compiler
+from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
+from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_code
 
 
 def square_plus(number: int) -> Module:
@@ -144,3 +145,28 @@ def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
     """)
     origins = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}).stdout.strip() for _ in range(2)]  # fmt: skip
     assert origins == ["llvm", "disk"]
+
+
+def test_the_folder_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was used longest ago goes: by number of files, and by bytes."""
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    monkeypatch.setattr("tsql.kernels.codegen.object_cache.MOST_FILES", 8)
+    keys = [f"{number:08x}" for number in range(1, 9)]
+    for age, key in enumerate(keys):
+        write_code(key, b"code " + key.encode())
+        os.utime(tmp_path / key, (1000 + age, 1000 + age))
+    assert read_code(keys[0]) == b"code 00000001"  # used now
+    write_code(f"{0:08x}", b"new")
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([f"{0:08x}", keys[0], *keys[4:]])
+    monkeypatch.setattr("tsql.kernels.codegen.object_cache.MOST_BYTES", 200)
+    write_code(f"{200:08x}", b"x" * 100)
+    assert read_code(f"{200:08x}") == b"x" * 100
+    assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 150
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("no folder")
+    monkeypatch.setenv("TSQL_CACHE", str(blocked))
+    write_code("00000000", b"code")
+    assert read_code("00000000") is None
