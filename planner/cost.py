@@ -63,6 +63,9 @@ BUILD_ROW, JOINED_ROW, PAIR = 4.0, 0.5, 0.3
 REDUCTION_WORTH = 8.0
 """The input of an aggregate is reduced by the keys that a join will ask for if there are so many times more groups."""
 
+EARLY_GROUPS = 4.0
+"""A side of a join is aggregated by its keys before it is joined if it has so many rows for each."""
+
 EARLY_WORTH = 0.7
 """If no more than this part of the rows finds a partner, they are looked for where the rows are scanned."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tsql.planner.hints import Constraints
 from tsql.planner.logical import Join, Node
+from tsql.planner.rules.aggregate_early import aggregate_early
 from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
 from tsql.planner.rules.fold_constants import fold_constants
@@ -49,6 +50,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     remove_distinct,
     push_semi_join,
     order_joins,
+    aggregate_early,
     reduce_aggregate,
     push_filter_down,
     push_filter_into_scan,
