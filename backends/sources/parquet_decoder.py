@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from tsql.kernels.codegen import llvm
 from tsql.kernels.codegen.llvm import FULL, QUICK, Compiled, compiler
+from tsql.kernels.codegen.promote import promoter
 from tsql.kernels.runtime import parquet_reader
 from tsql.kernels.runtime.parquet_reader import decoder_module
 
@@ -49,7 +50,7 @@ class TwoTiers:
         self._quick: Decoder | None = None
         self._full: Decoder | None = None
         self._values = 0
-        self.making: threading.Thread | None = None
+        self._promoted = False
 
     def get(self, values: int) -> Decoder:
         """The best version that is there, for so many values."""
@@ -65,14 +66,14 @@ class TwoTiers:
             if self._full is not None:
                 return self._full
             self._values += values
-            if self._values > MANY_VALUES and self.making is None:
-                # Not a daemon: a process must not end in the middle of LLVM.
-                self.making = threading.Thread(target=self._make, name="tsql-parquet-decoder")
-                self.making.start()
+            if self._values > MANY_VALUES and not self._promoted:
+                self._promoted = True
+                promoter.add(decoder_module(), self._take)
             return self._quick
 
-    def _make(self) -> None:
-        self._full = Decoder.of(_compiled(_name(), FULL))
+    def _take(self, compiled: Compiled) -> None:
+        compiler().store(_name(), decoder_module(), FULL)
+        self._full = Decoder.of(compiled)
 
 
 def _compiled(name: str, opt: int) -> Compiled:

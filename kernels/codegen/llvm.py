@@ -268,6 +268,7 @@ class Compiler:
         self._serial = 0
         self.in_foreground = 0
         """How many queries are waiting for code."""
+        self._last_foreground = 0.0
         self._cpu = binding.get_host_cpu_name()
         self._features = binding.get_host_cpu_features().flatten()
 
@@ -302,6 +303,12 @@ class Compiler:
         finally:
             with self._lock:
                 self.in_foreground -= 1
+                self._last_foreground = time.monotonic()
+
+    def seconds_idle(self) -> float:
+        """How long no query has been waiting for code."""
+        with self._lock:
+            return 0.0 if self.in_foreground else time.monotonic() - self._last_foreground
 
     def routine(self, make: Callable[[], Module], opt: int = FULL) -> Callable[..., Any]:
         """The function of a module that is the same in every query; its text is made once in a process."""

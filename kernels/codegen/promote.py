@@ -19,6 +19,8 @@ from tsql.kernels.codegen.llvm import FULL, Compiled, compiler
 
 Job = tuple[Module, Callable[[Compiled], None]]
 POLITE_SECONDS = 0.005
+QUIET_SECONDS = 0.25
+"""So long no query must have compiled anything: what LLVM has begun it cannot put aside, and the next query would wait for it."""
 
 
 class Promoter:
@@ -43,7 +45,7 @@ class Promoter:
 
     def _serve(self) -> None:
         while (job := self.jobs.get()) is not None and not self.stopped:
-            while compiler().in_foreground and not self.stopped:
+            while compiler().seconds_idle() < QUIET_SECONDS and not self.stopped:
                 time.sleep(POLITE_SECONDS)
             module, done = job
             if not self.stopped:
