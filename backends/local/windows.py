@@ -55,7 +55,8 @@ class WindowData(Dataset):
         """The same rows, walked by so many tasks where that is a gain."""
         most = max((job.rows for one in self.jobs for job in one), default=0)
         collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
-        if tasks <= 1 or self.rows <= self.shared.run.settings.small_rows or not collected or most * tasks < self.rows * UNEVEN:
+        # Without anything to sort by there is little to share: a walk that sees all rows as peers adds all of them first.
+        if tasks <= 1 or not self.shape.keys or self.rows <= self.shared.run.settings.small_rows or not collected or most * tasks < self.rows * UNEVEN:
             return super().spread(tasks)
         return SpreadWindow(self, tasks)
 

@@ -109,6 +109,7 @@ def test_workers_share_one_partition(made: list[Any]) -> None:
         db.register("a", A)
         db.sql("SELECT sum(r) FROM (SELECT row_number() OVER (ORDER BY n) AS r FROM a)").arrow()
         db.sql("SELECT n, row_number() OVER (PARTITION BY 1 ORDER BY n) AS r FROM a").arrow()
+        db.sql("SELECT sum(n) OVER () AS r FROM a").arrow()
         db.sql("SELECT n, row_number() OVER (ORDER BY n) AS r FROM a WHERE n < 50").arrow()
     assert [(type(one), one.shards, one.rows) for one in made] == [(SpreadWindow, 3, 3000)] * 2
 
