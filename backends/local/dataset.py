@@ -21,7 +21,7 @@ from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, joined_morse
 from tsql.kernels.codegen.llvm import QUICK, compiler
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.aggregate import AggregateSink, DenseAggregate, GroupScan, HashAggregate
-from tsql.kernels.operators.collect import Collect
+from tsql.kernels.operators.collect import Collect, end_chunk_module
 from tsql.kernels.operators.join import Build
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.operators.top import Top, TopScan
@@ -359,9 +359,17 @@ def free_state(sink: Sink, context: Context, shared: Shared) -> None:
             case Collect():
                 take_chunks(context.state_address, sink.columns, shared)
             case Partition():
+                end_chunks(sink, context)
                 for shard in range(sink.shards):
                     take_chunks(context.state_address + shard * sink.shard_bytes, sink.columns, shared)
     context.close()
+
+
+def end_chunks(sink: Partition, context: Context) -> None:
+    """Record the chunks that a partition has left open."""
+    if sink.leaves_open:
+        plan = (ctypes.c_int64 * 2)(sink.shard_bytes, len(sink.columns))
+        compiler().routine(end_chunk_module, QUICK)(context.state_address, ctypes.addressof(plan), sink.shards)
 
 
 def _free_groups(sink: AggregateSink, state: int) -> None:

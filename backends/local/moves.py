@@ -6,12 +6,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.backends.local.dataset import BlockData, ChunkData, GroupData, Part, SourceData
+from tsql.backends.local.dataset import BlockData, ChunkData, GroupData, Part, SourceData, end_chunks
 from tsql.backends.local.host import Context
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
+from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Column
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.multicast import Multicast as MulticastSink
@@ -48,17 +49,21 @@ class MovementRunner(HostFunctionRunner):
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
-        equal = self.run.settings.equal_hashes
-        return self._sent(step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, self._keeps_order(step), expected, most=most))
+        equal, keeps_order = self.run.settings.equal_hashes, self._keeps_order(step)
+        # Where nothing is taken away in between, the batches of a source fill the same chunks.
+        leaves_open = not keeps_order and not self.spill.active and not self.interpret
+        return self._sent(
+            step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open), leaves_open
+        )  # fmt: skip
 
     def _multicast(self, step: Multicast, flow: Flow, shards: int) -> Flow:
         flow, to = self._host_calls(step, flow, step.to)
         flow = replace(flow, schema=step.schema)
         return self._sent(step, flow, shards, lambda columns, expected, most: MulticastSink(columns, to, shards, self._keeps_order(step), expected, most))
 
-    def _sent(self, step: Step, flow: Flow, shards: int, make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition]) -> Flow:
+    def _sent(self, step: Step, flow: Flow, shards: int, make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition], leaves_open: bool = False) -> Flow:
         """The rows in the shards to which a sink writes them; it is made for columns, an expected number of rows per shard and
-        worker, and the rows of the largest chunk."""
+        worker, and the rows of the largest chunk. `leaves_open`: its chunks are ended when all of the input has been read."""
         columns = self._output_columns(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
@@ -73,7 +78,10 @@ class MovementRunner(HostFunctionRunner):
                 for target, chunks in zip(lists, taken, strict=True):
                     target += chunks
 
-        for _, context in self._run(step, "", flow, lambda: make(columns, per_shard, most), take):
+        for number, (sink, context) in enumerate(self._run(step, "", flow, lambda: make(columns, per_shard, most), None if leaves_open else take)):
+            if leaves_open:
+                end_chunks(sink, context)
+                take(sink, context, Part(None, Morsels(0), (number,)), number)
             self._close(context)
         for one in lists:
             one.sort(key=lambda c: c.order)

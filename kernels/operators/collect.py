@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 from tsql.kernels.batch import Layout, SourceColumn
-from tsql.kernels.codegen.kir import BYTES
+from tsql.kernels.codegen.kir import BYTES, Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import LIMIT, MEMORY, MEMORY_LIMIT, ROOM_AT, SINK, STATUS_OUT_OF_MEMORY, TAKEN, PipelineKernel, take_bytes
 from tsql.kernels.datum import Datum
@@ -129,6 +130,21 @@ def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
                 k.store(target, k.load("i64", builder, word), word)
         k.store(writer, k.i64(0), 3)
         k.store(writer, k.i64(0), 4)
+
+
+@cache
+def end_chunk_module() -> Module:
+    """`main(writers, plan, count)` records the open chunks of so many writers, for the host, where a sink leaves chunks open. The
+    plan is i64 words: bytes from one writer to the next, columns."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    writers, plan, count = k.params
+    apart, columns = k.load("i64", plan), k.load("i64", plan, 1)
+    with k.range(count) as number:
+        chunk_flush(k, k.offset(writers, number * apart), columns, k.i64(0))
+    k.ret()
+    k.finish()
+    return module
 
 
 LARGE_TEXT = 1 << 30

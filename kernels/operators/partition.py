@@ -48,16 +48,18 @@ class Partition(Sink):
 
     With `keep_order` chunks end with their morsel, so that the rows of a shard can be put into input order; without it
     they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and worker.
+    With `leaves_open` the last chunks stay open at the end of a call, to be filled by the next: the host ends them (`end_chunks`).
     `level`: above 0, rows are placed by other bits than those that chose their shard. `most`: rows of the largest chunk.
     """
 
     def __init__(
-        self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS
-    ):
+        self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS,
+        leaves_open: bool = False,
+    ):  # fmt: skip
         self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = columns, key, shards, equal_hashes, keep_order
         # A power of two, so that tables that grow do not change the kernel with every row.
         self.chunk_rows = 4096 if expected is None else 1 << max(8, min(16, (expected + expected // 8).bit_length()))
-        self.level, self.most = level, most
+        self.level, self.most, self.leaves_open = level, most, leaves_open
         self.writer = ChunkWriter(columns)
         self.shard_bytes = self.writer.writer_bytes
         self.state_bytes = self.shard_bytes * shards
@@ -87,7 +89,7 @@ class Partition(Sink):
             self._flush_all(k, number)
 
     def end(self, k: PipelineKernel) -> None:
-        if not self.keep_order:
+        if not self.keep_order and not self.leaves_open:
             self._flush_all(k, self.number.value)
 
     def describe(self) -> str:

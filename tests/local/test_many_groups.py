@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tsql
+from tsql.kernels.errors import ExecutionError
 
 ROWS = 300_000
 
@@ -65,3 +68,26 @@ def test_many_groups_are_placed_first(db: Any) -> None:
     """The table in memory knows how many distinct strings it has, so the choice is certain."""
     plan = db.sql("SELECT s, count(*) FROM blocks GROUP BY s").plan()
     assert "redistribute" in plan and "phase=partial" not in plan
+
+
+def test_chunks_are_filled_across_the_batches_of_a_file(tmp_path: Path) -> None:
+    """Rows that are placed by key come from many batches with NULLs and strings; a failure in a late batch leaves nothing open."""
+    path = tmp_path / "f.parquet"
+    rows = 60_000
+    table = pa.table(
+        {
+            "k": pa.array([None if i % 97 == 0 else i * 7919 % 50_021 for i in range(rows)], pa.int64()),
+            "s": pa.array([None if i % 11 == 0 else f"text {i % 1000}" for i in range(rows)]),
+            "b": pa.array([None if i % 5 == 0 else i % 3 == 0 for i in range(rows)]),
+            "t": pa.array(["x" if i == rows - 5 else "1" for i in range(rows)]),
+        }
+    )
+    pq.write_table(table, path, row_group_size=3000)
+    db = tsql.connect(threads=2, small_rows=0)
+    query = "SELECT {} k, count(*) AS n, max(s) AS s, bool_or(b) AS b FROM '{}' GROUP BY k ORDER BY k NULLS FIRST"
+    ours = db.sql(query.format("/*+ AGG('one_phase') */", path))
+    assert "= redistribute " in ours.plan()
+    assert ours.fetchall() == duckdb.sql(query.format("", path)).fetchall()
+    with pytest.raises(ExecutionError, match="convert"):
+        db.sql(f"SELECT /*+ AGG('one_phase') */ q, count(*) FROM (SELECT k + t::INTEGER AS q FROM '{path}') AS t GROUP BY q").arrow()
+    assert ours.fetchall() == duckdb.sql(query.format("", path)).fetchall()
