@@ -12,6 +12,7 @@ import pytest
 
 from tsql.backends.sources import parquet_decoder
 from tsql.backends.sources.parquet_decoder import TwoTiers
+from tsql.kernels.codegen import promote
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -201,11 +202,13 @@ def test_the_full_version_follows_the_quick_one_and_is_kept(tmp_path: Path, monk
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
     fresh = Compiler()
     monkeypatch.setattr(parquet_decoder, "compiler", lambda: fresh)
+    monkeypatch.setattr(promote, "compiler", lambda: fresh)
     tiers = TwoTiers()
     quick = tiers.get(10)
-    assert tiers.get(10) is quick and tiers.making is None
+    promote.promoter.wait()
+    assert tiers.get(10) is quick
     tiers.get(parquet_decoder.MANY_VALUES)
-    tiers.making.join()
+    promote.promoter.wait()
     assert tiers.get(10) is not quick
 
     def emitted() -> Module:
