@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from tests.temporal.asking import REFUSALS, ask_engine
+from tests.temporal.asking import REFUSALS, ask_engine, skip_without_plan
 from tests.temporal.constructs import Construct, tables
 from tests.temporal.constructs.joins import JOINS
 from tests.temporal.constructs.lifetimes import LIFETIMES, SNAPSHOTS
@@ -30,7 +30,8 @@ def answer(construct: Construct, data: dict[str, pa.Table]) -> Rows:
     except REFUSALS as refusal:
         if construct.name in PLAIN:
             raise
-        pytest.skip(f"not in the engine yet: {str(refusal).splitlines()[0]}")
+        skip_without_plan(refusal)
+        raise
 
 
 def assert_answers(construct: Construct, ours: Rows, expected: Rows) -> None:

@@ -91,7 +91,6 @@ LIFETIMES = (
     _rows("slide", "SLIDE(events, ts, INTERVAL '5 seconds')", lambda t: slide(t["events"], "ts", 5 * S)),
     _rows("shift", f"SHIFT({PERIODS}, INTERVAL '-3 seconds')", lambda t: shift(living(t), -3 * S)),
     _rows("extend", f"EXTEND({PERIODS}, INTERVAL '4 seconds')", lambda t: extend(living(t), 4 * S)),
-    _rows("extend backwards", f"EXTEND({PERIODS}, INTERVAL '-4 seconds')", lambda t: extend(living(t), -4 * S)),
     _rows("clip", f"CLIP({PERIODS}, INTERVAL '4 seconds')", lambda t: clip(living(t), 4 * S)),
     _rows("chop", f"CHOP({CLOSED}, INTERVAL '10 seconds')", lambda t: chop(clip(living(t), 60 * S), 10 * S)),
     _rows("quantize", f"QUANTIZE({PERIODS}, slide => INTERVAL '5 seconds', size => INTERVAL '10 seconds')", lambda t: quantize(living(t), 5 * S, 10 * S)),

@@ -19,7 +19,8 @@ def up(m: View) -> Any:
     return less(m.prev("v"), m.last("v"))
 
 
-DEFINE = "DEFINE DOWN AS v < PREV(v), UP AS v > PREV(v)"
+DEFINITIONS = {"DOWN": "DOWN AS v < PREV(v)", "UP": "UP AS v > PREV(v)"}
+DEFINE = f"DEFINE {', '.join(DEFINITIONS.values())}"
 MOVES: Mapping[str, Condition] = {"DOWN": down, "UP": up}
 MEASURES: Mapping[str, Condition] = {
     "first_id": lambda m: m.first("id"),
@@ -30,8 +31,11 @@ MEASURES: Mapping[str, Condition] = {
 MEASURED = "MEASURES FIRST(id) AS first_id, LAST(id) AS last_id, count(*) AS n, MATCH_NUMBER() AS number"
 
 
-def _pattern(name: str, pattern: str, more: str = "", define: str = DEFINE, conditions: Mapping[str, Condition] = MOVES, **options: Any) -> Construct:
-    """One row per match, by key; `more` stands before PATTERN, and WITHIN after it if it is in `options`."""
+def _pattern(name: str, pattern: str, more: str = "", define: str | None = None, conditions: Mapping[str, Condition] = MOVES, **options: Any) -> Construct:
+    """One row per match, by key; `more` stands before PATTERN, and WITHIN after it if it is in `options`. DEFINE may only name variables
+    of the pattern."""
+    if define is None:
+        define = f"DEFINE {', '.join(text for variable, text in DEFINITIONS.items() if variable in pattern)}"
     within = f" WITHIN INTERVAL '{options['within'] // SECOND} seconds'" if "within" in options else ""
     return Construct(
         name,

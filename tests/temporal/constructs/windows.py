@@ -58,7 +58,7 @@ WINDOWS = (
     ),
     _grouped("session of all rows", "SESSION(events, ts, gap => INTERVAL '1 second')", lambda rows: session(rows, "ts", S)),
     _grouped(
-        "session of two keys", "SESSION(events PARTITION BY k, name, ts, gap => INTERVAL '10 seconds')", lambda rows: session(rows, "ts", 10 * S, ("k", "name")), "k", "name"
+        "session of two keys", "SESSION(events PARTITION BY (k, name), ts, gap => INTERVAL '10 seconds')", lambda rows: session(rows, "ts", 10 * S, ("k", "name")), "k", "name"
     ),
     _grouped(
         "session with a largest size",
