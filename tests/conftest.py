@@ -80,11 +80,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     xdist_group mark has no effect under pytest 9.2: xdist 3.8 writes groups into node ids, which can no longer be changed.)"""
     if config.getoption("dist") != "loadgroup":
         return None
-    from xdist.scheduler import LoadScopeScheduling
-
-    class OneCluster(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
+    from tests.scheduling import OneCluster
 
     return OneCluster(config, log)
 

@@ -1,0 +1,44 @@
+"""Which worker of pytest-xdist runs which test: each test by itself, except that one worker runs all tests of the Spark cluster.
+
+xdist's own scheduling by scope puts back what a dead worker had been given, with the tests that were done and the one that
+killed it, and a run of single tests then waits for ever. Here the killer is reported as failed and is not tried again.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+from xdist.scheduler import LoadScopeScheduling
+
+ENOUGH = 2
+"""A worker starts a test when it knows the next one, so it is kept this many tests ahead."""
+
+
+class OneCluster(LoadScopeScheduling):
+    """Tests one by one, in the order of collection; those of the cluster together, so that it starts once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
+
+    def _reschedule(self, node: Any) -> None:
+        if node.shutting_down:
+            return
+        while self.workqueue and self._pending_of(self.assigned_work[node]) <= ENOUGH:
+            self._assign_work_unit(node)
+        if not self.workqueue:
+            node.shutdown()
+
+    def remove_node(self, node: Any) -> str | None:
+        waiting = [(scope, nodeid) for scope, unit in self.assigned_work.pop(node).items() for nodeid, done in unit.items() if not done]
+        if not waiting:
+            return None
+        (_, crashed), *rest = waiting
+        again: OrderedDict[str, dict[str, bool]] = OrderedDict()
+        for scope, nodeid in rest:
+            again.setdefault(scope, {})[nodeid] = False
+        again.update(self.workqueue)
+        self.workqueue = again
+        for other in self.assigned_work:
+            self._reschedule(other)
+        return crashed

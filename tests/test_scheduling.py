@@ -1,0 +1,34 @@
+"""A test that kills its worker is one failure, and the run goes on without it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+SUITE = """
+import os
+import pytest
+
+@pytest.mark.parametrize("i", range(40))
+def test_one(i):
+    if i in (10, 39):
+        os._exit(9)
+"""
+
+CONFTEST = """
+def pytest_xdist_make_scheduler(config, log):
+    from tests.scheduling import OneCluster
+    return OneCluster(config, log)
+"""
+
+
+def test_a_crash_is_one_failure(tmp_path: Path) -> None:
+    (tmp_path / "test_some.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "2 failed, 38 passed" in done.stdout
+    assert "crashed while running" in done.stdout and "test_one[10]" in done.stdout and "test_one[39]" in done.stdout
