@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -55,6 +57,29 @@ def test_memory_then_disk_then_llvm(fresh: Path, monkeypatch: pytest.MonkeyPatch
     forget(monkeypatch)
     assert works(1) == "disk"
     assert [entry] == list(fresh.iterdir())
+
+
+def test_code_met_on_disk_while_it_is_made_is_linked_once(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    met = []
+
+    def write_and_meet(key: str, code: bytes) -> None:
+        write_code(key, code)
+        met.append(compiler().known(square_plus(8)))
+
+    monkeypatch.setattr("tsql.kernels.codegen.llvm.write_code", write_and_meet)
+    assert compiler().compile(square_plus(8)) is met[0]
+
+
+def test_a_function_keeps_its_code(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler may let go of code that a kernel still calls: here it forgets it, and other code takes its place."""
+    function = compiler().compile(square_plus(9)).function
+    compiler()._memory.clear()
+    gc.collect()
+    for number in range(10, 40):
+        works(number)
+    found = ctypes.c_int64()
+    function(ctypes.addressof(found), 0, 7)
+    assert found.value == 58
 
 
 def test_levels_and_programs_have_entries_of_their_own(fresh: Path) -> None:
