@@ -31,7 +31,9 @@ from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
+from tsql.temporal.analyze_windows import window_function
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
+from tsql.temporal.nodes import WindowFunction
 
 MAX_VIEWS = 50
 Environment = dict[str, Callable[[], Relation]]
@@ -153,6 +155,9 @@ class QueryAnalyzer:
             case exp.Unnest() | exp.Lateral() if isinstance(node, exp.Unnest) or isinstance(node.this, (exp.Unnest, CallNode)):
                 relation = self._generated(node, environment, name)
                 name = name or (node.this.name if isinstance(node.this, CallNode) else "unnest")
+            case exp.Table() if isinstance(node.this, WindowFunction):
+                windowed = window_function(self, node.this, environment)
+                relation, name = windowed.relation, name or windowed.alias
             case exp.Table() if isinstance(node.this, CallNode):
                 relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this, name)
                 name = name or node.this.name

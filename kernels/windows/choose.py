@@ -25,6 +25,7 @@ from tsql.kernels.windows.ranked import RankedFold
 from tsql.kernels.windows.ranking import RANKING
 from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 from tsql.kernels.windows.running import OverFrame, Running
+from tsql.kernels.windows.sessions import SESSIONS
 from tsql.kernels.windows.sliding import Sliding
 from tsql.kernels.windows.stacks import TwoStacks
 from tsql.kernels.windows.tree import Tree
@@ -85,6 +86,8 @@ def evaluator(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Evalua
     call = simplified(call)
     if call.name in RANKING:
         return RANKING[call.name](call)
+    if call.name in SESSIONS:
+        return SESSIONS[call.name](call)
     if call.name in ("lag", "lead"):
         return Shift(call, call.name == "lead")
     if call.name in FROM_FRAME and not call.order:

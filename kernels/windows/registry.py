@@ -39,6 +39,10 @@ WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
         WindowFunction("first_value", (1, 1), None, framed=True, nulls=True, ordered=True),
         WindowFunction("last_value", (1, 1), None, framed=True, nulls=True, ordered=True),
         WindowFunction("nth_value", (2, 2), None, integers=(1,), framed=True, nulls=True),
+        WindowFunction("session_start", (3, 3), None, integers=(1, 2)),
+        WindowFunction("session_end", (3, 3), None, integers=(1, 2)),
+        WindowFunction("rows_start", (2, 2), None, integers=(1,)),
+        WindowFunction("rows_end", (2, 2), None, integers=(1,)),
     )
 }
 ALIASES = {"first": "first_value", "last": "last_value", "arbitrary": "first_value", "rank_dense": "dense_rank"}

@@ -23,6 +23,7 @@ from tsql.temporal.nodes import (
     ClipJoin,
     CreateStream,
     Emit,
+    LifetimeFunction,
     Period,
     Progressive,
     Sequenced,
@@ -31,7 +32,7 @@ from tsql.temporal.nodes import (
 )
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
-    **{kind: name for name, kind in FUNCTIONS.items()},
+    **{kind: name for name, kind in FUNCTIONS.items() if issubclass(kind, LifetimeFunction)},
     AsofJoin: "ASOF JOIN",
     ClipJoin: "CLIP JOIN",
     AsOf: "FOR VALID_TIME AS OF",

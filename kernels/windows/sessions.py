@@ -1,0 +1,107 @@
+"""Windows that rows make themselves, as functions over the rows of a key in the order of time: sessions, and windows of so many rows.
+
+`session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in microseconds, and
+`largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the bounds of the count window
+of a row, NULL in one that is not full. Required: rows in the order of `time`, which is never NULL.
+A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions from the first.
+"""
+
+from __future__ import annotations
+
+from tsql.kernels.codegen.lang import Val
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.windows.base import Evaluator, Place, SortedRows
+
+
+class Session(Evaluator):
+    """The session that the current row is in: its first time, its end, and the number of the row behind its last one."""
+
+    def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
+        self.first, self.last, self.behind = (k.var(k.i64(0)) for _ in range(3))
+
+    def partition(self, k: PipelineKernel, place: Place) -> None:
+        if not place.inside:
+            self.behind.set(place.row)
+            return
+        self.behind.set(place.start)
+        with k.forever() as loop:
+            loop.stop_if(self.behind.value >= place.row)
+            self._find(k, place, self.behind.value)
+
+    def _time(self, k: PipelineKernel, place: Place, row: Val) -> Val:
+        return place.rows.value(k, self.call.args[0], row).value.to("i64")
+
+    def _find(self, k: PipelineKernel, place: Place, row: Val) -> None:
+        """The session that begins with a row."""
+        gap, largest = (place.rows.value(k, arg, row).value.to("i64") for arg in self.call.args[1:])
+        first = self._time(k, place, row)
+        self.first.set(first)
+        self.last.set(first)
+        self.behind.set(row + 1)
+        with k.forever() as loop:
+            number = self.behind.value
+            loop.stop_if(number >= place.end)
+            time = self._time(k, place, number)
+            loop.stop_if((time - self.last.value > gap) | ((largest > 0) & (time - first >= largest)))
+            self.last.set(time)
+            self.behind.set(number + 1)
+
+    def _enter(self, k: PipelineKernel, place: Place) -> None:
+        with k.when(place.row >= self.behind.value):
+            self._find(k, place, place.row)
+
+
+class SessionStart(Session):
+    """The time of the first row."""
+
+    def value(self, k: PipelineKernel, place: Place) -> Datum:
+        self._enter(k, place)
+        return Datum(self.call.type, (self.first.value,))
+
+
+class SessionEnd(Session):
+    """The time of the last row and the gap behind it, but no more than the largest size."""
+
+    def value(self, k: PipelineKernel, place: Place) -> Datum:
+        self._enter(k, place)
+        gap, largest = (place.rows.value(k, arg, place.row).value.to("i64") for arg in self.call.args[1:])
+        end = self.last.value + gap
+        return Datum(self.call.type, (k.select(largest > 0, k.min(end, self.first.value + largest), end),))
+
+
+class RowsWindow(Evaluator):
+    """Base of the bounds of count windows."""
+
+    behind = 0
+
+    def _row(self, first: Val, size: Val) -> Val:
+        """The row whose time is the bound, of the window that begins with a row."""
+        raise NotImplementedError
+
+    def value(self, k: PipelineKernel, place: Place) -> Datum:
+        time, rows = self.call.args
+        size = k.max(place.rows.value(k, rows, place.row).value.to("i64"), k.i64(1))
+        first = place.row - (place.row - place.start) % size
+        full = first + size <= place.end
+        bound = place.rows.value(k, time, k.select(full, self._row(first, size), place.row)).value.to("i64")
+        return Datum(self.call.type, (bound + self.behind,), full)
+
+
+class RowsStart(RowsWindow):
+    """The time of the first row."""
+
+    def _row(self, first: Val, size: Val) -> Val:
+        return first
+
+
+class RowsEnd(RowsWindow):
+    """A microsecond behind the time of the last row."""
+
+    behind = 1
+
+    def _row(self, first: Val, size: Val) -> Val:
+        return first + size - 1
+
+
+SESSIONS: dict[str, type[Evaluator]] = {"session_start": SessionStart, "session_end": SessionEnd, "rows_start": RowsStart, "rows_end": RowsEnd}
