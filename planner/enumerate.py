@@ -23,6 +23,7 @@ from tsql.planner.hints import Constraints
 from tsql.planner.joins import join_step
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
+from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.limit import Limit
@@ -36,6 +37,7 @@ from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
 from tsql.planner.operators.window import Window
+from tsql.planner.panes import PANE, Paned, paned
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.ranges import dealt_by_ranges
 from tsql.planner.step import Step
@@ -215,6 +217,9 @@ class Enumerator:
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in fields)) if rest else grouped
 
     def _aggregate(self, node: logical.Aggregate) -> Step:
+        windows = paned(node)
+        if windows is not None:
+            return self._paned(windows)
         source = self.step(node.input)
         groups = stats.groups([e for _, e in node.keys], node.input)
         if node.sets is None:
@@ -231,6 +236,28 @@ class Enumerator:
         if () in node.sets:
             grouped = self._with_empty_sets(node, grouped, keys, calls)
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in node.schema))
+
+    def _paned(self, windows: Paned) -> Step:
+        """Windows from panes. The states of panes move to the shards of their keys; or the rows do, where there are nearly as many panes."""
+        source = self.step(windows.rows)
+        keys, by = (*windows.keys, (PANE, windows.pane)), tuple(n for n, _ in windows.keys)
+        calls = (*windows.calls, *windows.extra)
+        groups = int(stats.groups([e for _, e in keys], windows.rows))
+
+        def combined(rows: Step, keys: tuple[tuple[str, Expr], ...]) -> Step:
+            partial = Aggregate((rows,), by=keys, calls=calls, phase="partial", groups=groups)
+            return Combine((partial,), by=by, calls=windows.calls, windows=windows.windows)
+
+        options = {"panes_move": combined(source, keys)}
+        if self.shards > 1 and windows.keys:
+            needed = dict.fromkeys(c for e in (windows.pane, *(e for _, call in calls for e in call.expressions())) for c in e.columns())
+            named = {n for n, _ in windows.keys}
+            if not named & set(needed):
+                moved = Project((source,), columns=(*((c, Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed), *windows.keys))
+                placed = Redistribute((Rekey((moved,), key=by),), scope=self.scope, shards=self.shards)
+                options["rows_move"] = combined(placed, (*((n, Column(n, e.type)) for n, e in windows.keys), (PANE, windows.pane)))
+        found = self._cheapest(options) if len(options) > 1 else options["panes_move"]
+        return Project((found,), columns=windows.shown)
 
     def _with_empty_sets(self, node: logical.Aggregate, grouped: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]) -> Step:
         """The empty grouping set gives a row even for no input: its groups are aggregated again without keys.

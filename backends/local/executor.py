@@ -23,7 +23,7 @@ from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
 from tsql.backends.local.spill_joins import SpillingJoinRunner
 from tsql.backends.local.spill_sort import SortRunner
-from tsql.backends.local.windows import WindowRunner
+from tsql.backends.local.combining import CombineRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
@@ -42,6 +42,7 @@ from tsql.kernels.pipeline import Pipeline, Sink
 from tsql.kernels.schema import Schema
 from tsql.planner import movement
 from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
@@ -60,7 +61,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, GroupRunner):
+class Executor(GeneratingRunner, CombineRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -215,6 +216,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 return self._limit(step, flow)
             case Window():
                 return self._window(step, flow)
+            case Combine():
+                return self._combine(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():

@@ -1,0 +1,96 @@
+"""combine: the windows of each key, from the states of panes.
+
+The input has a row for each key and pane: the key, the pane, and exported states (phase=partial of `aggregate`); several rows of
+one pane, from several shards, are merged. No row of the query's input is repeated: what a window costs does not depend on how many
+panes it has. The rows of a key must be in one shard; without `by` there is one key, and one shard.
+
+kind=hop       windows `[s, s + size)` for each s that is a multiple of `slide`; sizes are in panes of `width` microseconds
+kind=cumulate  windows that begin at a multiple of `size` and grow by one pane, up to `size`
+kind=session   panes are no wider than `gap`, and have `first` and `last`, the times of their rows: those no further apart are one window
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr import Aggregate as AggregateCall
+from tsql.kernels.expr import Column
+from tsql.kernels.operators.combine import Windows
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT, TIMESTAMP
+from tsql.planner.operators.aggregate import Aggregate, partial_of
+from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.step import Step
+
+NUMBERS = ("slide", "size", "width", "offset", "gap")
+
+
+@dataclass(frozen=True)
+class Combine(Step):
+    """`by` are the key columns, `calls` (name, aggregate) pairs as in the partial step; `windows` says which windows there are."""
+
+    by: tuple[str, ...] = ()
+    calls: tuple[tuple[str, AggregateCall], ...] = ()
+    windows: Windows | None = None
+
+    op = "combine"
+    label = "windows"
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = [self.inputs[0].schema[n] for n in self.by]
+        fields += [Field(n, TIMESTAMP, False) for n in (self.windows.start, self.windows.end)]
+        return Schema((*fields, *(Field(n, c.type) for n, c in self.calls)))
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (Requirement("placed", self.by) if self.by else SINGLE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], order=(), shards=given[0].shards if self.by else 1, equal=())
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import assignment, identifier
+
+        spec = self.windows
+        numbers = [(n, str(getattr(spec, n))) for n in NUMBERS if getattr(spec, n) is not None]
+        names = [(n, identifier(getattr(spec, n))) for n in ("pane", "first", "last", "start", "end") if getattr(spec, n) is not None]
+        return [("kind", spec.kind), ("by", f"({', '.join(map(identifier, self.by))})"), *numbers, *names, *(assignment(n, c) for n, c in self.calls)]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema
+        kind = attributes.text("kind")
+        numbers: dict[str, int | None] = {}
+        for name in NUMBERS:
+            text = attributes.optional(name)
+            if text is not None and not text.lstrip("-").isdigit():
+                raise context.error(f"{name}={text}: it is a whole number")
+            numbers[name] = None if text is None else int(text)
+        names = {n: None if (text := attributes.optional(n)) is None else context.name(text) for n in ("pane", "first", "last", "start", "end")}
+        try:
+            windows = Windows(kind, **numbers, **names)
+        except ValueError as error:
+            raise context.error(str(error)) from None
+        by = tuple(context.name(item) for item in attributes.items("by"))
+        for name, type in ((windows.pane, BIGINT), (windows.first, TIMESTAMP), (windows.last, TIMESTAMP), *((n, None) for n in by)):
+            if name is not None and (name not in schema or (type is not None and schema[name].type != type)):
+                raise context.error(f"{inputs[0].name} has no column {name}" + (f" of {type}" if type is not None else ""))
+        origin = partial_of(inputs[0])
+        if origin is None:
+            raise context.error("combine needs an input that comes from an aggregate with phase=partial")
+        calls = tuple((n, context.aggregate(t, origin.inputs[0].schema)) for n, t in attributes.assignments())
+        Aggregate((inputs[0],), by=tuple((n, Column(n, schema[n].type)) for n in by), calls=calls, phase="final").check_states(origin, context)
+        for name, call in calls:
+            if not can_combine(call):
+                raise context.error(f"{name}={call} cannot be combined from panes")
+        return cls(inputs, by=by, calls=calls, windows=windows)
+
+
+def can_combine(call: AggregateCall) -> bool:
+    """Whether windows of the call can be made of the states of panes."""
+    from tsql.kernels.operators.combine import fold_of
+    from tsql.planner.operators.aggregate import can_split
+
+    return can_split(call) and fold_of("x", call) is not None
