@@ -257,7 +257,8 @@ class Enumerator:
                 placed = Redistribute((Rekey((moved,), key=by),), scope=self.scope, shards=self.shards)
                 options["rows_move"] = combined(placed, (*((n, Column(n, e.type)) for n, e in windows.keys), (PANE, windows.pane)))
         found = self._cheapest(options) if len(options) > 1 else options["panes_move"]
-        return Project((found,), columns=windows.shown)
+        as_they_are = [(n, n) for n in found.schema.names] == [(n, e.name if isinstance(e, Column) else None) for n, e in windows.shown]
+        return found if as_they_are else Project((found,), columns=windows.shown)
 
     def _with_empty_sets(self, node: logical.Aggregate, grouped: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]) -> Step:
         """The empty grouping set gives a row even for no input: its groups are aggregated again without keys.

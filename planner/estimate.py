@@ -9,13 +9,14 @@ import math
 from dataclasses import dataclass
 
 from tsql.kernels.dense import KEYS_PER_GROUP, LARGEST_DENSE
-from tsql.kernels.expr import Column, Expr, Literal
+from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import FIXED_BITS, Type
 from tsql.planner import cost, logical, stats
 from tsql.planner.cost import Costs
 from tsql.planner.movement import Broadcast, Gather, Movement, Multicast, Rekey
 from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
@@ -164,6 +165,9 @@ class Estimator:
                 return self._work(rows * _width(step.schema) * costs.scan_byte_ns, properties.shards)
             case Aggregate():
                 return self._aggregate(step, given[0])
+            case Combine():
+                levels = math.log2(max(entering / given[0].properties.shards, 2.0))
+                return self._work(entering * levels * costs.sort_ns + rows * costs.row_ns, properties.shards, entering * _width(step.inputs[0].schema), breaks=True)
             case Sort():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0)) if step.limit is None else 1.0
                 return self._work(
@@ -214,10 +218,13 @@ class Estimator:
         """Whether the groups will be in an array, by the bounds of the keys."""
         possible = 1.0
         for _, key in step.by:
+            width = 1
+            if isinstance(key, Call) and key.name == "time_pane":
+                key, width = key.args[0], key.args[1].value
             known = stats.column_statistics(given.shadow, key.name) if isinstance(key, Column) and key.name in given.shadow.schema else None
             if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
                 return False
-            possible *= known.maximum - known.minimum + 1
+            possible *= (known.maximum - known.minimum) // width + 1
         return possible <= min(LARGEST_DENSE, KEYS_PER_GROUP * groups)
 
     def _movement(self, step: Movement, given: Estimate, properties: Properties) -> Cost:

@@ -166,13 +166,15 @@ DAYS = {"DATE": 1, "TIMESTAMP": 86_400_000_000, "TIMESTAMPTZ": 86_400_000_000}
 
 
 def _values_of_part(expr: Expr, known: Any) -> float | None:
-    """How many values a part of a date has."""
+    """How many values a part of a date has, and how many panes a time is in."""
     match expr:
         case Call("date_part", (Literal() as part, Column() as column)):
             name = str(part.value).lower()
             if name == "year" and column.type.name in DAYS and isinstance(known.minimum, int) and isinstance(known.maximum, int):
                 return (known.maximum - known.minimum) / (DAYS[column.type.name] * 365.25) + 1
             return PARTS_OF_DATES.get(name)
+        case Call("time_pane" | "time_floor", (Column(), Literal() as width, Literal())) if isinstance(known.minimum, int) and isinstance(known.maximum, int):
+            return float((known.maximum - known.minimum) // width.value + 1)
     return None
 
 
@@ -213,7 +215,7 @@ def selectivity(predicate: Expr, node: Node) -> float:
             return 1.0 - selectivity(Call("=", args, predicate.type), node)
         case Call("is_null", (arg,)):
             return _null_part(arg, node)
-        case Call("is_not_null", (arg,)):
+        case Call("is_not_null" | "isfinite", (arg,)):
             return 1.0 - _null_part(arg, node)
         case Call("<" | "<=" | ">" | ">=" as name, (Column() as column, Literal() as literal)):
             kept = _range_selectivity(name, column, literal, node)

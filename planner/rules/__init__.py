@@ -17,6 +17,7 @@ from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
 from tsql.planner.rules.fold_constants import fold_constants
 from tsql.planner.rules.infer_filters import infer_filters
 from tsql.planner.rules.mark_to_semi import mark_to_semi
+from tsql.planner.rules.number_panes import number_panes
 from tsql.planner.rules.order_joins import order_joins
 from tsql.planner.rules.outer_to_inner import outer_to_inner
 from tsql.planner.rules.prune_columns import prune_columns
@@ -54,6 +55,7 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     reduce_aggregate,
     push_filter_down,
     push_filter_into_scan,
+    number_panes,
     prune_columns,
     remove_trivial_project,
 )
