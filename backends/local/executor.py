@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsql.backends.local.combining import CombineRunner
 from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
 from tsql.backends.local.generating import GeneratingRunner
@@ -23,7 +24,6 @@ from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
 from tsql.backends.local.spill_joins import SpillingJoinRunner
 from tsql.backends.local.spill_sort import SortRunner
-from tsql.backends.local.combining import CombineRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
