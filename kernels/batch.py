@@ -83,8 +83,17 @@ def dictionary_record(values: pa.Array) -> pa.Buffer:
     return pa.py_buffer(struct.pack("<QQQ", offsets, buffers[2].address if buffers[2] is not None else 0, len(values)))
 
 
+FAR = 16
+"""How many times as far from zero as from each other values are far from zero."""
+
+
 def round_range(low: int, high: int) -> tuple[int, int]:
-    """Bounds widened to powers of two: few distinct kernels, and still tight enough to choose arithmetic."""
+    """Bounds widened to powers of two: few distinct kernels, and still tight enough to choose arithmetic. Those of values that are
+    close together and far from zero, as times are, are widened by a part of the distance between them."""
+    span = high - low + 1
+    if low > FAR * span:
+        grid = max(1, (1 << (span - 1).bit_length()) // 8)
+        return low // grid * grid, (high // grid + 1) * grid - 1
     top = (1 << max(high, 0).bit_length()) - 1 if high >= 0 else -1
     bottom = 0 if low >= 0 else -(1 << (-low - 1).bit_length())
     return bottom, max(top, bottom)

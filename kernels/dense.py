@@ -8,4 +8,4 @@ DENSE_GROUPS = 1 << 12
 LARGEST_DENSE = 1 << 20
 """Keys with so many are, where many of their values are expected to occur: one in KEYS_PER_GROUP."""
 
-KEYS_PER_GROUP = 2
+KEYS_PER_GROUP = 4
