@@ -38,6 +38,9 @@ LEAST_ANTI_PART = 0.05
 SELECT_WORTH = 0.4
 """A filter above a scan that lets less than this part of the rows through decides runs of rows at once."""
 
+PANES_WORTH = 0.5
+"""With more panes than this part of the rows, windows are made of rows: a state for each would cost more than it saves."""
+
 CACHED_GROUPS = 100_000
 """Tables of more groups do not fit a core's cache: each row waits for memory. Rows are then placed into shards whose
 tables do fit, and aggregated in one phase."""

@@ -238,14 +238,20 @@ class Enumerator:
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in node.schema))
 
     def _paned(self, windows: Paned) -> Step:
-        """Windows from panes. The states of panes move to the shards of their keys; or the rows do, where there are nearly as many panes."""
+        """Windows from panes. The states of panes move to the shards of their keys; or the rows do, where there are nearly as many panes,
+        and are a pane each where there are hardly fewer."""
         source = self.step(windows.rows)
-        keys, by = (*windows.keys, (PANE, windows.pane)), tuple(n for n, _ in windows.keys)
+        # The pane comes first: rows come mostly in the order of time, and groups in an array are near each other then.
+        keys, by = ((PANE, windows.pane), *windows.keys), tuple(n for n, _ in windows.keys)
         calls = (*windows.calls, *windows.extra)
-        groups = int(stats.groups([e for _, e in keys], windows.rows))
+        groups = stats.groups([e for _, e in keys], windows.rows)
+        if windows.windows.over == "rows" or groups > cost.PANES_WORTH * max(1.0, stats.rows(windows.rows)):
+            columns, calls, over = windows.from_rows()
+            placed = self._in_cache(Project((source,), columns=columns), by, groups)
+            return self._shown(Combine((placed,), by=by, calls=calls, windows=over), windows)
 
         def combined(rows: Step, keys: tuple[tuple[str, Expr], ...]) -> Step:
-            partial = Aggregate((rows,), by=keys, calls=calls, phase="partial", groups=groups)
+            partial = Aggregate((rows,), by=keys, calls=calls, phase="partial", groups=int(groups))
             return Combine((partial,), by=by, calls=windows.calls, windows=windows.windows)
 
         options = {"panes_move": combined(source, keys)}
@@ -255,8 +261,11 @@ class Enumerator:
             if not named & set(needed):
                 moved = Project((source,), columns=(*((c, Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed), *windows.keys))
                 placed = Redistribute((Rekey((moved,), key=by),), scope=self.scope, shards=self.shards)
-                options["rows_move"] = combined(placed, (*((n, Column(n, e.type)) for n, e in windows.keys), (PANE, windows.pane)))
+                options["rows_move"] = combined(placed, ((PANE, windows.pane), *((n, Column(n, e.type)) for n, e in windows.keys)))
         found = self._cheapest(options) if len(options) > 1 else options["panes_move"]
+        return self._shown(found, windows)
+
+    def _shown(self, found: Step, windows: Paned) -> Step:
         as_they_are = [(n, n) for n in found.schema.names] == [(n, e.name if isinstance(e, Column) else None) for n, e in windows.shown]
         return found if as_they_are else Project((found,), columns=windows.shown)
 

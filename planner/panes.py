@@ -7,12 +7,12 @@ It is not possible where a key or an argument is computed from the window's boun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Column, Expr, Literal, substitute
 from tsql.kernels.operators.combine import Windows
-from tsql.kernels.types import BIGINT, TIMESTAMP
+from tsql.kernels.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.planner import logical
 from tsql.planner.hops import Cumulate, Hop, length
 from tsql.planner.operators.combine import can_combine
@@ -34,6 +34,22 @@ class Paned:
     windows: Windows
     shown: tuple[tuple[str, Expr], ...]
 
+    def from_rows(self) -> tuple[tuple[tuple[str, Expr], ...], tuple[tuple[str, AggregateCall], ...], Windows]:
+        """The same without panes: what a row must have, the calls over that, and the windows over rows."""
+        columns = dict(self.keys)
+        if self.windows.pane is not None:
+            columns[PANE], windows = self.pane, replace(self.windows, over="rows")
+        else:
+            columns[FIRST] = self.pane.args[0]
+            windows = replace(self.windows, over="rows", last=FIRST if self.windows.last is not None else None)
+        arguments: dict[Expr, Column] = {}
+
+        def argument(expr: Expr) -> Expr:
+            return expr if isinstance(expr, Literal) else arguments.setdefault(expr, Column(f"argument_{len(arguments)}", expr.type))
+
+        calls = tuple((n, map_call(c, argument)) for n, c in self.calls)
+        return (*columns.items(), *((c.name, e) for e, c in arguments.items())), calls, windows
+
 
 def paned(node: logical.Aggregate) -> Paned | None:
     """The grouping by panes that gives the same as an aggregate; None if there is none."""
@@ -52,6 +68,8 @@ def paned(node: logical.Aggregate) -> Paned | None:
             found = _by_time(below)
         case logical.Window():
             found = _session(below)
+        case logical.Filter(input=logical.Window() as window):
+            found = _rows(below, window)
         case _:
             return None
     return None if found is None else found.grouped(node, keys, calls)
@@ -64,7 +82,7 @@ def _inlined(outer: dict[str, Expr] | None, inner: dict[str, Expr]) -> dict[str,
 @dataclass(frozen=True)
 class Source:
     """Rows in windows: the names of the columns that the windows add, how a key says one of the bounds, and the keys of the windows
-    themselves. ends: whether the end of a window must be a key, since the start alone is that of several."""
+    themselves. needs: which of its columns tells a window from the others, where not each does."""
 
     rows: logical.Node
     added: frozenset[str]
@@ -75,27 +93,28 @@ class Source:
     offset: int
     windows: Windows
     by: tuple[Expr, ...] | None = None
-    ends: bool = False
+    id: Expr | None = None
+    needs: str | None = None
 
     def grouped(self, node: logical.Aggregate, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]) -> Paned | None:
         plain: list[tuple[str, Expr]] = []
         shown: list[tuple[str, Expr]] = []
         bounds = set()
         for name, expr in keys:
-            side = "start" if same(expr, self.start) else "end" if same(expr, self.end) else None
+            side = "start" if same(expr, self.start) else "end" if same(expr, self.end) else "id" if self.id is not None and same(expr, self.id) else None
             if side is not None:
                 bounds.add(side)
-                shown.append((name, Column(getattr(self.windows, side), TIMESTAMP, False)))
+                shown.append((name, Column(getattr(self.windows, side), expr.type, False)))
             elif self.added & set(expr.columns()):
                 return None
             else:
                 plain.append((name, expr))
                 shown.append((name, Column(name, expr.type)))
-        if not bounds or (self.ends and "end" not in bounds) or any(self.added & set(e.columns()) for _, c in calls for e in c.expressions()):
+        if not bounds or (self.needs is not None and self.needs not in bounds) or any(self.added & set(e.columns()) for _, c in calls for e in c.expressions()):
             return None
         if self.by is not None and ({str(e) for _, e in plain} != {str(e) for e in self.by}):
             return None
-        taken = {n for n, _ in (*plain, *calls)} & {PANE, FIRST, LAST, self.windows.start, self.windows.end}
+        taken = {n for n, _ in (*plain, *calls)} & {PANE, FIRST, LAST, self.windows.start, self.windows.end, self.windows.id}
         if taken:
             return None
         pane = Call("time_pane", (self.time, Literal(self.width, BIGINT), Literal(self.offset, BIGINT)), BIGINT)
@@ -117,7 +136,7 @@ def _by_time(node: Hop | Cumulate) -> Source:
     width = node.step_size
     windows = Windows("cumulate", size=node.size // width, width=width, **names)
     start = Call("time_floor", (node.time, Literal(node.size, BIGINT), Literal(node.offset, BIGINT)), TIMESTAMP)
-    return Source(node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, ends=True)
+    return Source(node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, needs="end")
 
 
 def _session(node: logical.Window) -> Source | None:
@@ -134,6 +153,19 @@ def _session(node: logical.Window) -> Source | None:
     windows = Windows("session", gap=gap.value, first=FIRST, last=LAST)
     start, end = (Column(names.get(f"session_{side}", f"#{side}"), TIMESTAMP) for side in ("start", "end"))
     return Source(node.input, frozenset(names.values()), start, end, time, gap.value, 0, windows, by=node.keys)
+
+
+def _rows(node: logical.Filter, window: logical.Window) -> Source | None:
+    """Windows of so many rows that follow each other: those that are full."""
+    names = {call.name: name for name, call in window.calls}
+    if not {"rows_start", "rows_number"} <= set(names) <= {"rows_start", "rows_end", "rows_number"} or len(window.order) != 1:
+        return None
+    time, rows = next(call.args for _, call in window.calls if call.name == "rows_start")
+    start, end, id = (Column(names.get(f"rows_{what}", f"#{what}"), BIGINT if what == "number" else TIMESTAMP) for what in ("start", "end", "number"))
+    if any(call.args[-1] != rows for _, call in window.calls) or not isinstance(rows, Literal) or not same(node.predicate, Call("is_not_null", (start,), BOOLEAN)):
+        return None
+    windows = Windows("rows", slide=rows.value, size=rows.value, first=FIRST, id="window_id", over="rows")
+    return Source(window.input, frozenset(names.values()), start, end, time, 1, 0, windows, by=window.keys, id=id, needs="id")
 
 
 def same(a: Expr, b: Expr) -> bool:

@@ -19,7 +19,7 @@ from tsql.kernels.context import SINK, PipelineKernel
 from tsql.kernels.datum import Datum, all_valid, both
 from tsql.kernels.dense import DENSE_GROUPS, KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.emit import emit, emit_predicate
-from tsql.kernels.expr import Aggregate, Expr, Literal
+from tsql.kernels.expr import Aggregate, Call, Expr, Literal
 from tsql.kernels.keys import KeyField, KeyLayout
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
@@ -27,6 +27,7 @@ from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
 
 MEMO_ENTRIES = 1 << 12
+NEAR_ENTRIES = 1 << 15
 
 
 @dataclass
@@ -328,6 +329,9 @@ class HashAggregate(AggregateSink):
     If all keys are strings, batches may bring them as codes of dictionaries of their own (Parquet does). Then a memo maps
     combinations of codes to entries, so that a string is hashed once per batch and not once per row. The memo lies behind
     the tables: whether it is in use, the dictionaries that it is for, and the entries.
+
+    Where a key is a pane of time, most rows are of the groups that other rows of their time were of: the last group with each of
+    some parts of a hash is remembered there (`near`), so that few rows have to go to the large table.
     """
 
     how = "hash"
@@ -338,7 +342,8 @@ class HashAggregate(AggregateSink):
         self.entry_bytes = g.place(self.key_layout.end)
         self.memo_at = self._distinct_tables(TABLE_BYTES)
         self.has_memo = all(f.type.is_string and f.column is None for f in g.fields)
-        self.state_bytes = self.memo_at + (8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if self.has_memo else 0)
+        self.has_near = any(isinstance(e, Call) and e.name == "time_pane" for _, e in g.keys)
+        self.state_bytes = self.memo_at + (8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if self.has_memo else 8 * NEAR_ENTRIES if self.has_near else 0)
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
@@ -347,6 +352,9 @@ class HashAggregate(AggregateSink):
             # The dictionaries of the batches before are gone, and others may be where they were.
             for index in range(len(self.grouping.fields)):
                 k.store(k.offset(self.table, self.memo_at), k.null, index + 1)
+        if self.has_near:
+            # The groups of the calls before may be gone.
+            k.call("memset", k.offset(self.table, self.memo_at), 0, 8 * NEAR_ENTRIES)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         g, layout = self.grouping, self.key_layout
@@ -361,7 +369,7 @@ class HashAggregate(AggregateSink):
             with k.when(last != k.null):
                 again.set(layout.equal(k, last, nulls, words))
             with k.when(~again.value):
-                self.last.set(self._find(k, nulls, words))
+                self.last.set(self._near(k, nulls, words) if self.has_near else self._find(k, nulls, words, layout.hash(k, nulls, words)))
             entry = self.last.value
         for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
@@ -392,19 +400,32 @@ class HashAggregate(AggregateSink):
         with k.when(usable):
             entry.set(k.load("ptr", entries, number))
         with k.when(entry.value == k.null):
-            entry.set(self._find(k, *self.key_layout.words(k, data)))
+            nulls, words = self.key_layout.words(k, data)
+            entry.set(self._find(k, nulls, words, self.key_layout.hash(k, nulls, words)))
             with k.when(usable):
                 k.store(entries, entry.value, number)
         return entry.value
 
-    def _find(self, k: PipelineKernel, nulls: Val, words: list[tuple[Val, ...]]) -> Val:
+    def _near(self, k: PipelineKernel, nulls: Val, words: list[tuple[Val, ...]]) -> Val:
+        """The entry of a group that may have been met a short time ago."""
+        hashed = self.key_layout.hash(k, nulls, words)
+        slot = k.element("ptr", k.offset(self.table, self.memo_at), hashed & (NEAR_ENTRIES - 1))
+        entry, met = k.var(k.load("ptr", slot)), k.var(k.false)
+        with k.when(entry.value != k.null):
+            met.set(self.key_layout.equal(k, entry.value, nulls, words))
+        with k.when(~met.value):
+            entry.set(self._find(k, nulls, words, hashed))
+            k.store(slot, entry.value)
+        return entry.value
+
+    def _find(self, k: PipelineKernel, nulls: Val, words: list[tuple[Val, ...]], hashed: Val) -> Val:
         g, layout = self.grouping, self.key_layout
 
         def fill(entry: Val) -> None:
             layout.store(k, self.table, entry, nulls, words)
             g.init(k, entry)
 
-        return find_or_insert(k, k.ctx, self.table, layout.hash(k, nulls, words), self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill)
+        return find_or_insert(k, k.ctx, self.table, hashed, self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill)
 
 
 class GroupRow(CachedRow):

@@ -1,8 +1,8 @@
 """The source of a pipeline behind panes: walks the sorted panes of a shard once and gives a row for each window of each key.
 
 Semantics: `Windows` says which windows there are; a window without a row is not there. Required: the panes of a shard in one morsel,
-sorted by (key, pane), or for sessions by (key, first). State: for each aggregate two stacks (kernels/windows/stacks.py), whose
-elements are the exported states of panes. Cost: each pane is merged a constant number of times, and each window that there is costs
+sorted by (key, pane), or by (key, first). State: for each aggregate two stacks (kernels/windows/stacks.py), whose
+elements are the exported states of panes; or rows, each a pane of its own, which is cheaper where a pane has hardly more than one. Cost: each pane is merged a constant number of times, and each window that there is costs
 one merge, however many panes it has. A run over live input would hold the panes that no punctuation has passed, and walk them
 up to it: what is left of a walk is the panes from the start of the first open window on.
 """
@@ -24,7 +24,7 @@ from tsql.kernels.runtime.calendar import floor_div
 from tsql.kernels.types import BIGINT, TIMESTAMP
 from tsql.kernels.windows.base import Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.folds import Choice, Fold, PickFold, choice_of
+from tsql.kernels.windows.folds import BodyFold, Choice, Fold, PickFold, choice_of
 from tsql.kernels.windows.running import registers
 from tsql.kernels.windows.stacks import Run
 
@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "hop": ("pane", "slide", "size", "width", "offset"),
     "cumulate": ("pane", "size", "width", "offset"),
     "session": ("first", "last", "gap"),
+    "rows": ("first", "slide", "size", "id"),
 }
 """What each kind of window needs to know."""
 
@@ -39,7 +40,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 @dataclass(frozen=True)
 class Windows:
     """Which windows there are. slide and size are numbers of panes, width, offset and gap microseconds; pane, first and last are
-    columns of the input, start and end those of the output."""
+    columns of the input, start, end and id those of the output. over: "states" or "rows"."""
 
     kind: str
     slide: int | None = None
@@ -52,11 +53,15 @@ class Windows:
     last: str | None = None
     start: str | None = "window_start"
     end: str | None = "window_end"
+    id: str | None = None
+    over: str = "states"
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind}: it is one of {', '.join(KINDS)}")
-        for name in ("pane", "first", "last", "slide", "size", "width", "offset", "gap"):
+        if self.over not in ("states", "rows") or (self.kind == "rows" and self.over != "rows"):
+            raise ValueError(f"over={self.over}: it is states or rows" + (", and rows for windows of so many rows" if self.kind == "rows" else ""))
+        for name in ("pane", "first", "last", "slide", "size", "width", "offset", "gap", "id"):
             given = getattr(self, name) is not None
             if given != (name in KINDS[self.kind]):
                 raise ValueError(f"kind={self.kind} {'has no' if given else 'needs'} {name}")
@@ -114,6 +119,13 @@ def fold_of(name: str, call: Aggregate) -> Fold | None:
     return None
 
 
+def _row_fold(call: Aggregate) -> Fold:
+    """How the rows of a call are folded."""
+    over = WindowCall(call.name, call.args, call.type, filter=call.filter, order=call.order, position=call.position)
+    choice = choice_of(over)
+    return BodyFold(over) if choice is None else PickFold(over, choice)
+
+
 class CombinedRow(CachedRow):
     """A window: the key of its panes, its bounds, its results."""
 
@@ -139,7 +151,7 @@ class CombineScan:
         position = k.var(k.load("i64", record, 1))
 
         def give(start: Val, end: Val) -> None:
-            results = {**walk.results(k), self.windows.start: Datum(TIMESTAMP, (start,)), self.windows.end: Datum(TIMESTAMP, (end,)), POSITION: Datum(BIGINT, (position.value,))}
+            results = {**walk.results(k), **walk.more(), self.windows.start: Datum(TIMESTAMP, (start,)), self.windows.end: Datum(TIMESTAMP, (end,)), POSITION: Datum(BIGINT, (position.value,))}
             each(CombinedRow(walk.panes.at(walk.low.value), results))
             position.set(position.value + 1)
             k.check()
@@ -163,7 +175,7 @@ class Walk:
     def __init__(self, k: PipelineKernel, scan: CombineScan, panes: SortedRows):
         self.windows, self.by, self.panes = scan.windows, scan.by, panes
         self.low, self.high, self.unit_end = (k.var(k.i64(0)) for _ in range(3))
-        self.folds = {name: fold_of(name, call) for name, call in scan.calls}
+        self.folds = {name: _row_fold(call) if self.windows.over == "rows" else fold_of(name, call) for name, call in scan.calls}
         for fold in self.folds.values():
             fold.begin(k, panes)
         self.runs = {name: Run(k, fold) for name, fold in self.folds.items()}
@@ -184,6 +196,10 @@ class Walk:
             run.give(k, self.low.value, self.states[name], True)
             found[name] = self.folds[name].finish(k, self.states[name], self.place)
         return found
+
+    def more(self) -> dict[str, Datum]:
+        """Other columns of the current window."""
+        return {}
 
     def number(self, k: PipelineKernel, column: str, row: Val) -> Val:
         kind = BIGINT if column == self.windows.pane else TIMESTAMP
@@ -300,4 +316,31 @@ class SessionWalk(Walk):
         self.low.set(self.unit_end.value)
 
 
-_WALKS: dict[str, type[Walk]] = {"hop": HopWalk, "cumulate": CumulateWalk, "session": SessionWalk}
+class RowsWalk(Walk):
+    """The unit is a key; `at` is the number of the current window, which begins `at * slide` rows behind `base`."""
+
+    def __init__(self, k: PipelineKernel, scan: CombineScan, panes: SortedRows):
+        super().__init__(k, scan, panes)
+        self.at, self.base = k.var(k.i64(0)), k.var(k.i64(0))
+
+    def enter(self, k: PipelineKernel) -> None:
+        self.grow_unit(k, lambda row: k.true)
+        self.restart(k)
+        self.at.set(k.i64(0))
+        self.base.set(self.low.value)
+
+    def more(self) -> dict[str, Datum]:
+        return {self.windows.id: Datum(BIGINT, (self.at.value,))}
+
+    def turn(self, k: PipelineKernel, give: Callable[[Val, Val], None]) -> None:
+        windows = self.windows
+        self.low.set(self.base.value + self.at.value * windows.slide)
+        self.high.set(self.low.value + windows.size)
+        with k.when(self.high.value <= self.unit_end.value):
+            give(self.number(k, windows.first, self.low.value), self.number(k, windows.first, self.high.value - 1) + 1)
+            self.at.set(self.at.value + 1)
+        with k.otherwise():
+            self.low.set(self.unit_end.value)
+
+
+_WALKS: dict[str, type[Walk]] = {"hop": HopWalk, "cumulate": CumulateWalk, "session": SessionWalk, "rows": RowsWalk}

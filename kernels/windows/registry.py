@@ -43,6 +43,7 @@ WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
         WindowFunction("session_end", (3, 3), None, integers=(1, 2)),
         WindowFunction("rows_start", (2, 2), None, integers=(1,)),
         WindowFunction("rows_end", (2, 2), None, integers=(1,)),
+        WindowFunction("rows_number", (1, 1), BIGINT, integers=(0,)),
     )
 }
 ALIASES = {"first": "first_value", "last": "last_value", "arbitrary": "first_value", "rank_dense": "dense_rank"}

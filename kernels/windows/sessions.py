@@ -2,7 +2,7 @@
 
 `session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in microseconds, and
 `largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the bounds of the count window
-of a row, NULL in one that is not full. Required: rows in the order of `time`, which is never NULL.
+of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full. Required: rows in the order of `time`, which is never NULL.
 A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions from the first.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
+from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import Evaluator, Place, SortedRows
 
 
@@ -104,4 +105,13 @@ class RowsEnd(RowsWindow):
         return first + size - 1
 
 
-SESSIONS: dict[str, type[Evaluator]] = {"session_start": SessionStart, "session_end": SessionEnd, "rows_start": RowsStart, "rows_end": RowsEnd}
+class RowsNumber(Evaluator):
+    """The number of the window."""
+
+    def value(self, k: PipelineKernel, place: Place) -> Datum:
+        size = k.max(place.rows.value(k, self.call.args[0], place.row).value.to("i64"), k.i64(1))
+        number = (place.row - place.start) // size
+        return Datum(BIGINT, (number,), place.start + (number + 1) * size <= place.end)
+
+
+SESSIONS: dict[str, type[Evaluator]] = {"session_start": SessionStart, "session_end": SessionEnd, "rows_start": RowsStart, "rows_end": RowsEnd, "rows_number": RowsNumber}

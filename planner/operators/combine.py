@@ -6,7 +6,10 @@ panes it has. The rows of a key must be in one shard; without `by` there is one 
 
 kind=hop       windows `[s, s + size)` for each s that is a multiple of `slide`; sizes are in panes of `width` microseconds
 kind=cumulate  windows that begin at a multiple of `size` and grow by one pane, up to `size`
+kind=rows      windows of `size` rows of a key, in the order of `first`, each `slide` rows behind the one before; `id` is its number
 kind=session   panes are no wider than `gap`, and have `first` and `last`, the times of their rows: those no further apart are one window
+
+With over=rows the input has rows, each of which is a pane by itself: cheaper where a pane has hardly more than one row.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from tsql.planner.operators.aggregate import Aggregate, partial_of
 from tsql.planner.properties import SINGLE, Properties, Requirement
 from tsql.planner.step import Step
 
+NAMES = ("pane", "first", "last", "start", "end", "id")
 NUMBERS = ("slide", "size", "width", "offset", "gap")
 
 
@@ -42,6 +46,7 @@ class Combine(Step):
     def schema(self) -> Schema:
         fields = [self.inputs[0].schema[n] for n in self.by]
         fields += [Field(n, TIMESTAMP, False) for n in (self.windows.start, self.windows.end)]
+        fields += [Field(self.windows.id, BIGINT, False)] if self.windows.id is not None else []
         return Schema((*fields, *(Field(n, c.type) for n, c in self.calls)))
 
     def requires(self) -> tuple[Requirement, ...]:
@@ -55,8 +60,9 @@ class Combine(Step):
 
         spec = self.windows
         numbers = [(n, str(getattr(spec, n))) for n in NUMBERS if getattr(spec, n) is not None]
-        names = [(n, identifier(getattr(spec, n))) for n in ("pane", "first", "last", "start", "end") if getattr(spec, n) is not None]
-        return [("kind", spec.kind), ("by", f"({', '.join(map(identifier, self.by))})"), *numbers, *names, *(assignment(n, c) for n, c in self.calls)]
+        names = [(n, identifier(getattr(spec, n))) for n in NAMES if getattr(spec, n) is not None]
+        over = [("over", spec.over)] if spec.over != "states" else []
+        return [("kind", spec.kind), *over, ("by", f"({', '.join(map(identifier, self.by))})"), *numbers, *names, *(assignment(n, c) for n, c in self.calls)]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
@@ -68,24 +74,31 @@ class Combine(Step):
             if text is not None and not text.lstrip("-").isdigit():
                 raise context.error(f"{name}={text}: it is a whole number")
             numbers[name] = None if text is None else int(text)
-        names = {n: None if (text := attributes.optional(n)) is None else context.name(text) for n in ("pane", "first", "last", "start", "end")}
+        names = {n: None if (text := attributes.optional(n)) is None else context.name(text) for n in NAMES}
         try:
-            windows = Windows(kind, **numbers, **names)
+            windows = Windows(kind, **numbers, **names, over=attributes.optional("over") or "states")
         except ValueError as error:
             raise context.error(str(error)) from None
         by = tuple(context.name(item) for item in attributes.items("by"))
         for name, type in ((windows.pane, BIGINT), (windows.first, TIMESTAMP), (windows.last, TIMESTAMP), *((n, None) for n in by)):
             if name is not None and (name not in schema or (type is not None and schema[name].type != type)):
                 raise context.error(f"{inputs[0].name} has no column {name}" + (f" of {type}" if type is not None else ""))
+        if windows.over == "rows":
+            calls = tuple((n, context.aggregate(t, schema)) for n, t in attributes.assignments())
+            return cls(inputs, by=by, calls=_checked(calls, context), windows=windows)
         origin = partial_of(inputs[0])
         if origin is None:
             raise context.error("combine needs an input that comes from an aggregate with phase=partial")
         calls = tuple((n, context.aggregate(t, origin.inputs[0].schema)) for n, t in attributes.assignments())
         Aggregate((inputs[0],), by=tuple((n, Column(n, schema[n].type)) for n in by), calls=calls, phase="final").check_states(origin, context)
-        for name, call in calls:
-            if not can_combine(call):
-                raise context.error(f"{name}={call} cannot be combined from panes")
-        return cls(inputs, by=by, calls=calls, windows=windows)
+        return cls(inputs, by=by, calls=_checked(calls, context), windows=windows)
+
+
+def _checked(calls: tuple[tuple[str, AggregateCall], ...], context: Any) -> tuple[tuple[str, AggregateCall], ...]:
+    for name, call in calls:
+        if not can_combine(call):
+            raise context.error(f"{name}={call} cannot be combined from panes")
+    return calls
 
 
 def can_combine(call: AggregateCall) -> bool:

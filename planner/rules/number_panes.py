@@ -5,7 +5,8 @@
               window_end=time_floor(ts, ..) + size             t
         t
 
-Numbers of panes are small and dense where times are not, so that groups can be in an array.
+Numbers of panes are small and dense where times are not, so that groups can be in an array. Windows that overlap are left to
+`planner/panes.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from tsql.kernels.expr import Call, Column, Expr, Literal, rewrite, substitute
 from tsql.kernels.types import BIGINT
 from tsql.planner.logical import Aggregate, Node, Project
+from tsql.planner.panes import paned
 from tsql.planner.tree import map_call, shared, transform_up
 
 
@@ -22,6 +24,8 @@ def number_panes(plan: Node) -> Node:
 
 
 def _number(node: Aggregate, kept: set[int]) -> Node:
+    if paned(node) is not None:
+        return node
     below, columns = node.input, None
     while isinstance(below, Project) and id(below) not in kept:
         inner = dict(below.columns)

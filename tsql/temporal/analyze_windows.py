@@ -166,14 +166,13 @@ class WindowAnalyzer:
 
     def _count_windows(self, time: Column, keys: tuple[Column, ...]) -> list[str]:
         rows, slide = self._count("rows"), self._count("slide_rows") if isinstance(self.node, HopNode) else None
-        numbered = [("row_of_key", WindowCall("row_number", (), BIGINT))]
         if slide is None or slide == rows:
-            args = (time, Literal(rows, BIGINT))
-            number, start, end = self._window(keys, time, [*numbered, *((f"window_{side}", WindowCall(f"rows_{side}", args, TIMESTAMP)) for side in ("start", "end"))])
+            size = Literal(rows, BIGINT)
+            bounds = [(f"window_{side}", WindowCall(f"rows_{side}", (time, size), TIMESTAMP)) for side in ("start", "end")]
+            start, end, place = self._window(keys, time, [*bounds, ("window_id", WindowCall("rows_number", (size,), BIGINT))])
             self.plan = logical.Filter(self.plan, Call("is_not_null", (start,), BOOLEAN))
-            (place,) = self._computed([("window_id", _divided(_minus(number, 1), rows))])
-            return [start.name, end.name, place]
-        (number,) = self._window(keys, time, numbered)
+            return [start.name, end.name, place.name]
+        (number,) = self._window(keys, time, [("row_of_key", WindowCall("row_number", (), BIGINT))])
         place = self.names.unique("window_id")
         first = _divided(Call("greatest", (_minus(number, rows - slide + 1), Literal(0, BIGINT)), BIGINT), slide)
         self.plan = Series(self.plan, place, first, _divided(_minus(number, 1), slide), Literal(1, BIGINT), True)
