@@ -20,6 +20,7 @@ from tsql.kernels.operators.partition import Partition
 from tsql.kernels.pipeline import Sink
 from tsql.planner.movement import Multicast
 from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.combine import Combine
 from tsql.planner.step import Step
 
 
@@ -88,9 +89,14 @@ class MovementRunner(HostFunctionRunner):
         return self._chunk_flow(columns, lists, flow)
 
     def _keeps_order(self, step: Step) -> bool:
-        """Whether a consumer of rows that move depends on the order of rows; most aggregates do not."""
+        """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes do not."""
         users = self.users.get(id(step), [])
-        return not users or not all(isinstance(u, Aggregate) and not any(plain_body(c).wants_position for _, c in u.calls) for u in users)
+
+        def is_free(user: Step) -> bool:
+            groups = isinstance(user, Aggregate) or (isinstance(user, Combine) and user.windows.kind != "rows")
+            return groups and not any(plain_body(c).wants_position for _, c in user.calls)
+
+        return not users or not all(map(is_free, users))
 
     def _reshard(self, step: Step, flow: Flow, shards: int) -> Flow:
         collected = self._collected(step, flow, together=True)
