@@ -247,7 +247,9 @@ class Enumerator:
         groups = stats.groups([e for _, e in keys], windows.rows)
         if windows.windows.over == "rows" or groups > cost.PANES_WORTH * max(1.0, stats.rows(windows.rows)):
             columns, calls, over = windows.from_rows()
-            placed = self._in_cache(Project((source,), columns=columns), by, groups)
+            rows = Project((source,), columns=columns)
+            # Where ties are decided by the order of the input, rows in many shards would be in very small chunks.
+            placed = rows if over.kind == "rows" else self._in_cache(rows, by, groups)
             return self._shown(Combine((placed,), by=by, calls=calls, windows=over), windows)
 
         def combined(rows: Step, keys: tuple[tuple[str, Expr], ...]) -> Step:

@@ -85,7 +85,7 @@ def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.n
 
 
 MANY_ROWS = 20_000
-FEW_BITS = DIGIT_BITS
+FEW_BITS = 2 * DIGIT_BITS
 """From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
 
 SAMPLE = 1024
@@ -94,10 +94,13 @@ SAMPLE = 1024
 def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
     """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
 
-    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on.
+    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on. Last keys
+    that the rows are in the order of already need none: the others keep that order.
     """
     if not ranks or len(ranks[0]) < 2:
         return None
+    while len(ranks) > 1 and _is_sorted(ranks[-1]):
+        ranks = ranks[:-1]
     order: np.ndarray | None = None
     for word, bits in _words(ranks):
         if order is not None:
