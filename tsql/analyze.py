@@ -14,6 +14,7 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from tsql import analyze_change, analyze_ddl, parser, parser_changes, statements
+from tsql.analyze_emit import check_emit
 from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Relation
@@ -63,6 +64,7 @@ class Analyzer:
     def statement(self) -> statements.Statement:
         node = self.parsed.node
         check_time(node)
+        check_emit(self, node)
         match node:
             case parser.Explain():
                 return statements.Explain(node.args["level"], self.query(node.this, self._inner_text(1, parser.LEVELS)))

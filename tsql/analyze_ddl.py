@@ -12,7 +12,7 @@ from tsql import parser_changes, statements
 from tsql.analyze_change import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
-from tsql.analyze_streams import external, main_name, period_of, with_period
+from tsql.analyze_streams import create_external, main_name, period_of, with_period
 from tsql.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
 from tsql.kernels.errors import BindError, CatalogError, ParseError
 from tsql.kernels.keywords import quote
@@ -47,7 +47,7 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if options is not None:
         if query is not None:
             raise analyzer.error("CREATE TABLE reads files WITH (..) or stores the rows of a query, not both", options)
-        return statements.CreateExternal(name, external(analyzer, "table", table, columns, options, temporary), replaces, exists)
+        return create_external(analyzer, "table", table, columns, options, replaces, exists, temporary)
     columns = [part for part in columns if part not in periods]
     if kind == "TABLE" and query is None:
         definition = with_period(definition_of(analyzer, name, columns, table), periods)

@@ -26,14 +26,22 @@ if TYPE_CHECKING:
     from tsql.analyze import Analyzer
 
 
-def create_stream(analyzer: Analyzer, node: CreateStream) -> statements.CreateExternal:
+def create_stream(analyzer: Analyzer, node: CreateStream) -> statements.CreateExternal | statements.Nothing:
     """CREATE STREAM name [(columns, WATERMARK .., PERIOD ..)] WITH (..)."""
-    table = node.this
-    entry = external(analyzer, "stream", table, node.expressions, node.args.get("options"))
-    return statements.CreateExternal(main_name(analyzer, table), entry, bool(node.args.get("replace")), bool(node.args.get("exists")))
+    return create_external(analyzer, "stream", node.this, node.expressions, node.args.get("options"), bool(node.args.get("replace")), bool(node.args.get("exists")))
 
 
-def external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.Expr], options: StreamOptions | None, temporary: bool = False) -> External:
+def create_external(
+    analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.Expr], options: StreamOptions | None, replaces: bool, exists: bool, temporary: bool = False
+) -> statements.CreateExternal | statements.Nothing:
+    """The statement that makes a stream or a table over files; the files of one that may stay as it is are not looked at."""
+    name = main_name(analyzer, table)
+    if exists and analyzer.catalog.entry(name) is not None:
+        return statements.Nothing()
+    return statements.CreateExternal(name, _external(analyzer, kind, table, parts, options, temporary), replaces)
+
+
+def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.Expr], options: StreamOptions | None, temporary: bool) -> External:
     """The entry for a list of columns and WITH (..); the files are opened once, to see that they are there and what is in them."""
     from tsql.analyze_ddl import definition_of
 
@@ -124,14 +132,14 @@ def _watermark(analyzer: Analyzer, schema: Schema, node: Watermark) -> Watermark
         column.name,
         analyzer.text_of(node.expression),
         bound,
-        _length(analyzer, node.args.get("idle_timeout"), "IDLE TIMEOUT"),
-        _length(analyzer, node.args.get("allowed_lateness"), "ALLOWED LATENESS") or 0,
+        constant_length(analyzer, node.args.get("idle_timeout"), "IDLE TIMEOUT"),
+        constant_length(analyzer, node.args.get("allowed_lateness"), "ALLOWED LATENESS") or 0,
         DROP if policy is None else policy.name,
         None if into is None else main_name(analyzer, into),
     )
 
 
-def _length(analyzer: Analyzer, node: exp.Expr | None, what: str) -> int | None:
+def constant_length(analyzer: Analyzer, node: exp.Expr | None, what: str) -> int | None:
     """Microseconds of an interval that is a constant; the parser has checked those that are written as literals."""
     if node is None:
         return None

@@ -101,6 +101,7 @@ class Catalog:
         known = self._sources.get(key)
         if known is None or known[0] is not entry or known[1] != use:
             known = self._sources[key] = (entry, use, self.open_file(list(paths), entry.files.kind, entry.options()))
+            known[2].catalog_name = key  # plan files say the name, and not the files behind it
         elif self._opened is not None:
             self._opened.append(use)
         return known[2]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tsql.definition import Key, Macro, TableDefinition
 from tsql.external import External
@@ -62,7 +62,7 @@ class CreateExternal:
     name: str
     entry: External
     replace: bool = False
-    if_not_exists: bool = False
+    if_not_exists: ClassVar[bool] = False
 
     @property
     def temporary(self) -> bool:

@@ -33,7 +33,7 @@ NEVER = -(2**63)
 WITHOUT_TIME = "rows without a time"
 """How rows whose time is NULL are counted, by every operator that leaves them out."""
 
-_DAY_US = 86_400_000_000
+DAY_US = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _from_micros(times: np.ndarray, like: pa.Array) -> pa.Array:
     """Times in the type of a column, with its NULLs; a DATE is the first day that is not before the time."""
     missing = np.asarray(pc.is_null(like)) if like.null_count else None
     if pa.types.is_date(like.type):
-        return pa.array((-(-times // _DAY_US)).astype(np.int32), pa.int32(), mask=missing).view(pa.date32())
+        return pa.array((-(-times // DAY_US)).astype(np.int32), pa.int32(), mask=missing).view(pa.date32())
     return pa.array(times, pa.int64(), mask=missing).view(like.type)
 
 
