@@ -30,9 +30,6 @@ DROP, ADJUST, ERROR, INTO = POLICIES = ("DROP", "ADJUST", "ERROR", "INTO")
 NEVER = -(2**63)
 """The watermark before anything is known."""
 
-WITHOUT_TIME = "rows without a time"
-"""How rows whose time is NULL are counted, by every operator that leaves them out."""
-
 DAY_US = 86_400_000_000
 
 

@@ -65,6 +65,7 @@ class SparkBackend:
                 run.check()
                 yield batch
         finally:
+            executor.tell()
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 

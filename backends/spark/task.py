@@ -247,9 +247,11 @@ def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int,
         return
     if part.output is not None:
         yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        executor.tell()
         return
     movement = None if part.movement is None else program.steps[part.movement]
     lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
+    executor.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):
         for blob in encode_chunks(chunks):
