@@ -53,8 +53,22 @@ class Run:
     profile: bool = False
     """Count the rows of each step, in `rows_of`."""
     rows_of: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """What happened to rows that the user should hear of (`count`), such as those that were in no window."""
+    _counting: threading.Lock = field(default_factory=threading.Lock)
     _cancelled: threading.Event = field(default_factory=threading.Event)
     _on_cancel: list[Any] = field(default_factory=list)
+
+    def count(self, what: str, rows: int) -> None:
+        """Rows that the result does not show, and why: "rows without a time". Operators call this from any thread, as often as they
+        like; the sum is a note of the run. Who reads the same rows twice counts them once."""
+        if rows:
+            with self._counting:
+                self.counts[what] = self.counts.get(what, 0) + rows
+
+    def told(self) -> list[str]:
+        """Everything that the user should hear of the run: the notes, and the counts as texts."""
+        return [*self.notes, *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items()))]
 
     def cancel(self) -> None:
         """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
@@ -83,6 +97,11 @@ class Run:
     def progress(self) -> float | None:
         """The part of the input that has been read, 0 to 1; None if the total is not known."""
         return None if not self.total_rows else min(1.0, self.done_rows / self.total_rows)
+
+
+def _one(what: str) -> str:
+    """"rows without a time" for a single row."""
+    return what.replace("rows", "row", 1) if what.startswith("rows") else what
 
 
 class Backend(Protocol):

@@ -94,5 +94,5 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
         if name in run.timings_ms:
             lines.append(f"{name:<10} {run.timings_ms[name]:>10.2f} ms")
     lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
-    lines += run.notes
+    lines += run.told()
     return "\n".join(lines) + "\n"

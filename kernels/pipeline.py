@@ -41,6 +41,9 @@ class Operator:
     counts = False
     """Whether it only counts rows: then it may stand between operators that are decided at once."""
 
+    tallies = False
+    """Whether its condition counts the rows that do not pass, for the user."""
+
     by_shard = False
     """Whether the rows of a shard must be seen in a task of their own."""
 
@@ -50,7 +53,7 @@ class Operator:
         return None
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
-        """i1: holds for every row that the operator passes on; cheap, and without effects."""
+        """i1: holds for every row that the operator passes on; cheap, and without effects but those that `tallies` names."""
         raise NotImplementedError
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
@@ -235,11 +238,12 @@ class Pipeline:
 
     def _first(self) -> list[Operator]:
         """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an operator
-        that names one of these has to wait for it."""
+        that names one of these has to wait for it. One that counts the rows that it leaves out sees them all, or waits for those before it."""
         if not isinstance(self.source, ColumnarScan):
             return []
         known = {c.name for c in self.source.columns}
-        return [o for o in takewhile(lambda o: o.counts or (o.selects and o.reads <= known), self.operators) if o.selects]
+        first = [o for o in takewhile(lambda o: o.counts or (o.selects and o.reads <= known), self.operators) if o.selects]
+        return list(takewhile(lambda o: o is first[0] or not o.tallies, first))
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:
         self._push(k, row, 0, self.sink.consume)

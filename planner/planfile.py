@@ -70,10 +70,10 @@ def assignments(columns: tuple[tuple[str, Expr], ...]) -> str:
 
 
 def table_text(table: str, source: Any) -> str:
-    """How a scan names its source: a table by name, a file by its quoted path, or by its description as quoted JSON if
+    """How a scan names its source: a table or a stream by name, a file by its quoted path, or by its description as quoted JSON if
     there are several paths or options."""
     about = source.describe() if hasattr(source, "describe") else None
-    if about is None:
+    if about is None or getattr(source, "catalog_name", None) == table.lower():
         return identifier(table)
     plain = len(about["paths"]) == 1 and not about.get("options") and not about["paths"][0].startswith("{")
     text = about["paths"][0] if plain else json.dumps(about, ensure_ascii=False, sort_keys=True)

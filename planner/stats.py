@@ -213,6 +213,8 @@ def selectivity(predicate: Expr, node: Node) -> float:
             return cost.EQUALITY_SELECTIVITY if known is None else 1.0 / max(known, 1.0)
         case Call("<>", args):
             return 1.0 - selectivity(Call("=", args, predicate.type), node)
+        case Call("has_time", (arg,)):
+            return 1.0 - _null_part(arg, node)
         case Call("is_null", (arg,)):
             return _null_part(arg, node)
         case Call("is_not_null" | "isfinite", (arg,)):

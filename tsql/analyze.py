@@ -14,10 +14,12 @@ from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from tsql import analyze_change, analyze_ddl, parser, parser_changes, statements
+from tsql.analyze_emit import check_emit
 from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Relation
 from tsql.analyze_select import project
+from tsql.analyze_streams import create_stream
 from tsql.hints import HintReader
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
@@ -29,6 +31,7 @@ from tsql.planner.bind_source import deep_recursion, position_of
 from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
+from tsql.temporal.nodes import CreateStream, ShowStreams
 from tsql.temporal.refuse import check_time
 
 MAX_PLAN_DEPTH = 200
@@ -61,6 +64,7 @@ class Analyzer:
     def statement(self) -> statements.Statement:
         node = self.parsed.node
         check_time(node)
+        check_emit(self, node)
         match node:
             case parser.Explain():
                 return statements.Explain(node.args["level"], self.query(node.this, self._inner_text(1, parser.LEVELS)))
@@ -72,6 +76,8 @@ class Analyzer:
                 return statements.Set(node.name.lower(), self._setting(node.args.get("value")))
             case parser.ShowTables():
                 return statements.ShowTables(bool(node.args.get("all")))
+            case ShowStreams():
+                return statements.ShowStreams()
             case parser.DescribeQuery():
                 return statements.Describe(self.query(node.this, self._inner_text(1)), _only_table(node.this))
             case parser_changes.SummarizeQuery():
@@ -137,13 +143,14 @@ class Analyzer:
                 found.set("this", exp.Identifier(this=new, quoted=True))
         return self.text_of(node)
 
-    def error(self, message: str, node: exp.Expr | None) -> BindError:
+    def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         position = position_of(node)
-        return BindError(message, position=self.parsed.tokens[0].start if position is None else position, text=self.parsed.source.text)
+        return BindError(message, position=self.parsed.tokens[0].start if position is None else position, text=self.parsed.source.text, hint=hint)
 
 
 _CHANGES: dict[type[exp.Expr], Callable[[Analyzer, Any], statements.Statement]] = {
     exp.Create: analyze_ddl.create,
+    CreateStream: create_stream,
     exp.Drop: analyze_ddl.drop,
     exp.Copy: analyze_ddl.copy,
     parser_changes.AlterTable: analyze_ddl.alter,

@@ -16,6 +16,7 @@ from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Names, Relation
 from tsql.analyze_select import project
 from tsql.definition import ColumnDefinition, Key, Table, TableDefinition, View
+from tsql.external import External
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.blocks.stored import PLACE, StoredTable, WithPlaces
 from tsql.kernels.errors import BindError, CatalogError, TsqlError
@@ -63,6 +64,8 @@ def find_table(analyzer: Analyzer, node: exp.Expr, verb: str) -> tuple[str, Tabl
         raise CatalogError(f'Table with name "{name}" does not exist', position=position, hint=nearest(name, analyzer.catalog.names()))
     if isinstance(entry, View):
         raise CatalogError(f'"{name}" is a view: {verb} needs a table', position=position)
+    if isinstance(entry, External) and entry.files is not None:
+        raise CatalogError(f'"{name}" is a {entry.kind} over files: {verb} needs a table that was made with CREATE TABLE', position=position)
     if not isinstance(entry, Table):
         hint = f"CREATE TABLE copy AS SELECT * FROM {name}"
         raise CatalogError(f'"{name}" is data that was registered: {verb} needs a table that was made with CREATE TABLE', position=position, hint=hint)

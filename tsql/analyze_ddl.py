@@ -12,15 +12,17 @@ from tsql import parser_changes, statements
 from tsql.analyze_change import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
+from tsql.analyze_streams import create_external, main_name, period_of, with_period
 from tsql.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
 from tsql.kernels.errors import BindError, CatalogError, ParseError
 from tsql.kernels.keywords import quote
-from tsql.kernels.schema import Schema
+from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BOOLEAN, Type
 from tsql.planner import logical
 from tsql.planner.bind_operators import data_type
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_types import castable
+from tsql.temporal.nodes import Period, StreamOptions
 
 if TYPE_CHECKING:
     from tsql.analyze import Analyzer
@@ -36,16 +38,20 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     table = target.this if isinstance(target, exp.Schema) else target
     if kind not in ("TABLE", "VIEW") or not isinstance(table, exp.Table):
         raise analyzer.error(f"CREATE {kind or '..'} is not supported", node)
-    schema = table.text("db")
-    if schema and schema.lower() not in ("main", "temp"):
-        raise analyzer.error(f'schema "{schema}" does not exist: every table is in "main"', table)
-    temporary, with_data = _properties(analyzer, node, kind)
+    name = main_name(analyzer, table)
+    temporary, with_data, options = _properties(analyzer, node, kind)
+    periods = [part for part in columns if isinstance(part, Period)]
     replaces, exists = bool(node.args.get("replace")), bool(node.args.get("exists"))
     if replaces and exists:
         raise analyzer.error("CREATE takes OR REPLACE or IF NOT EXISTS, not both", table)
+    if options is not None:
+        if query is not None:
+            raise analyzer.error("CREATE TABLE reads files WITH (..) or stores the rows of a query, not both", options)
+        return create_external(analyzer, "table", table, columns, options, replaces, exists, temporary)
+    columns = [part for part in columns if part not in periods]
     if kind == "TABLE" and query is None:
-        definition = _definition(analyzer, table.name, columns, table)
-        return statements.CreateTable(table.name, None, replaces, exists, definition, temporary)
+        definition = with_period(definition_of(analyzer, name, columns, table), periods)
+        return statements.CreateTable(name, None, replaces, exists, definition, temporary)
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
@@ -53,23 +59,28 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if columns:
         bound = _renamed(analyzer, bound, columns)
     if kind == "TABLE":
-        return statements.CreateTable(table.name, bound, replaces, exists, None, temporary, with_data)
+        period = period_of(Schema(tuple(map(Field, bound.plan.names, (f.type for f in bound.plan.schema)))), periods) if periods else None
+        return statements.CreateTable(name, bound, replaces, exists, None, temporary, with_data, period)
+    if periods:
+        raise analyzer.error("a PERIOD belongs to a table", periods[0])
     if columns:
         text = f"SELECT * FROM ({text}) AS {quote(table.name)}({', '.join(quote(c.name) for c in columns)})"
-    return statements.CreateView(table.name, text, replaces, exists, temporary)
+    return statements.CreateView(name, text, replaces, exists, temporary)
 
 
-def _properties(analyzer: Analyzer, node: exp.Create, kind: str) -> tuple[bool, bool]:
-    temporary, with_data = False, True
+def _properties(analyzer: Analyzer, node: exp.Create, kind: str) -> tuple[bool, bool, StreamOptions | None]:
+    temporary, with_data, options = False, True, None
     properties = node.args.get("properties")
     for item in properties.expressions if properties is not None else ():
         if isinstance(item, exp.TemporaryProperty):
             temporary = True
         elif isinstance(item, exp.WithDataProperty) and kind == "TABLE":
             with_data = not item.args.get("no")
+        elif isinstance(item, StreamOptions) and kind == "TABLE":
+            options = item
         else:
             raise analyzer.error(f"these options of CREATE {kind} are not supported", item)
-    return temporary, with_data
+    return temporary, with_data, options
 
 
 def _renamed(analyzer: Analyzer, query: statements.Query, columns: list[exp.Expr]) -> statements.Query:
@@ -82,7 +93,8 @@ def _renamed(analyzer: Analyzer, query: statements.Query, columns: list[exp.Expr
     return statements.Query(logical.Output(plan.input, plan.columns, names), query.text, query.hints)
 
 
-def _definition(analyzer: Analyzer, name: str, nodes: list[exp.Expr], at: exp.Expr) -> TableDefinition:
+def definition_of(analyzer: Analyzer, name: str, nodes: list[exp.Expr], at: exp.Expr) -> TableDefinition:
+    """The columns and constraints that a statement lists."""
     columns: list[ColumnDefinition] = []
     keys: list[tuple[Key, exp.Expr]] = []
     checks: list[exp.Expr] = []
@@ -193,7 +205,7 @@ def _check(analyzer: Analyzer, definition: TableDefinition, node: exp.Expr) -> s
 def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop:
     kind = (node.args.get("kind") or "").lower()
     kind = "macro" if kind == "function" else kind
-    if kind not in ("table", "view", "macro"):
+    if kind not in ("table", "view", "macro", "stream"):
         raise analyzer.error(f"DROP {kind.upper() or '..'} is not supported", node)
     tables = node.args.get("tables") or []
     if not tables:
@@ -297,6 +309,8 @@ def _rename_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: st
     if other is not None and other is not column:
         raise CatalogError(f'Column with name "{new}" already exists', position=position_of(node.args["value"]))
     changed = definition.with_column(column.name, replace(column, name=new))
+    if definition.period is not None:
+        changed = replace(changed, period=tuple(new if name == column.name else name for name in definition.period))
     keys = tuple(Key(tuple(new if c == column.name else c for c in key.columns), key.primary) for key in definition.keys)
     checks = tuple(analyzer.renamed_column(text, column.name, new) for text in definition.checks)
     columns = tuple((new if c.name == column.name else c.name, c.name) for c in definition.columns)
@@ -305,6 +319,8 @@ def _rename_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: st
 
 def _check_unused(analyzer: Analyzer, definition: TableDefinition, column: ColumnDefinition, node: parser_changes.AlterTable, verb: str) -> None:
     position = position_of(node.args["column"])
+    if definition.period is not None and column.name in definition.period:
+        raise CatalogError(f'Cannot {verb} column "{column.name}" because there is a PERIOD that depends on it', position=position)
     for key in definition.keys:
         if column.name in key.columns:
             what = "PRIMARY KEY" if key.primary else "UNIQUE"
@@ -319,6 +335,8 @@ def _change_type(analyzer: Analyzer, node: parser_changes.AlterTable, name: str,
         raise BindError("Cannot change the type of a column that has a UNIQUE or PRIMARY KEY constraint specified", position=position_of(node.args["column"]))
     if any(analyzer.mentions(text, column.name) for text in definition.checks):
         raise BindError("Cannot change the type of a column that has a CHECK constraint specified", position=position_of(node.args["column"]))
+    if definition.period is not None and column.name in definition.period:
+        raise BindError("Cannot change the type of a column of a PERIOD", position=position_of(node.args["column"]))
     changed = replace(column, type=_type(analyzer, node.args["value"]))
     using = node.args.get("using")
     value = using if using is not None else exp.Column(this=exp.Identifier(this=column.name, quoted=True))

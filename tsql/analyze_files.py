@@ -34,6 +34,15 @@ def open_path(catalog: Any, path: str | list[str], position: int | None, text: s
         raise error.locate(text) from None
 
 
+def look_up(catalog: Any, name: str, position: int | None, text: str) -> Any:
+    """What stands under a name; if its files cannot be read, that is an error at the place where the query names it."""
+    try:
+        return catalog.lookup(name)
+    except TsqlError as error:
+        error.position = position if error.position is None else error.position
+        raise error.locate(text) from None
+
+
 def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, Any]:
     """The name and the source of `read_csv('a.csv', delim => '|')`."""
     paths: Any = None

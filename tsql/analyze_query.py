@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from tsql.analyze_files import FILE_FUNCTIONS, open_function, open_path
+from tsql.analyze_files import FILE_FUNCTIONS, look_up, open_function, open_path
 from tsql.analyze_from import FromAnalyzer, Joined
 from tsql.analyze_limit import limited
 from tsql.analyze_recursive import names_itself, recursive
@@ -217,7 +217,7 @@ class QueryAnalyzer:
             raise self.error(f'schema "{node.text("db")}" does not exist: every table is in "main"', schema if isinstance(schema, exp.Expr) else node)
         if not qualified and name.lower() in environment:
             return environment[name.lower()]()
-        found = self.catalog.lookup(name)
+        found = look_up(self.catalog, name, position, self.source.text)
         if found is None and node.this.args.get("quoted") and any(c in name for c in "./*\\"):
             return _scan(name, open_path(self.catalog, name, position, self.source.text), node.alias)
         if found is None:

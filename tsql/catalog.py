@@ -16,6 +16,7 @@ from typing import Any
 
 from tsql.backends.sources import Source
 from tsql.definition import Macro, Table, View
+from tsql.external import External
 from tsql.kernels.errors import CatalogError, SourceError
 
 
@@ -54,7 +55,7 @@ def _stat(path: str) -> tuple[str, int, int] | tuple[str]:
     return path, status.st_mtime_ns, status.st_size
 
 
-Entry = Source | View | Table
+Entry = Source | View | Table | External
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Catalog:
         self.version = 0
         self._entries: dict[str, tuple[str, Entry]] = {}
         self._macros: dict[str, Macro] = {}
+        self._sources: dict[str, tuple[External, FileUse, Source]] = {}
         self._lock = threading.Lock()
         self._opened: list[FileUse] | None = None
         self.run_plan: Callable[[Any], Any] | None = None
@@ -86,7 +88,23 @@ class Catalog:
     def lookup(self, name: str) -> Source | View | None:
         """What a query reads under this name: the present version of a table, another source, or a view."""
         entry = self.entry(name)
+        if isinstance(entry, External):
+            return self._source_of(name.lower(), entry)
         return entry.data if isinstance(entry, Table) else entry
+
+    def _source_of(self, key: str, entry: External) -> Source:
+        """The files of a stream as they are now; files that have not changed are not opened again."""
+        if entry.files is None:
+            return entry.data
+        paths = entry.files.paths
+        use = FileUse(paths, fingerprint(paths))
+        known = self._sources.get(key)
+        if known is None or known[0] is not entry or known[1] != use:
+            known = self._sources[key] = (entry, use, self.open_file(list(paths), entry.files.kind, entry.options()))
+            known[2].catalog_name = key  # plan files say the name, and not the files behind it
+        elif self._opened is not None:
+            self._opened.append(use)
+        return known[2]
 
     def entry(self, name: str) -> Entry | None:
         """What is bound to a name."""
@@ -152,22 +170,23 @@ class Catalog:
         with self._lock:
             taken = self._entries.get(name.lower())
             if taken is not None and not replace:
-                raise CatalogError(f'{_kind(taken[1]).capitalize()} with name "{taken[0]}" already exists', hint="use CREATE OR REPLACE, or IF NOT EXISTS")
+                raise CatalogError(f'{kind_of(taken[1]).capitalize()} with name "{taken[0]}" already exists', hint="use CREATE OR REPLACE, or IF NOT EXISTS")
             self._entries[name.lower()] = (name, entry)
             self.version += 1
 
     def drop(self, name: str, *, kind: str | None = None, if_exists: bool = False) -> None:
-        """Forget a name; `kind` (table or view) must fit what it stands for."""
+        """Forget a name; `kind` (table, view or stream) must fit what it stands for."""
         with self._lock:
             entry = self._entries.get(name.lower())
             if entry is None:
                 if if_exists:
                     return
                 raise CatalogError(f'{(kind or "table").capitalize()} with name "{name}" does not exist', hint=self._nearest(name))
-            if kind is not None and _kind(entry[1]) != kind.lower():
-                kinds = _kind(entry[1]).capitalize(), kind.capitalize()
-                raise CatalogError(f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}', hint=f"use DROP {_kind(entry[1]).upper()}")
+            if kind is not None and kind_of(entry[1]) != kind.lower():
+                kinds = kind_of(entry[1]).capitalize(), kind.capitalize()
+                raise CatalogError(f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}', hint=f"use DROP {kind_of(entry[1]).upper()}")
             del self._entries[name.lower()]
+            self._sources.pop(name.lower(), None)
             self.version += 1
 
     def require(self, name: str) -> Source | View:
@@ -200,8 +219,9 @@ class FileRecorder:
             self._outer.extend(self.files)
 
 
-def _kind(entry: Entry) -> str:
-    return "view" if isinstance(entry, View) else "table"
+def kind_of(entry: Entry) -> str:
+    """What an entry is called in a statement: table, view or stream."""
+    return "view" if isinstance(entry, View) else entry.kind if isinstance(entry, External) else "table"
 
 
 _ARROW_WAYS = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion, PathCompleter
 from prompt_toolkit.document import Document
 
-from tsql.catalog import Catalog, View
+from tsql.catalog import Catalog, Table, View, kind_of
 
 _KEYWORD_TEXT = """
 ALL ANALYZE AND AS ASC BETWEEN BY CASE CAST COMPILE CREATE CUBE DESC DESCRIBE DISTINCT DROP ELSE END EXCEPT EXCLUDE
@@ -73,10 +73,11 @@ class SqlCompleter(Completer):
         tables = self.catalog.names()
         mentioned = [name for name in tables if re.search(rf"\b{re.escape(name)}\b", text, re.IGNORECASE)]
         for table in mentioned or tables:
-            entry = self.catalog.lookup(table)
+            entry = self.catalog.entry(table)
+            entry = entry.data if isinstance(entry, Table) else entry
             if entry is not None and not isinstance(entry, View):
                 yield from ((name, "column") for name in entry.schema.names)
-        yield from ((name, "table") for name in tables)
+        yield from ((name, kind_of(entry)) for name, entry in self.catalog.entries())
         yield from ((name, "keyword") for name in KEYWORDS)
         if self._function_names is None:
             self._function_names = _functions()

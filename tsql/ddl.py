@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from tsql import statements
+from tsql.catalog import kind_of
 from tsql.changes import Work, counted, done
 from tsql.definition import ColumnDefinition, Table, TableDefinition, View
+from tsql.external import External
 from tsql.kernels.blocks.stored import StoredTable, one
 from tsql.kernels.errors import CatalogError, PlanError
 from tsql.relation import Relation
@@ -26,6 +28,8 @@ def perform(work: Work, statement: Any) -> Relation:
             view = View(statement.name, statement.text, statement.temporary)
             if not _is_taken(work, statement):
                 work.publish(statement.name, view)
+        case statements.CreateExternal():
+            _create_external(work, statement)
         case statements.CreateMacro():
             _create_macro(work, statement)
         case statements.Drop():
@@ -37,17 +41,22 @@ def perform(work: Work, statement: Any) -> Relation:
     return done()
 
 
-def _is_taken(work: Work, statement: statements.CreateTable | statements.CreateView) -> bool:
+def _is_taken(work: Work, statement: statements.CreateTable | statements.CreateView | statements.CreateExternal) -> bool:
     """Whether there is nothing to do, because the name is taken and the statement is content with that."""
     there = work.catalog.entry(statement.name)
     if there is None:
         return False
     if statement.if_not_exists:
         return True
-    is_view = isinstance(statement, statements.CreateView)
-    if statement.replace and isinstance(there, View) != is_view:
-        kinds = ("View", "Table") if isinstance(there, View) else ("Table", "View")
-        raise CatalogError(f'Existing object "{statement.name}" is of type {kinds[0]}, trying to replace with type {kinds[1]}')
+    match statement:
+        case statements.CreateView():
+            wanted = "view"
+        case statements.CreateExternal():
+            wanted = statement.entry.kind
+        case _:
+            wanted = "table"
+    if statement.replace and kind_of(there) != wanted:
+        raise CatalogError(f'Existing object "{statement.name}" is of type {kind_of(there).capitalize()}, trying to replace with type {wanted.capitalize()}')
     if not statement.replace:
         work.catalog.add(statement.name, there, replace=False)  # raises: the name is taken
     return False
@@ -61,7 +70,7 @@ def _create_table(work: Work, statement: statements.CreateTable) -> Relation:
         return done()
     relation = work.relation(statement.query)
     names = column_names(relation.columns)
-    definition = TableDefinition(tuple(ColumnDefinition(name, t) for name, t in zip(names, relation.sql_types, strict=True)))
+    definition = TableDefinition(tuple(ColumnDefinition(name, t) for name, t in zip(names, relation.sql_types, strict=True)), period=statement.period)
 
     def renamed() -> Iterator[pa.RecordBatch]:
         for batch in relation.batches():
@@ -84,6 +93,32 @@ def column_names(names: Sequence[str]) -> list[str]:
         taken.add(candidate.lower())
         found.append(candidate)
     return found
+
+
+def _create_external(work: Work, statement: statements.CreateExternal) -> None:
+    if _is_taken(work, statement):
+        return
+    entry = statement.entry
+    late = None if entry.watermark is None else entry.watermark.into
+    if late is not None:
+        _create_late(work, late, statement.name, entry)
+    work.publish(statement.name, entry)
+
+
+def _create_late(work: Work, name: str, stream: str, entry: External) -> None:
+    """The table of ON LATE INTO: it has the columns of the stream, and is made unless it is there."""
+    there = work.catalog.entry(name)
+    if name.lower() == stream.lower():
+        raise CatalogError(f'late rows of "{stream}" cannot go into itself')
+    if there is None:
+        definition = TableDefinition(tuple(ColumnDefinition(column.name, column.type) for column in entry.schema), period=entry.period)
+        work.publish(name, Table(definition, StoredTable(definition.schema)))
+        return
+    if not isinstance(there, Table):
+        raise CatalogError(f'late rows go into a table: "{name}" is a {kind_of(there)}')
+    columns = [(column.name.lower(), column.type) for column in there.definition.columns]
+    if columns != [(column.name.lower(), column.type) for column in entry.schema]:
+        raise CatalogError(f'late rows of "{stream}" cannot go into "{name}": its columns differ', hint=f"the columns of the stream are {entry.schema}")
 
 
 def _create_macro(work: Work, statement: statements.CreateMacro) -> None:

@@ -6,7 +6,7 @@ All of them are immutable: a change puts another object under the name, so that 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.schema import Field, Schema
@@ -33,11 +33,13 @@ class Key:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """The columns and the constraints of a table; `checks` are the texts of conditions."""
+    """The columns and the constraints of a table; `checks` are the texts of conditions; `period` the columns of PERIOD FOR, which say from when
+    and until when a row is valid."""
 
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...] = ()
     checks: tuple[str, ...] = ()
+    period: tuple[str, str] | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -58,12 +60,14 @@ class TableDefinition:
 
     def to_json(self) -> dict[str, Any]:
         columns = [{"name": c.name, "type": str(c.type), "not_null": c.not_null, "default": c.default} for c in self.columns]
-        return {"columns": columns, "keys": [[list(k.columns), k.primary] for k in self.keys], "checks": list(self.checks)}
+        found = {"columns": columns, "keys": [[list(k.columns), k.primary] for k in self.keys], "checks": list(self.checks)}
+        return found if self.period is None else {**found, "period": list(self.period)}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TableDefinition:
         columns = tuple(ColumnDefinition(c["name"], parse_type(c["type"]), c["not_null"], c["default"]) for c in data["columns"])
-        return TableDefinition(columns, tuple(Key(tuple(k), primary) for k, primary in data["keys"]), tuple(data["checks"]))
+        period = None if data.get("period") is None else tuple(data["period"])
+        return TableDefinition(columns, tuple(Key(tuple(k), primary) for k, primary in data["keys"]), tuple(data["checks"]), period)
 
 
 @dataclass(frozen=True)
@@ -73,6 +77,12 @@ class Table:
     definition: TableDefinition
     data: StoredTable = field(compare=False)
     temporary: bool = False
+    event_time: ClassVar[None] = None
+
+    @property
+    def period(self) -> tuple[str, str] | None:
+        """The columns that hold the start and the end of a row's valid time."""
+        return self.definition.period
 
 
 @dataclass(frozen=True)
@@ -82,6 +92,8 @@ class View:
     name: str
     text: str
     temporary: bool = False
+    period: ClassVar[None] = None
+    event_time: ClassVar[None] = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import pyarrow as pa
 from tsql.backends.value_text import texts
 from tsql.catalog import Catalog
 from tsql.definition import Table, View
+from tsql.external import External, watermark_text
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import BIGINT, BOOLEAN, DECIMAL, VARCHAR, Type
 from tsql.relation import Relation, of_table
@@ -29,8 +30,16 @@ def describe(names: tuple[str, ...], types: tuple[Type, ...], entry: Any) -> Rel
             nulls[i] = "NO" if column.not_null else "YES"
             keys[i] = _key_word(entry, column.name)
             defaults[i] = column.default
-    columns: list[list[Any]] = [list(names), [type_name(t) for t in types], nulls, keys, defaults, [None] * count]
+    columns: list[list[Any]] = [list(names), [type_name(t) for t in types], nulls, keys, defaults, [_extra(entry, name) for name in names]]
     return of_table(DESCRIBE_COLUMNS, (VARCHAR,) * 6, columns)
+
+
+def _extra(entry: Any, name: str) -> str | None:
+    """What a column is in the time of its rows."""
+    period, watermark = getattr(entry, "period", None), getattr(entry, "watermark", None)
+    found = [watermark_text(watermark)] if watermark is not None and name == watermark.column else []
+    found += [f"PERIOD {word}" for word, column in zip(("START", "END"), period or (), strict=False) if name == column]
+    return ", ".join(found) or None
 
 
 def type_name(t: Type) -> str:
@@ -47,11 +56,23 @@ def show_tables(catalog: Catalog) -> Relation:
     return of_table(("name",), (VARCHAR,), [catalog.names()])
 
 
+def show_streams(catalog: Catalog) -> Relation:
+    """The streams: where their rows come from, and how their time goes on."""
+    shown = ("name", "event_time", "watermark", "connector", "path")
+    rows = []
+    for name, entry in catalog.entries():
+        if isinstance(entry, External) and entry.kind == "stream":
+            watermark = None if entry.watermark is None else watermark_text(entry.watermark)
+            files = (None, None) if entry.files is None else (entry.files.connector, ", ".join(entry.files.paths))
+            rows.append((name, entry.event_time, watermark, *files))
+    return of_table(shown, (VARCHAR,) * len(shown), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * len(shown))
+
+
 def show_all_tables(catalog: Catalog, database: str, columns_of: Callable[[str], tuple[tuple[str, ...], tuple[Type, ...]]]) -> Relation:
     """Every table and view with its columns; the lists are texts."""
     rows: list[tuple[Any, ...]] = []
     for name, entry in catalog.entries():
-        names, types = columns_of(name) if isinstance(entry, View) else _schema_of(catalog.lookup(name))
+        names, types = columns_of(name) if isinstance(entry, View) else _schema_of(entry if isinstance(entry, External) else catalog.lookup(name))
         temporary = bool(getattr(entry, "temporary", False))
         rows.append(("temp" if temporary else database, "main", name, f"[{', '.join(names)}]", f"[{', '.join(map(type_name, types))}]", temporary))
     shown = ("database", "schema", "name", "column_names", "column_types", "temporary")

@@ -244,7 +244,12 @@ class Relation:
     @property
     def notes(self) -> list[str]:
         """What the latest run has to tell its user, such as rows that were left out."""
-        return [] if self._last is None else list(self._last.notes)
+        return [] if self._last is None else self._last.told()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows of the latest run that its result does not show, by what became of them: {"rows without a time": 3}."""
+        return {} if self._last is None else dict(self._last.counts)
 
 
 def too_much(error: BaseException) -> TsqlError:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tsql import changes, copying, introspect, statements
+from tsql import changes, copying, introspect, registering, statements
 from tsql import settings as setting
 from tsql.backends import Backend, Run, Settings
 from tsql.catalog import Catalog, FileUse, as_source
@@ -174,6 +174,8 @@ class Session:
                 setting.change(self.settings, statement.name, statement.value)
             case statements.ShowTables():
                 return introspect.show_all_tables(self.catalog, self._database_name, self._columns_of) if statement.all else introspect.show_tables(self.catalog)
+            case statements.ShowStreams():
+                return introspect.show_streams(self.catalog)
             case statements.Describe():
                 prepared = query(statement.query)
                 return introspect.describe(prepared.names, prepared.types, None if statement.table is None else self.catalog.entry(statement.table))
@@ -277,15 +279,51 @@ class Session:
             return plan.text()
         return explain_plan(self, plan, level, Run(settings=replace(self.settings), parameters=values, timings_ms=dict(prepared.timings_ms)))
 
-    def register(self, name: str, data: Any) -> None:
+    def register(self, name: str, data: Any, *, time: str | None = None, period: tuple[str, str] | None = None) -> None:
         """Make Arrow data, a dataframe, columns, rows or a relation readable under a name; an older entry is replaced. A
-        relation over one whole table or file stays lazy; any other one is computed now."""
+        relation over one whole table or file stays lazy; any other one is computed now. `time` names the column with the time of a
+        row, `period` the two columns between which it is valid."""
         self._check_open()
+        self.catalog.add(name, registering.timed(self._source(name, data), time, period))
+
+    def _source(self, name: str, data: Any) -> Any:
         if isinstance(data, Relation):
             data = data.source if data.source is not None else data.arrow()
         elif type(data).__module__.startswith("pyspark."):
             data = _spark_source(name, data)
-        self.catalog.add(name, as_source(name, data))
+        return as_source(name, data)
+
+    def stream(
+        self,
+        name: str,
+        data: Any,
+        *,
+        time: str,
+        watermark: str | None = None,
+        period: tuple[str, str] | None = None,
+        idle_timeout: registering.Length | None = None,
+        allowed_lateness: registering.Length | None = None,
+        on_late: str = "drop",
+        late_table: str | None = None,
+        connector: str | None = None,
+        columns: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        """Make a stream of files (a path, a pattern, or a list of them) or of data in memory; an older one of the name is replaced.
+        It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time` itself unless
+        given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to types, and `options` are those of the reader."""
+        self._check_open()
+        lateness = {"idle_timeout": idle_timeout, "allowed_lateness": allowed_lateness, "on_late": on_late, "late_table": late_table}
+        if not registering.is_path(data):
+            if columns is not None or connector is not None or options:
+                raise CatalogError(f"columns, connector and options are for streams over files, and {name} is one over data")
+            self.catalog.add(name, registering.stream_over(self._source(name, data), time, period, watermark, lateness))
+            return
+        try:
+            self.sql(registering.stream_text(name, data, connector, columns, time, period, watermark, lateness, options))
+        except TsqlError as error:
+            error.position = None  # a place in a text that the caller has not written
+            raise
 
     def unregister(self, name: str) -> None:
         """Forget a name."""

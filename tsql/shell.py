@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from tsql.catalog import View
+from tsql.catalog import External, Table, View
 from tsql.kernels.errors import CatalogError, TsqlError
 from tsql.output import TEXT_FORMATS, emit, read_text, report, timing
 from tsql.parameters import Parameters
@@ -162,8 +162,11 @@ class Shell:
 
     def _schema(self, name: str) -> None:
         for table in [name] if name else self.session.tables():
-            entry = self.session.catalog.require(table)
-            if isinstance(entry, View):
+            entry = self.session.catalog.entry(table) or self.session.catalog.require(table)
+            entry = entry.data if isinstance(entry, Table) else entry
+            if isinstance(entry, External):
+                print(f"{entry.create_text(table)};")
+            elif isinstance(entry, View):
                 print(f"CREATE VIEW {entry.name} AS {entry.text.strip()};")
             else:
                 columns = ", ".join(f"{f.name} {f.type}" for f in entry.schema)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from tsql.definition import Key, Macro, TableDefinition
+from tsql.external import External
 from tsql.kernels.expr import Expr
 from tsql.planner import logical
 from tsql.planner.hints import Hint
@@ -40,6 +41,7 @@ class CreateTable:
     definition: TableDefinition | None = None
     temporary: bool = False
     with_data: bool = True
+    period: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,20 @@ class CreateView:
 
 
 @dataclass(frozen=True)
+class CreateExternal:
+    """CREATE STREAM, or CREATE TABLE .. WITH (..): an entry whose rows are elsewhere."""
+
+    name: str
+    entry: External
+    replace: bool = False
+    if_not_exists: ClassVar[bool] = False
+
+    @property
+    def temporary(self) -> bool:
+        return self.entry.temporary
+
+
+@dataclass(frozen=True)
 class CreateMacro:
     """CREATE [OR REPLACE] MACRO."""
 
@@ -64,7 +80,7 @@ class CreateMacro:
 
 @dataclass(frozen=True)
 class Drop:
-    """DROP TABLE, VIEW or MACRO (`kind` is the word in lower case)."""
+    """DROP TABLE, VIEW, STREAM or MACRO (`kind` is the word in lower case)."""
 
     kind: str
     names: tuple[str, ...]
@@ -186,6 +202,11 @@ class ShowTables:
 
 
 @dataclass(frozen=True)
+class ShowStreams:
+    """SHOW STREAMS."""
+
+
+@dataclass(frozen=True)
 class Describe:
     """DESCRIBE query or table; `table` is the name of a table whose constraints are shown too."""
 
@@ -193,7 +214,7 @@ class Describe:
     table: str | None = None
 
 
-Change = CreateTable | CreateView | CreateMacro | Drop | Alter | Nothing | Insert | Delete | Update | TransactionStep
+Change = CreateTable | CreateView | CreateExternal | CreateMacro | Drop | Alter | Nothing | Insert | Delete | Update | TransactionStep
 """Statements that change the catalog; `tsql/changes.py` carries them out."""
 
-Statement = Query | Explain | Change | CopyTo | CompilePlan | ExecutePlan | Set | ShowTables | Describe | Summarize
+Statement = Query | Explain | Change | CopyTo | CompilePlan | ExecutePlan | Set | ShowTables | ShowStreams | Describe | Summarize

@@ -180,10 +180,20 @@ class PipelineRunner:
         self.listed: set[int] = set()
         self.states: dict[int, tuple[Sink, Context]] = {}
         self.tables: dict[str, Any] = {}
-        self.counters: dict[str, list[ctypes.c_int64]] = {}
+        self.counters: dict[str | tuple[str], list[ctypes.c_int64]] = {}
+        """What kernels count: rows by the name of their step (for `explain ANALYZE`), and under (text,) rows that the user should hear of."""
         self.kept_joins: dict[int, Any] = {}
         self.kept_states: set[int] = set()
         self.spill = Spill(run, self.shared, self.threads)
+
+    def tell(self) -> None:
+        """Hand what the kernels have counted to the run, once they are done."""
+        for name, words in self.counters.items():
+            rows = sum(word.value for word in words)
+            if isinstance(name, tuple):
+                self.run.count(name[0], rows)
+            else:
+                self.run.rows_of[name] = rows
 
     def close(self) -> None:
         """Free what a run that has failed, or was left early, still holds. No worker runs any more."""
@@ -285,10 +295,14 @@ class PipelineRunner:
         """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The caller asks
         whether it `failed` behind the block, where the failure holds on to nothing any more. `last`: nothing else can be tried."""
         attempt, before = Attempt(), set(self.states)
+        counted = {name: len(words) for name, words in self.counters.items()}
         try:
             yield attempt
         except OutOfMemoryError:
             attempt.failed = True
+            for name, words in self.counters.items():
+                for word in words[counted.get(name, 0) :]:
+                    word.value = 0  # the rows are read again
             for key in [k for k in self.states if k not in before]:
                 free_state(*self.states.pop(key), self.shared)
             self.shared.go_on()

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tsql.backends.sources import Source
+from tsql.backends.sources.conform import OPTION as SCHEMA
+from tsql.backends.sources.conform import conformed, declared
 from tsql.backends.sources.files import SUFFIXES, compression_of, expand, kind_of, open_input, reading
 from tsql.backends.sources.partitioned import OPTIONS as FILE_OPTIONS
 from tsql.backends.sources.partitioned import with_file_columns
@@ -21,13 +23,21 @@ ALIASES = {"arrow": "ipc", "feather": "ipc", "ndjson": "json", "jsonl": "json", 
 
 
 def open_source(path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], kind: str | None = None, options: Mapping[str, Any] | None = None) -> Source:
-    """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc."""
+    """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option `schema` names the
+    columns to read with their types, for every kind."""
     single = isinstance(path_or_paths, str | os.PathLike)
     patterns = [os.fspath(path) for path in ([path_or_paths] if single else path_or_paths)]
     if not patterns or any(not isinstance(pattern, str) or not pattern for pattern in patterns):
         raise SourceError("a file name is empty" if patterns else "the list of files is empty")
     kind = _kind(patterns, kind)
     settings = _checked(kind, options or {})
+    wanted = declared(settings)
+    if wanted is None:
+        return _open(kind, patterns, settings)
+    return conformed(lambda chosen: _open(kind, patterns, chosen), kind, settings, wanted)
+
+
+def _open(kind: str, patterns: list[str], settings: dict[str, Any]) -> Source:
     if kind == "parquet":
         from tsql.backends.sources.parquet import ParquetSource
 
@@ -113,4 +123,4 @@ def _known_options(kind: str) -> tuple[str, ...]:
             from tsql.backends.sources.json import OPTIONS
         case _:
             from tsql.backends.sources.ipc import OPTIONS
-    return OPTIONS if kind == "parquet" else (*OPTIONS, *FILE_OPTIONS)
+    return (*OPTIONS, SCHEMA) if kind == "parquet" else (*OPTIONS, *FILE_OPTIONS, SCHEMA)

@@ -13,6 +13,7 @@ from tsql.backends import Run
 from tsql.backends.local import kernels_of
 from tsql.backends.local.dataset import ChunkData, Dataset
 from tsql.backends.local.executor import Executor, Flow
+from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.entry import chunk_columns
 from tsql.backends.spark.jobs import Jobs
@@ -48,6 +49,7 @@ class SparkBackend:
                 rows = collect_rows(union([stages.gathered(step) for step in entries]), jobs)
             finally:
                 stages.close()
+            counts.collect(stages.tallies, run)
             for step in entries:
                 mine = sorted((row for row in rows if row[1] == step.name), key=lambda row: row[2])
                 columns = chunk_columns(step.schema)
@@ -63,6 +65,7 @@ class SparkBackend:
                 run.check()
                 yield batch
         finally:
+            executor.tell()
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends import Run
 from tsql.backends.local.dataset import SourceData
+from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.entry import facts_of
 from tsql.backends.spark.frame import FrameSource, spark_schema
@@ -44,6 +45,7 @@ class Stages:
             "settings": {"threads": 1, "shards": 1, "memory_limit": settings.memory_limit, "batch_rows": settings.batch_rows, "equal_hashes": settings.equal_hashes},
             "wall_clock": run.wall_clock,
         }
+        self.tallies = counts.accumulator(spark.sparkContext)
         self.moved: dict[int, DataFrame] = {}
         self.users = self._users()
         self.kept: list[Any] = []
@@ -85,9 +87,9 @@ class Stages:
         )
         schema = WIRE if output is None else spark_schema(self.cut.plan)
         if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
-            return self._frame(steps[0]).mapInArrow(partial(run_frame, part.encode()), schema)
+            return self._frame(steps[0]).mapInArrow(partial(run_frame, part.encode(), self.tallies), schema)
         rows, broadcasts = self._rows(steps, on_driver)
-        return rows.mapInArrow(partial(run_part, part.encode(), broadcasts), schema)
+        return rows.mapInArrow(partial(run_part, part.encode(), broadcasts, self.tallies), schema)
 
     def _entry(self, step: Step) -> Entry:
         key = self.cut.key(step)

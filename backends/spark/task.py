@@ -136,7 +136,7 @@ def _parse(part: Part) -> Program:
     return Program(plan, {step.name: step for step in plan.root.walk()})
 
 
-def run_part(text: str, broadcasts: dict[str, Any], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_part(text: str, broadcasts: dict[str, Any], tallies: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function of a stage: every shard of which the task has rows is run by itself."""
     part = Part.decode(text)
     shards: dict[int, list[Row]] = {}
@@ -149,7 +149,7 @@ def run_part(text: str, broadcasts: dict[str, Any], batches: Iterator[pa.RecordB
     for shard in sorted(shards):
         if failure is None:
             try:
-                yield from _shard(part, shard, shards[shard], broadcasts)
+                yield from _shard(part, shard, shards[shard], broadcasts, tallies)
                 continue
             except TsqlError as error:
                 failure = error
@@ -158,7 +158,7 @@ def run_part(text: str, broadcasts: dict[str, Any], batches: Iterator[pa.RecordB
         yield from (wire_batch((target, None, 0, encode_error(failure))) for target in range(part.targets))
 
 
-def run_frame(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_frame(text: str, tallies: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function of a stage over a DataFrame that enters as it is: each of Spark's partitions is a shard."""
     from pyspark import TaskContext
 
@@ -176,6 +176,7 @@ def run_frame(text: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
     data = BatchData(step.schema, entry.facts, rows, run)
     try:
         yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema, key=_key(entry))})
+        _tell(part, shard, run, tallies)
     except TsqlError as error:
         if part.output is not None:
             raise
@@ -193,7 +194,7 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, list(step.schema.names))
 
 
-def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any]) -> Iterator[pa.RecordBatch]:
+def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any], tallies: Any) -> Iterator[pa.RecordBatch]:
     program, run = program_of(part), _run_of(part)
     inputs: dict[int, Dataset | Flow] = {}
     for entry in part.entries:
@@ -204,6 +205,13 @@ def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any]) 
             mine = sorted(((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0])
         inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema, key=_key(entry))
     yield from _leave(part, shard, program, run, inputs)
+    _tell(part, shard, run, tallies)
+
+
+def _tell(part: Part, shard: int, run: Run, tallies: Any) -> None:
+    """Let the driver know what the task has counted."""
+    if run.counts:
+        tallies.add({(f"{part.top} {part.movement}", shard): run.counts})
 
 
 def _key(entry: Entry) -> tuple[str, ...] | None:
@@ -239,9 +247,11 @@ def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int,
         return
     if part.output is not None:
         yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        executor.tell()
         return
     movement = None if part.movement is None else program.steps[part.movement]
     lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
+    executor.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):
         for blob in encode_chunks(chunks):

@@ -6,6 +6,7 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.emit import emit_predicate
 from tsql.kernels.expr import Expr
+from tsql.kernels.functions.datetime_presence import counts_rows
 from tsql.kernels.pipeline import Operator, Push
 from tsql.kernels.rows import CachedRow, MaskedRow, SelectedRow
 from tsql.kernels.selection import emit_condition, is_safe, is_selectable
@@ -20,6 +21,7 @@ class Filter(Operator):
         self.predicate = predicate
         self.masked = masked
         self.selects = selects and is_selectable(predicate)
+        self.tallies = counts_rows(predicate)
         self.reads = frozenset(predicate.columns())
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -65,11 +65,28 @@ class Shared:
         pass
 
 
+class Accumulator:
+    """An accumulator: copies of it in tasks find the value of the driver's by its number."""
+
+    _values: ClassVar[list[Any]] = []
+
+    def __init__(self, value: Any, param: Any):
+        self.number, self.param = len(self._values), param
+        self._values.append(param.zero(value))
+
+    def add(self, term: Any) -> None:
+        self._values[self.number] = self.param.addInPlace(self._values[self.number], pickle.loads(pickle.dumps(term)))
+
+    @property
+    def value(self) -> Any:
+        return self._values[self.number]
+
+
 class InProcess:
     """What the Spark backend uses of a session."""
 
     def __init__(self, parallelism: int = 3):
-        self.sparkContext = SimpleNamespace(defaultParallelism=parallelism, broadcast=Shared, setJobGroup=lambda *_, **__: None, cancelJobGroup=lambda _: None)
+        self.sparkContext = SimpleNamespace(defaultParallelism=parallelism, broadcast=Shared, accumulator=Accumulator, setJobGroup=lambda *_, **__: None, cancelJobGroup=lambda _: None)
 
     def createDataFrame(self, table: pa.Table, schema: Any) -> Frame:
         return Frame(lambda: [table.slice(i, 1) for i in range(table.num_rows)])

@@ -6,6 +6,7 @@ import datetime as dt
 import threading
 from contextlib import closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ from tests.patience import wait_until
 from tests.slt.datasets import DATASETS
 from tests.slt_runner import CORPUS, run_file
 from tests.spark.engine import SparkTsql
+from tsql.backends import Run
+from tsql.backends.spark import counts
 from tsql.kernels.errors import CancelledError, ExecutionError, PlanError, SourceError
 
 # One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
@@ -244,3 +247,20 @@ output one (g, n)
 """
     with pytest.raises(PlanError, match="scope=local moves rows inside one task only"):
         tsql.load_plan_text(text).run(db).arrow()
+
+
+def _tallying(tallies: Any, batches: Any) -> Any:
+    from pyspark import TaskContext
+
+    for batch in batches:
+        tallies.add({("stage", TaskContext.get().partitionId()): {"rows without a time": 5}})
+        yield batch
+
+
+def test_tallies_reach_the_driver(spark: Any) -> None:
+    """Whatever tasks count is added up once per task, also if the rows are asked for twice."""
+    tallies, run = counts.accumulator(spark.sparkContext), Run()
+    frame = spark.range(8, numPartitions=2).mapInArrow(partial(_tallying, tallies), "id long")
+    assert frame.toArrow().num_rows == frame.toArrow().num_rows == 8
+    counts.collect(tallies, run)
+    assert run.counts == {"rows without a time": 10}

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.catalog import Catalog
-from tsql.definition import Macro, Table, View
+from tsql.definition import Macro, Table
 from tsql.kernels.batch import Dictionary
 from tsql.kernels.blocks.encode import BlockColumn
 from tsql.kernels.blocks.file import ColumnFile, write_columns
@@ -41,7 +41,7 @@ class Database:
         self._locks: list[int] = []
         self._files: weakref.WeakValueDictionary[str, ColumnFile] = weakref.WeakValueDictionary()
         self._dictionaries: weakref.WeakValueDictionary[Any, Dictionary] = weakref.WeakValueDictionary()
-        self._entries: dict[str, tuple[str, Table | View]] = {}
+        self._entries: dict[str, tuple[str, entries.Entry]] = {}
         self._macros: dict[str, Macro] = {}
         self._journal: JournalWriter | None = None
         self._first_bytes = 0
@@ -124,16 +124,14 @@ class Database:
 
     def _replay(self, data: dict[str, Any], blobs: list[bytes]) -> None:
         entries.check_record(data)
-        written = {put.get("view", put.get("table")).lower() for put in data.get("put", ())}
+        written = {entries.name_of(put).lower() for put in data.get("put", ())}
         for key in (*data.get("drop", ()), *written):
             self._waiting.pop(key, None)
         for key in data.get("drop", ()):
             self._entries.pop(key, None)
         for put in data.get("put", ()):
-            if "view" in put:
-                self._entries[put["view"].lower()] = (put["view"], entries.decode_view(put))
-            else:
-                self._entries[put["table"].lower()] = (put["table"], entries.decode_table(put, blobs, self._file))
+            name = entries.name_of(put)
+            self._entries[name.lower()] = (name, entries.decode_entry(put, blobs, self._file))
         for key, number in data.get("append", {}).items():
             self._waiting.setdefault(key, []).extend(entries.decode_rows(blobs[number]))
         for key in data.get("drop_macros", ()):
@@ -174,7 +172,7 @@ class Database:
         """Write what has changed; it is on disk when this returns."""
         data: dict[str, Any] = {}
         blobs: list[bytes] = []
-        new: dict[str, tuple[str, Table | View] | None] = {}
+        new: dict[str, tuple[str, entries.Entry] | None] = {}
         for key, batches in changes.appended.items():
             entry = catalog.entry(key)
             if not isinstance(entry, Table) or entry.temporary:
@@ -188,7 +186,7 @@ class Database:
             blobs.append(entries.encode_rows(batches, entry.definition.schema))
         for key in sorted(changes.names):
             entry = catalog.entry(key)
-            if isinstance(entry, Table | View) and not entry.temporary:
+            if isinstance(entry, entries.Entry) and not entry.temporary:
                 new[key] = (catalog.shown_name(key), entry)
                 data.setdefault("put", []).append(entries.encode_entry(new[key][0], entry, self._write_file, blobs))
             elif key in self._entries:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.definition import Macro, Table, TableDefinition, View
+from tsql.external import External
 from tsql.kernels.blocks.encode import BlockColumn
 from tsql.kernels.blocks.file import ColumnFile, FileColumn
 from tsql.kernels.blocks.stored import StoredTable
@@ -18,14 +19,19 @@ from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.errors import StorageError
 from tsql.kernels.schema import Schema
 
+Entry = Table | View | External
+"""What a database keeps beside macros."""
+
 WriteFile = Callable[[int, list[BlockColumn]], str]
 """Writes columns of so many rows to a new file and returns its name."""
 
 
-def encode_entry(name: str, entry: Table | View, write_file: WriteFile, blobs: list[bytes]) -> dict[str, Any]:
+def encode_entry(name: str, entry: Entry, write_file: WriteFile, blobs: list[bytes]) -> dict[str, Any]:
     """An entry of the catalog as JSON; rows that are not in files become blobs."""
     if isinstance(entry, View):
         return {"view": name, "text": entry.text}
+    if isinstance(entry, External):
+        return {"external": name, **entry.to_json()}
     extents = [_encode_extent(extent, write_file) for extent in entry.data.extents]
     found: dict[str, Any] = {"table": name, "definition": entry.definition.to_json(), "extents": extents}
     if entry.data.tail:
@@ -114,8 +120,21 @@ def decode_view(data: dict[str, Any]) -> View:
     return View(data["view"], data["text"])
 
 
+def name_of(data: dict[str, Any]) -> str:
+    """The name of an entry in a record."""
+    return next(data[kind] for kind in ("view", "table", "external") if kind in data)
+
+
+def decode_entry(data: dict[str, Any], blobs: list[bytes], open_file: Callable[[str], ColumnFile]) -> Entry:
+    """What `encode_entry` has encoded."""
+    if "view" in data:
+        return decode_view(data)
+    return External.from_json(data) if "external" in data else decode_table(data, blobs, open_file)
+
+
 def check_record(data: dict[str, Any]) -> None:
     """Refuse a record that this version does not know in full."""
     unknown = set(data) - {"put", "drop", "append", "macros", "drop_macros"}
+    unknown |= {" ".join(put)[:60] for put in data.get("put", ()) if not {"view", "table", "external"} & put.keys()}
     if unknown:
         raise StorageError(f"the database was written by a newer version of tsql ({', '.join(sorted(unknown))})")

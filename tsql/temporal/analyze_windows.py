@@ -95,7 +95,7 @@ class WindowAnalyzer:
             raise self.queries.error(f"{self.node.sql_name} needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not {_article(time.type)}", node, hint or f"as in {USAGE[type(self.node)]}")
         if not (isinstance(time, Column) and time.type == TIMESTAMP):
             time = self._add("time", coerce(time, TIMESTAMP))
-        self.plan = logical.Filter(self.plan, Call("isfinite", (time,), BOOLEAN))
+        self.plan = logical.Filter(self.plan, Call("has_time", (time,), BOOLEAN))
         return Column(time.name, TIMESTAMP, False)
 
     def _keys(self) -> tuple[Column, ...]:

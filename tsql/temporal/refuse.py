@@ -21,14 +21,9 @@ from tsql.temporal.nodes import (
     AsOf,
     AsofJoin,
     ClipJoin,
-    CreateStream,
-    Emit,
     LifetimeFunction,
-    Period,
     Progressive,
     Sequenced,
-    ShowStreams,
-    StreamOptions,
 )
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
@@ -38,12 +33,7 @@ WITHOUT_PLAN: dict[type[exp.Expr], str] = {
     AsOf: "FOR VALID_TIME AS OF",
     RowMatch: "MATCH_RECOGNIZE",
     Sequenced: "SEQUENCED VALIDTIME",
-    Emit: "EMIT",
     Progressive: "PROGRESSIVE",
-    CreateStream: "CREATE STREAM",
-    Period: "PERIOD FOR",
-    StreamOptions: "WITH (..) in CREATE TABLE",
-    ShowStreams: "SHOW STREAMS",
 }
 """What is refused, with the name that the error gives it."""
 
@@ -67,8 +57,6 @@ def _refused(node: exp.Expr) -> list[tuple[int, Callable[[], BindError]]]:
     wrong: list[tuple[int, Callable[[], BindError]]] = []
     for inner in node.walk():
         name = WITHOUT_PLAN.get(type(inner))
-        if isinstance(inner, exp.Drop) and inner.args.get("kind") == "STREAM":
-            name = "DROP STREAM"
         if name is not None:
             wrong.append((position_of(inner) or 0, lambda name=name, inner=inner: refuse(name, inner)))
         elif isinstance(inner, Call) and inner.name.upper() in FUNCTIONS and not SCALARS.overloads.get(inner.name):

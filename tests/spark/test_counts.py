@@ -1,0 +1,53 @@
+"""Streams on Spark, and what its tasks count on its way to the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tsql
+from tests.spark.cluster import InProcess
+from tsql.backends.spark import counts, task
+
+QUERY = "SELECT auction, count(*) AS n FROM bids GROUP BY auction ORDER BY auction"
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Iterator[Any]:
+    for number in range(3):
+        (tmp_path / f"{number}.csv").write_text("auction,ts\n007,2024-01-01 00:00:00\n8,\n")
+    with tsql.connect(spark=InProcess(), backend="spark") as session:
+        session.sql(f"CREATE STREAM bids (ts TIMESTAMP, auction VARCHAR, WATERMARK FOR ts AS ts) WITH (connector = 'csv', path = '{tmp_path}/*.csv')")
+        yield session
+
+
+def test_tasks_open_streams_with_their_columns(db: Any) -> None:
+    assert db.sql(QUERY).fetchall() == [("007", 3), ("8", 3)]
+    assert db.sql(f"{QUERY} EMIT CHANGES").fetchall() == [("007", 3), ("8", 3)]
+
+
+def test_counts_come_back(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each task of the stage that reads counts one row for each batch that it sends."""
+    plain = task._leave
+    sent: list[str] = []
+
+    def leave(part: Any, shard: int, program: Any, run: Any, inputs: Any) -> Any:
+        if any(entry.kind == "splits" for entry in part.entries):
+            run.count("rows without a time", 2)
+            sent.append(part.top)
+        return plain(part, shard, program, run, inputs)
+
+    monkeypatch.setattr(task, "_leave", leave)
+    relation = db.sql(QUERY)
+    assert relation.fetchall() == [("007", 3), ("8", 3)]
+    assert sent and relation.counts == {"rows without a time": 2 * len(sent)}
+
+
+def test_a_task_that_runs_twice_counts_once() -> None:
+    param = counts.TallyParam()
+    tally = param.addInPlace(param.zero({}), {("top", 0): {"rows": 3}})
+    tally = param.addInPlace(tally, {("top", 1): {"rows": 4}})
+    assert param.addInPlace(tally, {("top", 0): {"rows": 3}}) == {("top", 0): {"rows": 3}, ("top", 1): {"rows": 4}}

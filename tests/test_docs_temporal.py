@@ -1,0 +1,119 @@
+"""docs/temporal.md: every query gives the rows below it, here and in DuckDB where it can say it, and every picture is drawn from these rows.
+
+`pytest --regen` writes the rows and the pictures anew. A query with a construct that has no plan yet is asked of DuckDB alone.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import duckdb
+import pytest
+from sqlglot.errors import UnsupportedError
+
+import tsql
+from tests.temporal.asking import WITHOUT_PLAN
+from tsql.generator import to_duckdb
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def _load() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("docs_figures", ROOT / "docs" / "figures.py")
+    assert spec is not None and spec.loader is not None
+    module = sys.modules["docs_figures"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+figures = _load()
+TEXT = figures.PAGE.read_text(encoding="utf-8")
+PAGE = figures.blocks(TEXT)
+SETUP = [block for block in PAGE.values() if re.match(r"(CREATE|COPY|INSERT)\b", block.sql)]
+QUERIES = [block for block in PAGE.values() if block not in SETUP]
+PERIODS = {"rates": ("vs", "ve")}
+ONLY_HERE = {"show_streams"}
+"""What DuckDB has no word for, and no meaning."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("page")
+
+
+@pytest.fixture
+def db(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.chdir(folder)
+    with tsql.connect(threads=2) as session:
+        for block in SETUP:
+            session.execute(block.sql)
+        yield session
+
+
+def ours(db: Any, block: Any) -> str | None:
+    """Our answer as the page shows it; None if there is no plan for the query."""
+    try:
+        relation = db.sql(block.sql)
+        return figures.table_text(relation.columns, relation.fetchall())
+    except tsql.BindError as refusal:
+        if not refusal.message.startswith(WITHOUT_PLAN):
+            raise
+        return None
+
+
+def theirs(block: Any, folder: Path) -> str | None:
+    """DuckDB's answer; None where it cannot say it."""
+    with duckdb.connect() as connection:
+        for setup in SETUP:
+            for statement in filter(str.strip, setup.sql.split(";")):
+                if not statement.strip().startswith("COPY"):
+                    connection.execute(to_duckdb(statement, PERIODS))
+        connection.execute("INSERT INTO bid_log SELECT * FROM bids")
+        try:
+            found = connection.sql(to_duckdb(block.sql.rstrip().rstrip(";"), PERIODS))
+        except UnsupportedError:
+            return None
+        return figures.table_text(found.columns, found.fetchall())
+
+
+@pytest.mark.parametrize("block", QUERIES, ids=lambda block: block.name)
+def test_query(db: Any, block: Any, folder: Path, regen: bool) -> None:
+    found = ours(db, block)
+    oracle = None if block.name in ONLY_HERE else theirs(block, folder)
+    if regen:
+        _write(block, found or oracle)
+        return
+    assert block.shown is not None, "the page shows no rows: pytest --regen writes them"
+    if oracle is not None:
+        assert oracle == block.shown
+    if found is None:
+        pytest.skip("a construct of the query has no plan yet")
+    assert found == block.shown
+
+
+def _write(block: Any, shown: str | None) -> None:
+    if shown is not None:
+        figures.PAGE.write_text(figures.with_rows(figures.PAGE.read_text(encoding="utf-8"), block.name, shown), encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", figures.FIGURES)
+def test_picture(name: str, regen: bool) -> None:
+    path = figures.FOLDER / f"{name}.svg"
+    if regen:
+        path.write_text(figures.FIGURES[name](figures.blocks(figures.PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == figures.FIGURES[name](figures.blocks(figures.PAGE.read_text(encoding="utf-8")))
+    assert f"](figures/{name}.svg)" in TEXT
+
+
+def test_the_page_is_whole() -> None:
+    """Every SQL block has a name, every picture that is named is drawn, every file that is linked is there."""
+    assert len(re.findall(r"^```sql$", TEXT, re.MULTILINE)) == len(PAGE) > 20
+    assert set(re.findall(r"\(figures/(\w+)\.svg\)", TEXT)) == set(figures.FIGURES) == {path.stem for path in figures.FOLDER.glob("*.svg")}
+    assert {path for path in re.findall(r"\]\(([\w./]+)", TEXT) if not (ROOT / "docs" / path).exists()} == set()
+    assert {path for path in re.findall(r"`(\w+\.py)`", TEXT) if not (ROOT / "examples" / path).exists()} == set()

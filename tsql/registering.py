@@ -1,0 +1,110 @@
+"""What Python code registers: data with a time and a period, and streams over files. `Session.register` and `Session.stream` call this."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tsql.backends.sources import Source
+from tsql.backends.sources.watermark import POLICIES, Watermark
+from tsql.external import External, checked_period, checked_time
+from tsql.kernels.errors import CatalogError
+from tsql.kernels.keywords import quote
+from tsql.kernels.types import Type
+from tsql.parameters import literal
+from tsql.planner.bind import parse_expression
+from tsql.planner.bind_fold import parse_interval
+from tsql.temporal.intervals import length_us, shown
+
+Length = str | dt.timedelta
+"""A length of time: timedelta(seconds=5), or a text such as "5 seconds"."""
+
+Path = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+
+def is_path(data: Any) -> bool:
+    """Whether something names files: a path, or a list of paths."""
+    return isinstance(data, str | os.PathLike) or (isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data))
+
+
+def timed(source: Source, time: str | None, period: tuple[str, str] | None) -> External | Source:
+    """Data in memory as an entry of the catalog that knows the time of its rows."""
+    if time is None and period is None:
+        return source
+    return External("table", source.schema, None, source, _period(source, period), None if time is None else _watermark(source, time, None), True)
+
+
+def stream_over(source: Source, time: str, period: tuple[str, str] | None, watermark: str | None, lateness: Mapping[str, Any]) -> External:
+    """Data in memory as a stream."""
+    if lateness.get("late_table") is not None:
+        raise CatalogError("late rows of data in memory cannot go into a table", hint='on_late is "drop", "adjust" or "error"')
+    mark = _watermark(source, time, watermark, **_parts(lateness))
+    return External("stream", source.schema, None, source, _period(source, period), mark, True)
+
+
+def stream_text(
+    name: str,
+    path: Path,
+    connector: str | None,
+    columns: Mapping[str, str | Type] | None,
+    time: str,
+    period: tuple[str, str] | None,
+    watermark: str | None,
+    lateness: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> str:
+    """The CREATE STREAM that `Session.stream` says in Python."""
+    parts = _parts(lateness)
+    clause = f"WATERMARK FOR {quote(time)} AS {watermark or quote(time)}"
+    clause += f" IDLE TIMEOUT {shown(parts['idle_timeout_us'])}" if parts["idle_timeout_us"] is not None else ""
+    clause += f" ALLOWED LATENESS {shown(parts['allowed_lateness_us'])}" if parts["allowed_lateness_us"] else ""
+    clause += f" ON LATE {parts['on_late']}" + (f" {quote(parts['into'])}" if parts["into"] is not None else "")
+    inside = [f"{quote(column)} {kind}" for column, kind in (columns or {}).items()] + [clause]
+    inside += [f"PERIOD FOR valid_time ({', '.join(map(quote, period))})"] if period is not None else []
+    where = os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
+    stated = {**({} if connector is None else {"connector": connector}), "path": where, **options}
+    return f"CREATE OR REPLACE STREAM {quote(name)} ({', '.join(inside)}) WITH ({', '.join(f'{key} = {literal(value)}' for key, value in stated.items())})"
+
+
+def _period(source: Source, period: tuple[str, str] | None) -> tuple[str, str] | None:
+    if period is None:
+        return None
+    if isinstance(period, str) or len(period) != 2:
+        raise CatalogError(f"a period is a pair of columns, the start and the end, not {period!r}")
+    return checked_period(source.schema, *period)
+
+
+def _watermark(source: Source, time: str, text: str | None, **parts: Any) -> Watermark:
+    column = checked_time(source.schema, time)
+    text = quote(column.name) if text is None else text
+    bound = parse_expression(text, source.schema)
+    if not bound.type.is_temporal or bound.type.name == "TIME":
+        raise CatalogError(f"the watermark is {bound.type}: it must be a time, such as {column.name} - INTERVAL '5 seconds'")
+    return Watermark(column.name, text, bound, **parts)
+
+
+def _parts(lateness: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments about late rows as fields of a `Watermark`."""
+    policy, table = str(lateness.get("on_late") or "drop").upper(), lateness.get("late_table")
+    if policy not in POLICIES or (policy == "INTO") != (table is not None):
+        raise CatalogError(f"on_late is \"drop\", \"adjust\", \"error\", or \"into\" with late_table=, not {lateness.get('on_late')!r}")
+    idle = lateness.get("idle_timeout")
+    return {
+        "idle_timeout_us": None if idle is None else _length(idle, "idle_timeout"),
+        "allowed_lateness_us": _length(lateness.get("allowed_lateness") or dt.timedelta(), "allowed_lateness"),
+        "on_late": policy,
+        "into": table,
+    }
+
+
+def _length(value: Length, what: str) -> int:
+    if isinstance(value, dt.timedelta):
+        found: int | None = value // dt.timedelta(microseconds=1)
+    else:
+        parts = parse_interval(value) if isinstance(value, str) else None
+        found = None if parts is None or parts[0] else length_us(parts)
+    if found is None or found < 0:
+        raise CatalogError(f'{what} is a timedelta or a text such as "5 seconds", not {value!r}')
+    return found
