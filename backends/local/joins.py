@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +19,8 @@ from tsql.backends.local.host import Context, Full, Shared, allocate_zeroed, fre
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
+from tsql.backends.local.sorted_tables import Number, sorted_entries
+from tsql.backends.local.sorting import Workers
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
@@ -26,9 +29,12 @@ from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
-from tsql.kernels.runtime.join_table import ALONE, FREE, MATCHED, RECORD_BYTES, link_module
+from tsql.kernels.operators.sorted_join import AsofProbe, SortedBuild
+from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
+from tsql.kernels.runtime.sorted_table import number_module
 from tsql.kernels.schema import Schema
 from tsql.planner.movement import Broadcast
+from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.join import HashJoin
 
 DENSE_KEYS_PER_ROW = 5
@@ -39,6 +45,9 @@ BITMAP_KEYS_PER_ROW = 1024
 """Up to so many possible keys per row there is a bitmap of those that occur."""
 
 CHUNKS_PER_TASK = 8
+
+CURSORS = 7
+"""The word of a record where searches of a sorted table remember places."""
 
 
 @dataclass
@@ -56,9 +65,22 @@ class Join:
     apart: bool = False
     """Rows of the built side with a NULL among their keys are kept, in a chain of their own."""
 
+    place: Expr | bool = False
+    """Of a nearest join: what tells the place of a row of the built side in the input; True: its position."""
+
     def sink(self, equal_hashes: bool) -> Callable[[], Build]:
         safe = tuple(key.null_safe for key in self.step.keys)
-        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, self.bounds[0], self.apart)
+        order = self.bounds[0]
+        if order is not None:
+            return lambda: SortedBuild(self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place)
+        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, apart=self.apart)
+
+    def probe(self, kind: TableKind, touches: bool) -> Probe:
+        """The operator that looks rows of the other side up."""
+        step = self.step
+        if isinstance(step, AsofJoin):
+            return AsofProbe(kind, step.name, step.kind, self.probe_keys, step.condition, step.distance, step.position)
+        return Probe(kind, step.name, step.probe_kind, self.probe_keys, step.condition, step.mark, touches, step.position, step.early)
 
     @property
     def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
@@ -78,8 +100,12 @@ class JoinTable:
     dense: bool = False
     has_bitmap: bool = False
     kept: list[Any] = field(default_factory=list)
+    lent: list[Any] = field(default_factory=list)
     origin: Dataset | None = None
     """The rows from which it was built: entries may point to their strings."""
+
+    slots: list[int] = field(default_factory=list)
+    """Of tables in which searches remember where the last one ended: in how many slots."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -88,14 +114,21 @@ class JoinTable:
         return address
 
     def record(self, shard: int) -> int:
-        return ctypes.addressof(self.records[shard if len(self.records) > 1 else 0])
+        at = shard if len(self.records) > 1 else 0
+        if not self.slots:
+            return ctypes.addressof(self.records[at])
+        # Each worker remembers places of its own: words that two cores write would travel between them.
+        own, cursors = copy(self.records[at]), np.zeros(self.slots[at], np.int64)
+        own[CURSORS] = cursors.ctypes.data
+        self.lent += [own, cursors]
+        return ctypes.addressof(own)
 
     def release(self) -> None:
         for address, bytes in self.directories:
             free(address)
             self.shared.release(bytes)
         self.shared.release(sum(array.nbytes for array in self.kept))
-        self.directories, self.kept = [], []
+        self.directories, self.kept, self.lent = [], [], []
 
 
 
@@ -148,7 +181,7 @@ class JoinRunner(MovementRunner):
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls)
+        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
         if id(step) in self.kept_joins:
             table = self._built(join)
             self.kept_joins[id(step)] = (join, table)
@@ -177,8 +210,7 @@ class JoinRunner(MovementRunner):
     def _probed(self, join: Join, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
-        kind = TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks)
-        probe = Probe(kind, step.name, step.probe_kind, join.probe_keys, step.condition, step.mark, step.marks, step.position, step.early)
+        probe = join.probe(TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks), step.marks)
         if not step.marks:
             return probed.then(probe, step.schema)
         groups = [list(_chunks(c)) for c in table.contexts]
@@ -211,7 +243,7 @@ class JoinRunner(MovementRunner):
         table = self.tables[step.name] = JoinTable(self.shared, sink, [c for group in groups for c in group])
         if sink.mode == SORTED:
             for group in groups:
-                self._sort_entries(table, sink, group)
+                self._sort_entries(table, step, sink, group)
             return table
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
@@ -234,23 +266,24 @@ class JoinRunner(MovementRunner):
             self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 
-    def _sort_entries(self, table: JoinTable, sink: Build, group: list[Context]) -> None:
-        """Put the entries of a table in the order of their first words; those that have no place in it stay out."""
-        keys, addresses = [], []
-        for address, rows in (chunk for c in group for chunk in _chunks(c)):
-            words = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), (rows, sink.entry_bytes // 8))
-            kept = np.flatnonzero(words[:, 1] != ALONE) if sink.marks else np.arange(rows)
-            keys.append(words[kept, 0])
-            addresses.append(address + kept * sink.entry_bytes)
-        every = np.concatenate(keys) if keys else np.zeros(0, np.int64)
-        order = np.argsort(every, kind="stable")
-        sorted_keys = np.append(every[order], 0)
-        places = np.append(np.concatenate(addresses)[order] if keys else np.zeros(0, np.int64), 0)
-        self.shared.reserve(sorted_keys.nbytes + places.nbytes)
-        table.kept += [sorted_keys, places]
-        nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
-        record = (sorted_keys.ctypes.data, len(every), places.ctypes.data, len(every), nulls)
-        table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(*record))
+    def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context]) -> None:
+        """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""
+        workers = Workers(self.threads, lambda work, tasks: parallel(work, tasks, self.threads, self.run))
+        found = sorted_entries(sink, [chunk for c in group for chunk in _chunks(c)], self._number_entries(), workers, join.last_first)
+        self.shared.reserve(found.bytes)
+        table.kept += [found.orders, found.addresses, found.directory]
+        table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))
+        if join.walks and sink.keys:
+            table.slots.append(found.slots)
+
+    def _number_entries(self) -> Number:
+        """The routine that finds the groups of entries."""
+        if not self.interpret:
+            return compiler().routine(number_module)
+        from tsql.kernels.codegen.interp import Interpreter
+
+        interpreter = Interpreter(number_module())
+        return lambda *args: interpreter("main", *args)
 
     def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
         """File the entries of a table in its directory."""

@@ -19,6 +19,7 @@ from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.entries import EntryLayout
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.keys import KeyField
+from tsql.kernels.operators.sorted_search import SortedSearch
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
@@ -33,7 +34,6 @@ from tsql.kernels.runtime.join_table import (
     MATCHED,
     SORTED,
     UNMARKED,
-    first_place,
     hash_key,
     next_place,
     run_end,
@@ -63,7 +63,7 @@ class Build(Sink):
     safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out, and
     counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner. `apart`: these
     rows are kept in a chain of their own, for a mark that a comparison with NULL leaves open.
-    order: a number by which the host sorts the entries, for conditions that are ranges of it; a NULL is in none.
+    order: a number by which the host sorts the entries, for conditions that are ranges of it (`sorted_join.py`); a NULL is in none.
     """
 
     needs_probe = True
@@ -122,9 +122,7 @@ class Build(Sink):
 
     def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None) -> None:
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
-        if place is not None:
-            (word,) = key_words(k, self.order, place)
-        elif self.mode == BY_KEY:
+        if self.mode == BY_KEY:
             (word,) = key_words(k, self.keys[0], keys[0])
             known = word if present is None else k.select(present, word, self.least.value)
             self.least.set(k.min(known, self.least.value))
@@ -270,7 +268,7 @@ class Probe(Operator):
         if not self.keys or (self.build.marking == APART and self._present(data) is not None):
             # One row may meet millions of entries: look for cancellation after each.
             k.uses_scratch = True
-        walk = self._range(k, row) if self.table.bounds else Chain(k, self._first(k, data))
+        walk = self._range(k, row, data) if self.table.bounds else Chain(k, self._first(k, data))
         match self.kind:
             case "semi" | "anti":
                 self._search(k, row, data, walk)
@@ -287,17 +285,21 @@ class Probe(Operator):
             case _:
                 self._pairs(k, row, data, walk, push)
 
-    def _range(self, k: PipelineKernel, row: CachedRow) -> Run:
+    def _range(self, k: PipelineKernel, row: CachedRow, data: list[Datum]) -> Run:
         """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
         if self.table.walks:
             return self._walk(k, row)
-        keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
-        start, end, present = k.i64(0), count, None
-        for op, expr in self.table.bounds:
+        found = SortedSearch(self, k, data)
+        start, end, present = found.start, found.end, None
+        # Ranges are narrow: the place where one ends is searched for from where it begins.
+        for op, expr in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
             d = emit(k, expr, row)
             present = both(present, d.valid)
-            place = first_place(k, keys, count, key_words(k, expr, d)[0], k.i64(int(op in (">", "<="))))
-            start, end = (k.max(start, place), end) if op[0] == ">" else (start, k.min(end, place))
+            value, after = key_words(k, expr, d)[0], op in (">", "<=")
+            if op[0] == ">":
+                start = k.max(start, found.place(value, after))
+            else:
+                end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after))
         return Run(k, self._record(k, 2, "ptr"), start, end if present is None else k.select(present, end, k.i64(0)))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> Run:
@@ -371,7 +373,7 @@ class Probe(Operator):
 
     def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> None:
         """Move on to the next partner; to the end if there is none."""
-        if (self.table.dense or self.table.bounds) and self.residual is None:
+        if self._is_exact and self.residual is None:
             return
         with k.forever() as loop:
             loop.stop_if(walk.at_end)
@@ -382,9 +384,14 @@ class Probe(Operator):
             loop.stop_if(hit.value)
             walk.advance()
 
+    @property
+    def _is_exact(self) -> bool:
+        """Whether the entries that a row is led to have its keys for certain."""
+        return self.table.dense or (bool(self.table.bounds) and (not self.keys or self.build.has_exact_groups))
+
     def _same_keys(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
         same = k.true
-        if self.table.dense:
+        if self._is_exact:
             return same
         for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
             stored = self.build.layout.read(k, entry, self.build.layout.index[name])
@@ -458,7 +465,7 @@ class Probe(Operator):
         return same
 
     def describe(self) -> str:
-        keys = ", ".join(map(str, self.keys)) if not self.table.bounds else ", ".join(f"{op} {e}" for op, e in self.table.bounds)
+        keys = ", ".join((*map(str, self.keys), *(f"{op} {e}" for op, e in self.table.bounds)))
         rest = f" where {self.residual}" if self.residual is not None else ""
         return f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by ({keys}){rest}"
 

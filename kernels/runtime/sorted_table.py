@@ -1,0 +1,115 @@
+"""A table whose entries are sorted by a number within groups of equal keys, for joins that ask for a range or for the nearest.
+
+While rows are collected an entry holds its number, the hash of its keys and perhaps its place in the input. `number_module` reads
+these and finds the groups; the host sorts (`backends/local/sorted_tables.py`) and leaves the numbers in their order, the addresses
+of the entries beside them, and a directory of groups.
+
+A group is a hash, not a key: keys of equal hashes share one, and who searches compares keys unless the hash is known to tell
+all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, unused. A slot whose hash
+is 0 is free, and has an empty range; the slot behind the last is that of the hash 0.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.lang import Kernel, Val, routine
+from tsql.kernels.runtime.join_table import ALONE, first_place
+
+SLOT_WORDS = 4
+PLAN_WORDS = 12
+GROUPS_AT, MOST_AT = 10, 11
+"""Words of the plan of `number_module`: how many groups there are, and at how many it gives up."""
+
+
+@routine("group_slot", ("ptr", "i64", "i64"), "i64")
+def group_slot(k: Kernel, directory: Val, mask: Val, word: Val) -> None:
+    """The slot of a group, or a free one."""
+    with k.when(word == 0):
+        k.ret(mask + 1)
+    slot = k.var(word & mask)
+    with k.forever() as loop:
+        found = k.load("i64", directory, slot.value * SLOT_WORDS)
+        loop.stop_if((found == word) | (found == 0))
+        slot.set((slot.value + 1) & mask)
+    k.ret(slot.value)
+
+
+@routine("place_near", ("ptr", "i64", "i64", "i64", "i64", "i64"), "i64")
+def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val, after: Val) -> None:
+    """As `first_place` among the keys from `low` up to `high`, for a value that is expected a little behind the place `hint`:
+    steps that double, then a search between the last two. A value before the hint is searched for from `low` on."""
+
+    def is_before(at: Val) -> Val:
+        key = k.load("i64", keys, at)
+        return (key < value) | ((after != 0) & (key == value))
+
+    start = k.var(k.max(low, k.min(hint, high)))
+    with k.when(start.value > low):
+        with k.when(~is_before(start.value - 1)):
+            before = start.value - 1 - low
+            k.ret(low + first_place(k, k.element("i64", keys, low), before, value, after))
+    end, width = k.var(start.value), k.var(k.i64(1))
+    with k.forever() as loop:
+        at = end.value
+        loop.stop_if(at >= high)
+        loop.stop_if(~is_before(at))
+        start.set(at + 1)
+        end.set(at + width.value)
+        width.set(width.value + width.value)
+    last = k.min(end.value, high)
+    k.ret(start.value + first_place(k, k.element("i64", keys, start.value), k.max(last - start.value, k.i64(0)), value, after))
+
+
+@routine("group_number", ("ptr", "ptr", "i64", "i64"), "i64")
+def group_number(k: Kernel, plan: Val, words: Val, mask: Val, word: Val) -> None:
+    """The slot of a group among words that other threads fill too; its own if it is the first of its group."""
+    with k.when(word == 0):
+        k.ret(mask + 1)
+    slot = k.var(word & mask)
+    with k.forever() as loop:
+        at = k.element("i64", words, slot.value)
+        found = k.var(k.load("i64", at))
+        with k.when(found.value == 0):
+            found.set(k.cas(at, k.i64(0), word))
+            with k.when(found.value == 0):
+                k.atomic_add(k.element("i64", plan, GROUPS_AT), 1)
+                found.set(word)
+        loop.stop_if(found.value == word)
+        slot.set((slot.value + 1) & mask)
+    k.ret(slot.value)
+
+
+@cache
+def number_module() -> Module:
+    """`main(plan, chunk, rows)` writes down what the entries of a chunk are sorted by. The chunk is two words: address and number
+    of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; where in an entry the hash and the
+    place in the input are (-1: nowhere), whether entries are marked; arrays of numbers, slots (i32), addresses and places; how
+    many groups there are, and at how many to give up."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    plan, chunk, rows = k.params
+    words, mask, entry_bytes = k.load("ptr", plan), k.load("i64", plan, 1), k.load("i64", plan, 2)
+    hash_at, place_at, marked = (k.load("i64", plan, word) for word in range(3, 6))
+    orders, slots, addresses, places = (k.load("ptr", plan, word) for word in range(6, 10))
+    entries, first, most = k.load("ptr", chunk), k.load("i64", chunk, 1), k.load("i64", plan, MOST_AT)
+    row = k.var(k.i64(0))
+    with k.forever() as loop:
+        loop.stop_if(row.value >= rows)
+        loop.stop_if(k.load("i64", plan, GROUPS_AT) > most)
+        entry, number = k.offset(entries, row.value * entry_bytes), first + row.value
+        k.store(orders, k.load("i64", entry), number)
+        k.store(addresses, entry.bits_as("i64"), number)
+        with k.when(place_at >= 0):
+            k.store(places, k.load("i64", k.offset(entry, place_at)), number)
+        slot = k.var(k.i64(0))
+        with k.when(hash_at >= 0):
+            slot.set(group_number(k, plan, words, mask, k.load("i64", k.offset(entry, hash_at))))
+        with k.when(marked != 0):
+            slot.set(k.select(k.load("i64", entry, 1) == ALONE, k.i64(-1), slot.value))
+        k.store(slots, slot.value.to("i32"), number)
+        row.set(row.value + 1)
+    k.ret()
+    k.finish()
+    return module
