@@ -19,7 +19,7 @@ from tsql.backends.local.host import Context, Full, Shared, allocate_zeroed, fre
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
-from tsql.backends.local.sorted_tables import Number, sorted_entries
+from tsql.backends.local.sorted_tables import EntrySorter
 from tsql.backends.local.sorting import Workers
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
@@ -31,7 +31,6 @@ from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
 from tsql.kernels.operators.sorted_join import AsofProbe, SortedBuild
 from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
-from tsql.kernels.runtime.sorted_table import number_module
 from tsql.kernels.schema import Schema
 from tsql.planner.movement import Broadcast
 from tsql.planner.operators.asof_join import AsofJoin
@@ -46,8 +45,11 @@ BITMAP_KEYS_PER_ROW = 1024
 
 CHUNKS_PER_TASK = 8
 
-CURSORS = 7
-"""The word of a record where searches of a sorted table remember places."""
+DIRECTORY = 5
+"""The word of the record of a sorted table that leads to its groups."""
+
+OWN_SLOTS = 1 << 16
+"""Each worker has a copy of a directory of groups of up to this size."""
 
 
 @dataclass
@@ -104,8 +106,8 @@ class JoinTable:
     origin: Dataset | None = None
     """The rows from which it was built: entries may point to their strings."""
 
-    slots: list[int] = field(default_factory=list)
-    """Of tables in which searches remember where the last one ended: in how many slots."""
+    groups: list[np.ndarray | None] = field(default_factory=list)
+    """Of sorted tables with few groups, in which searches remember where the last one ended: the directories; None: it has many."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -115,12 +117,12 @@ class JoinTable:
 
     def record(self, shard: int) -> int:
         at = shard if len(self.records) > 1 else 0
-        if not self.slots:
+        if not self.groups or self.groups[at] is None:
             return ctypes.addressof(self.records[at])
-        # Each worker remembers places of its own: words that two cores write would travel between them.
-        own, cursors = copy(self.records[at]), np.zeros(self.slots[at], np.int64)
-        own[CURSORS] = cursors.ctypes.data
-        self.lent += [own, cursors]
+        # Searches remember places in the directory, each worker in its own: words that two cores write would travel between them.
+        own, directory = copy(self.records[at]), self.groups[at].copy()
+        own[DIRECTORY] = directory.ctypes.data
+        self.lent += [own, directory]
         return ctypes.addressof(own)
 
     def release(self) -> None:
@@ -269,21 +271,12 @@ class JoinRunner(MovementRunner):
     def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context]) -> None:
         """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""
         workers = Workers(self.threads, lambda work, tasks: parallel(work, tasks, self.threads, self.run))
-        found = sorted_entries(sink, [chunk for c in group for chunk in _chunks(c)], self._number_entries(), workers, join.last_first)
+        found = EntrySorter(workers, self.interpret).sort(sink, [list(_chunks(c)) for c in group], join.last_first)
         self.shared.reserve(found.bytes)
-        table.kept += [found.orders, found.addresses, found.directory]
+        table.kept += [found.orders, found.rows, found.directory]
         table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))
         if join.walks and sink.keys:
-            table.slots.append(found.slots)
-
-    def _number_entries(self) -> Number:
-        """The routine that finds the groups of entries."""
-        if not self.interpret:
-            return compiler().routine(number_module)
-        from tsql.kernels.codegen.interp import Interpreter
-
-        interpreter = Interpreter(number_module())
-        return lambda *args: interpreter("main", *args)
+            table.groups.append(found.directory if len(found.directory) <= OWN_SLOTS else None)
 
     def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
         """File the entries of a table in its directory."""

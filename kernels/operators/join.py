@@ -19,7 +19,8 @@ from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.entries import EntryLayout
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.keys import KeyField
-from tsql.kernels.operators.sorted_search import SortedSearch
+from tsql.kernels.operators.key_hash import HASH_SEED, add_to_hash
+from tsql.kernels.operators.sorted_search import SortedSearch, entry_at
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
@@ -39,7 +40,6 @@ from tsql.kernels.runtime.join_table import (
     run_end,
     tag_of,
 )
-from tsql.kernels.runtime.strings import mix64
 from tsql.kernels.types import BIGINT, BOOLEAN
 
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
@@ -143,12 +143,12 @@ def hash_of(k: PipelineKernel, keys: tuple[Expr, ...], safe: tuple[bool, ...], d
     """The hash of keys; of NULLs that equal each other too."""
     if equal_hashes or not keys:
         return k.i64(0x0123_4567_89AB_CDEF)
-    h = k.i64(0x51ED27)
+    h = k.i64(HASH_SEED)
     for key, null_safe, d in zip(keys, safe, data, strict=True):
         for word in canonical(key).hash_words(k, key_words(k, key, d)):
             if null_safe and d.valid is not None:
                 word = k.select(d.valid, word, k.i64(0x7F4A7C15))
-            h = mix64(k, (h * -0x61C8864680B583EB) ^ word)
+            h = add_to_hash(k, h, word)
     return h
 
 
@@ -214,10 +214,10 @@ class Chain:
 
 
 class Run:
-    """The entries of a sorted table from one place up to another. Behind the last one there is a word that may be read."""
+    """The entries of a sorted table from one place up to another. Behind the last one there is a row that may be read."""
 
-    def __init__(self, k: PipelineKernel, addresses: Val, start: Val, end: Val):
-        self.k, self.addresses, self.end, self.cursor = k, addresses, end, k.var(start)
+    def __init__(self, k: PipelineKernel, probe: Probe, start: Val, end: Val):
+        self.k, self.probe, self.end, self.cursor = k, probe, end, k.var(start)
 
     @property
     def at_end(self) -> Val:
@@ -225,7 +225,7 @@ class Run:
 
     @property
     def entry(self) -> Val:
-        return self.k.load("ptr", self.addresses, self.cursor.value)
+        return entry_at(self.k, self.probe, self.cursor.value)
 
     def advance(self) -> None:
         self.cursor.set(self.cursor.value + 1)
@@ -300,7 +300,7 @@ class Probe(Operator):
                 start = k.max(start, found.place(value, after))
             else:
                 end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after))
-        return Run(k, self._record(k, 2, "ptr"), start, end if present is None else k.select(present, end, k.i64(0)))
+        return Run(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> Run:
         """The entries with the value that a row asks for, searched for from where the last row found its own."""
@@ -312,7 +312,7 @@ class Probe(Operator):
         start = next_place(k, keys, count, last.value, value)
         last.set(start)
         end = run_end(k, keys, count, start, value)
-        return Run(k, self._record(k, 2, "ptr"), start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
+        return Run(k, self, start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
 
     def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run, push: Push) -> None:
         """Push each pair; for a left join also a row without a partner, once, from the same place."""
@@ -373,7 +373,7 @@ class Probe(Operator):
 
     def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> None:
         """Move on to the next partner; to the end if there is none."""
-        if self._is_exact and self.residual is None:
+        if self._is_exact(data) and self.residual is None:
             return
         with k.forever() as loop:
             loop.stop_if(walk.at_end)
@@ -384,14 +384,13 @@ class Probe(Operator):
             loop.stop_if(hit.value)
             walk.advance()
 
-    @property
-    def _is_exact(self) -> bool:
+    def _is_exact(self, data: list[Datum]) -> bool:
         """Whether the entries that a row is led to have its keys for certain."""
-        return self.table.dense or (bool(self.table.bounds) and (not self.keys or self.build.has_exact_groups))
+        return self.table.dense or (bool(self.table.bounds) and (not self.keys or self.build.has_exact_groups(data)))
 
     def _same_keys(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
         same = k.true
-        if self._is_exact:
+        if self._is_exact(data):
             return same
         for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
             stored = self.build.layout.read(k, entry, self.build.layout.index[name])

@@ -24,10 +24,12 @@ from tsql.kernels.expr import Expr
 from tsql.kernels.keys import KeyField
 from tsql.kernels.operators.join import Build, BuildRow, JoinedRow, Probe, TableKind, canonical, hash_of, key_words
 from tsql.kernels.operators.sorted_search import SortedSearch
+from tsql.kernels.operators.string_hashes import hash_by_code, tell_apart
 from tsql.kernels.pipeline import Push
-from tsql.kernels.rows import POSITION, CachedRow
+from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import table_entry
 from tsql.kernels.runtime.join_table import ALONE, FREE, UNMARKED, hash_key
+from tsql.kernels.runtime.sorted_table import CURSOR, SLOT_WORDS
 
 SIGN = -(2**63)
 MAGNITUDE = 2**63 - 1
@@ -58,24 +60,40 @@ class SortedBuild(Build):
         self.header_bytes = (words + (placed is not False)) * 8
 
     @property
-    def has_exact_groups(self) -> bool:
-        """Whether rows of one group have equal keys: the hash of a single number tells all numbers apart."""
+    def is_by_number(self) -> bool:
+        """Whether there is one key, a number: its hash tells all numbers apart."""
         if len(self.keys) != 1 or self.safe[0] or self.equal_hashes:
             return False
         return canonical(self.keys[0]).exact and canonical(self.keys[0]).machines == ("i64",)
+
+    def has_exact_groups(self, data: list[Datum]) -> bool:
+        """Whether a row with such keys is led to a group of its own keys, or to none: by a number, or by a code of a dictionary if
+        the hashes of all strings differ."""
+        if self.is_by_number:
+            return True
+        if len(self.keys) != 1 or self.equal_hashes or not isinstance(data[0], CodeDatum) or data[0].column.dictionary is None:
+            return False
+        column = self.layout.fields[self.layout.index[self.key_names[0]]].column
+        if column is None or self.safe[0]:
+            return False
+        return tell_apart(column.dictionary) and tell_apart(data[0].column.dictionary, column.dictionary)
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.columns]
         self.layout = EntryLayout(fields, self.header_bytes)
         self.entry_bytes = self.layout.end
+        # Marks are set and read in the entries themselves.
+        self.row_words = 0 if self.marks else (self.entry_bytes - self.header_bytes) // 8
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         self.row = row
         super().consume(k, row)
 
     def group_word(self, k: PipelineKernel, keys: tuple[Expr, ...], data: list[Datum]) -> Val:
-        if self.has_exact_groups:
+        if self.is_by_number:
             return hash_key(k, key_words(k, keys[0], data[0])[0])
+        if len(keys) == 1 and not self.safe[0] and not self.equal_hashes and (found := hash_by_code(k, data[0])) is not None:
+            return found
         return hash_of(k, keys, self.safe, data, self.equal_hashes)
 
     def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None) -> None:
@@ -123,7 +141,7 @@ class AsofProbe(Probe):
         hit = hit if time.valid is None else hit & time.valid
         if self.tolerance is not None:
             hit = hit & self._is_near(k, value, k.load("i64", found.orders, k.select(hit, at.value, k.i64(0))), back)
-        entry = k.load("ptr", self._record(k, 2, "ptr"), k.select(hit, at.value, k.i64(0)))
+        entry = found.entry(k.select(hit, at.value, k.i64(0)))
         if self.kind == "inner":
             with k.when(hit):
                 push(k, JoinedRow(row, BuildRow(self.build.layout, entry)))
@@ -139,21 +157,21 @@ class AsofProbe(Probe):
             place = found.place_behind(last.value, value, after)
             last.set(place)
             return place
-        cursors = self._record(k, 7, "ptr")
-        place = found.place_behind(k.load("i64", cursors, found.slot), value, after)
-        k.store(cursors, place, found.slot)
+        cursor = found.slot * SLOT_WORDS + CURSOR
+        directory = self._record(k, 5, "ptr")
+        place = found.place_behind(k.load("i64", directory, cursor), value, after)
+        k.store(directory, place, cursor)
         return place
 
     def _pass_by(self, k: PipelineKernel, row: CachedRow, data: list[Datum], at: Any, found: SortedSearch, back: bool) -> None:
         """Move on to the nearest entry that is a partner."""
-        exact = not self.keys or self.build.has_exact_groups
+        exact = self._is_exact(data)
         if exact and self.residual is None:
             return
-        addresses = self._record(k, 2, "ptr")
         with k.forever() as loop:
             loop.stop_if(at.value < found.start if back else at.value >= found.end)
             loop.stop_if(at.value >= found.end)
-            entry = k.load("ptr", addresses, at.value)
+            entry = found.entry(at.value)
             hit = k.var(k.true if exact else self._same_keys(k, entry, data))
             if self.residual is not None:
                 with k.when(hit.value):

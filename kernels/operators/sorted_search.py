@@ -12,6 +12,14 @@ from tsql.kernels.runtime.join_table import first_place
 from tsql.kernels.runtime.sorted_table import SLOT_WORDS, group_slot, place_near
 
 
+def entry_at(k: PipelineKernel, probe: Any, place: Val) -> Val:
+    """The entry at a place of a probe's table; where rows were put in order its header is not there, and not to be read."""
+    rows, build = probe._record(k, 2, "ptr"), probe.build
+    if not build.row_words:
+        return k.load("ptr", rows, place)
+    return k.offset(rows, place * (build.row_words * 8) - build.header_bytes)
+
+
 class SortedSearch:
     """The group of a row, from `start` up to `end`, and places in it; `slot` is that of the group, None for a table without keys."""
 
@@ -29,6 +37,10 @@ class SortedSearch:
         present = probe._present(data)
         if present is not None:
             self.end = k.select(present, self.end, self.start)
+
+    def entry(self, place: Val) -> Val:
+        """The entry at a place."""
+        return entry_at(self.k, self.probe, place)
 
     def place(self, value: Val, after: bool) -> Val:
         """The first place whose number is not less than a value; with `after`, that is greater."""

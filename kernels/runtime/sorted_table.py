@@ -1,12 +1,13 @@
 """A table whose entries are sorted by a number within groups of equal keys, for joins that ask for a range or for the nearest.
 
 While rows are collected an entry holds its number, the hash of its keys and perhaps its place in the input. `number_module` reads
-these and finds the groups; the host sorts (`backends/local/sorted_tables.py`) and leaves the numbers in their order, the addresses
-of the entries beside them, and a directory of groups.
+these and finds the groups; the host (`backends/local/sorted_tables.py`) has the entries of a group put together, sorts what is not in
+order, and leaves the numbers in their order, the rows beside them, and a directory of groups. The row of an entry is what lies behind
+its header, or its address if entries are marked or have nothing else.
 
 A group is a hash, not a key: keys of equal hashes share one, and who searches compares keys unless the hash is known to tell
-all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, unused. A slot whose hash
-is 0 is free, and has an empty range; the slot behind the last is that of the hash 0.
+all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, and where a search has ended last.
+A slot whose hash is 0 is free, and has an empty range; the slot behind the last is that of the hash 0.
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.join_table import ALONE, first_place
 
 SLOT_WORDS = 4
+CURSOR = 3
+"""The word of a slot in which searches remember where the last one ended."""
+
+AT_ONCE = 4
 PLAN_WORDS = 12
 GROUPS_AT, MOST_AT = 10, 11
 """Words of the plan of `number_module`: how many groups there are, and at how many it gives up."""
@@ -38,8 +43,9 @@ def group_slot(k: Kernel, directory: Val, mask: Val, word: Val) -> None:
 
 @routine("place_near", ("ptr", "i64", "i64", "i64", "i64", "i64"), "i64")
 def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val, after: Val) -> None:
-    """As `first_place` among the keys from `low` up to `high`, for a value that is expected a little behind the place `hint`:
-    steps that double, then a search between the last two. A value before the hint is searched for from `low` on."""
+    """As `first_place` among the keys from `low` up to `high`, for a value that is expected a little behind the place `hint`: the
+    first few keys are looked at without a branch, since how many are passed by cannot be foreseen; then in steps that double, with a
+    search between the last two. A value before the hint is searched for from `low` on."""
 
     def is_before(at: Val) -> Val:
         key = k.load("i64", keys, at)
@@ -50,6 +56,14 @@ def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val,
         with k.when(~is_before(start.value - 1)):
             before = start.value - 1 - low
             k.ret(low + first_place(k, k.element("i64", keys, low), before, value, after))
+    passed, first = k.i64(0), start.value
+    for step in range(AT_ONCE):
+        at = first + step
+        inside = at < high
+        passed = passed + (inside & is_before(k.select(inside, at, low))).uto("i64")
+    with k.when(passed < AT_ONCE):
+        k.ret(first + passed)
+    start.set(first + AT_ONCE)
     end, width = k.var(start.value), k.var(k.i64(1))
     with k.forever() as loop:
         at = end.value
@@ -110,6 +124,48 @@ def number_module() -> Module:
             slot.set(k.select(k.load("i64", entry, 1) == ALONE, k.i64(-1), slot.value))
         k.store(slots, slot.value.to("i32"), number)
         row.set(row.value + 1)
+    k.ret()
+    k.finish()
+    return module
+
+
+@cache
+def count_module() -> Module:
+    """`main(counts, slots, rows)` counts the entries of each slot (i32)."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    counts, slots, rows = k.params
+    with k.range(rows) as row:
+        at = k.element("i64", counts, k.load("i32", slots, row).to("i64"))
+        k.store(at, k.load("i64", at) + 1)
+    k.ret()
+    k.finish()
+    return module
+
+
+@cache
+def place_module() -> Module:
+    """`main(plan, first, rows)` puts entries in the places of their groups, one behind the other, in the order in which they come. The
+    plan is i64 words: numbers, addresses and slots (i32) of the entries; numbers and rows in their places; the next place of each
+    slot; how many words a row has, and where they begin in an entry. No words: the row is the address of the entry."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "i64", "i64"), None)
+    plan, first, rows = k.params
+    orders, addresses, slots, placed_orders, placed_rows, places = (k.load("ptr", plan, word) for word in range(6))
+    words, header = k.load("i64", plan, 6), k.load("i64", plan, 7)
+    with k.range(rows) as row:
+        number = first + row
+        at = k.element("i64", places, k.load("i32", slots, number).to("i64"))
+        place = k.load("i64", at)
+        k.store(at, place + 1)
+        k.store(placed_orders, k.load("i64", orders, number), place)
+        with k.when(words == 0):
+            k.store(placed_rows, k.load("i64", addresses, number), place)
+        with k.otherwise():
+            source = k.offset(k.load("ptr", addresses, number), header)
+            target = k.element("i64", placed_rows, place * words)
+            with k.range(words) as word:
+                k.store(target, k.load("i64", source, word), word)
     k.ret()
     k.finish()
     return module
