@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from tsql.backends.local.dataset import ChunkData, Dataset, Part, table_chunks
-from tsql.backends.local.host import Context, Full, Shared, allocate_zeroed, free, read_i64
+from tsql.backends.local.host import Context, Full, Reserved, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
-from tsql.backends.local.sorted_tables import EntrySorter
+from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter
 from tsql.backends.local.sorting import Workers
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
@@ -69,6 +69,13 @@ class Join:
 
     place: Expr | bool = False
     """Of a nearest join: what tells the place of a row of the built side in the input; True: its position."""
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """The columns of the built side that its order needs besides those that the table holds."""
+        order = self.bounds[0]
+        places = self.place.columns() if isinstance(self.place, Expr) else ()
+        return set() if order is None else {*order.columns(), *places}
 
     def sink(self, equal_hashes: bool) -> Callable[[], Build]:
         safe = tuple(key.null_safe for key in self.step.keys)
@@ -271,7 +278,10 @@ class JoinRunner(MovementRunner):
     def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context]) -> None:
         """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""
         workers = Workers(self.threads, lambda work, tasks: parallel(work, tasks, self.threads, self.run))
-        found = EntrySorter(workers, self.interpret).sort(sink, [list(_chunks(c)) for c in group], join.last_first)
+        contexts = [list(_chunks(c)) for c in group]
+        working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.shared)
+        found = EntrySorter(workers, self.interpret).sort(sink, contexts, join.last_first)
+        del working
         self.shared.reserve(found.bytes)
         table.kept += [found.orders, found.rows, found.directory]
         table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))

@@ -24,6 +24,9 @@ FIRST_SLOTS = 1 << 12
 GROWTH = 16
 """Slots for groups at first, and how many times more if they do not do: a table that stays in a core's cache is filled much faster."""
 
+WORKING_BYTES = 28
+"""What sorting takes for each entry besides what comes out: its number, slot, address and place."""
+
 Segment = tuple[int, int]
 """Entries from one number up to another."""
 
