@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.planner import cost, logical, stats
+from tsql.planner.bands import banded
 from tsql.planner.hints import Constraints
 from tsql.planner.join_hints import Broadcasting, Demand, Method
-from tsql.planner.join_methods import METHODS, CannotJoin, by_merge, ranged
+from tsql.planner.join_methods import METHODS, CannotJoin, by_merge
 from tsql.planner.join_placement import placed
 from tsql.planner.join_stats import equalities, matching
 from tsql.planner.movement import Broadcast, Gather
@@ -47,11 +48,11 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
                 raise demand.broadcasting.hint.refuse(f"{demand.method.hint} asks for a join that builds no side")
             return found
         joined = found
-    elif not keys and node.kind != "mark":
-        joined = ranged(joined)
-    elif scope == "local" and _is_better_merged(joined, node):
+    elif rest and node.kind != "mark":
+        joined = banded(joined, node, demand.build is not None)
+    if demand.method is None and scope == "local" and not joined.range and _is_better_merged(joined, node):
         joined = by_merge(joined)
-    if joined.keys and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
+    if joined.keys and not joined.range and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     if demand.broadcasting is not None:
