@@ -20,8 +20,8 @@ from tsql.kernels.schema import Schema
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind import parse_aggregate, parse_expression, parse_window
 from tsql.planner.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
-from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.input import Input

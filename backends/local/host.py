@@ -47,10 +47,10 @@ from tsql.kernels.context import (
     Slot,
 )  # fmt: skip
 from tsql.kernels.dictionary import code_bound
-from tsql.kernels.operators.string_hashes import string_hashes
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, Collect, OutputColumn
+from tsql.kernels.operators.string_hashes import string_hashes
 from tsql.kernels.pipeline import ColumnarScan, Pipeline
 from tsql.kernels.types import Type
 

@@ -26,7 +26,7 @@ from dataclasses import replace
 import pyarrow.compute as pc
 
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, table_chunks
-from tsql.backends.local.host import Context, Reserved, allocate_zeroed, free, read_i64
+from tsql.backends.local.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.joins import Join, JoinTable
 from tsql.backends.local.runner import Flow, Task
 from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter
@@ -46,7 +46,6 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
 from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.predicates import JoinKey, conjunction, conjuncts
-
 
 PLACE = "#place"
 
@@ -211,16 +210,19 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             self._free(sink, context)
 
     def _sorted_partition(self, join: Join, sink: SortedBuild, context: Context, record: ctypes.Array) -> Iterator[None]:
+        bytes = 0
         try:
             chunks = list(table_chunks(context.state_address))
             rows = sum(rows for _, rows in chunks)
-            reserved = Reserved(rows * (WORKING_BYTES + 8 + sink.row_words * 8), self.shared)
+            needed = rows * (WORKING_BYTES + 8 + sink.row_words * 8)
+            self.shared.reserve(needed)
+            bytes = needed
             found = EntrySorter(SERIAL, self.interpret).sort(sink, [chunks], join.step.last_first)
             record[:] = found.record(0)[:]
             yield
         finally:
             record[:] = (0,) * len(record)
-            reserved = None
+            self.shared.release(bytes)
             self._free(sink, context)
 
     def _free(self, sink: Build, context: Context) -> None:
