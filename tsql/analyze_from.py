@@ -231,7 +231,7 @@ class JoinCondition:
             return combine(self.kind, self.left, self.right, condition, self.is_lateral)
         if self.kind == "inner":
             return self._filtered(condition)
-        sides = self.sides(condition)
+        sides = self._sides(condition)
         if sides is not None:
             left, right = (self.level.attach(plan, waiting) for plan, waiting in zip((self.left, self.right), sides, strict=True))
             return combine(self.kind, left, right, self.level.settle(condition), self.is_lateral)
@@ -262,7 +262,7 @@ class JoinCondition:
         plan = self.level.attach(plan, waiting)
         return logical.Filter(plan, conjunction([self.level.settle(part) for part in waiting]))
 
-    def sides(self, condition: Expr) -> tuple[list[Expr], list[Expr]] | None:
+    def _sides(self, condition: Expr) -> tuple[list[Expr], list[Expr]] | None:
         """The subqueries by the side on which each depends; None if one depends on both."""
         sides: tuple[list[Expr], list[Expr]] = ([], [])
         left, right = set(self.left.schema.names), set(self.right.schema.names)

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import floor
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from tsql.analyze_scope import Field, Relation
-from tsql.analyze_subquery import Level, pendings
+from tsql.analyze_subquery import Level, Pending, pendings
 from tsql.kernels.constant import evaluate
 from tsql.kernels.errors import BindError
-from tsql.kernels.expr import Call, Expr, Literal
+from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.kernels.types import BOOLEAN, TIMESTAMP, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder
@@ -24,7 +25,7 @@ from tsql.planner.bind_types import coerce
 from tsql.planner.logical_asof import NEAREST, AsofJoin
 from tsql.planner.operators.asof_join import is_sortable, is_tolerance
 from tsql.planner.operators.join import MIRROR
-from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.predicates import EQUALITIES, conjunction, conjuncts
 from tsql.temporal.nodes import AsOf
 from tsql.temporal.nodes import AsofJoin as AsofNode
 
@@ -70,11 +71,24 @@ def _on(owner: FromAnalyzer, kind: str, left: Joined, right: Joined, node: exp.E
     condition = waiting.bound(node)
     if not pendings(condition):
         return condition, (left.plan, right.plan)
-    sides = waiting.sides(condition)
-    if sides is None:
-        raise owner.queries.error("a subquery in the condition of an ASOF JOIN cannot depend on both of its sides", node)
+    sides: tuple[list[Expr], list[Expr]] = ([], [])
+    left_names, right_names = (set(side.plan.schema.names) for side in (left, right))
+    for operand in _operands(condition):
+        used = {c.name for e in operand.walk() if isinstance(e, Column) for c in (e.columns_read() if isinstance(e, Pending) else (e,))}
+        if pendings(operand) and used & left_names and used & right_names:
+            raise owner.queries.error("a subquery in the condition of an ASOF JOIN cannot stand beside columns of both of its sides", node)
+        sides[0 if used & left_names else 1].extend(pendings(operand))
     plans = tuple(waiting.level.attach(side.plan, found) for side, found in zip((left, right), sides, strict=True))
     return waiting.level.settle(condition), plans
+
+
+def _operands(condition: Expr) -> Iterator[Expr]:
+    """The sides of comparisons, and other conditions as a whole."""
+    for part in conjuncts(condition):
+        if isinstance(part, Call) and part.name in (*NEAREST, *EQUALITIES):
+            yield from part.args
+        else:
+            yield part
 
 
 class _Asof:
