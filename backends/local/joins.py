@@ -19,7 +19,7 @@ from tsql.backends.local.host import Context, Full, Reserved, Shared, allocate_z
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
-from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter
+from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter, SortedEntries
 from tsql.backends.local.sorting import Workers
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
@@ -45,11 +45,17 @@ BITMAP_KEYS_PER_ROW = 1024
 
 CHUNKS_PER_TASK = 8
 
-DIRECTORY = 5
-"""The word of the record of a sorted table that leads to its groups."""
+PLACES, DIRECTORY = 3, 5
+"""The words of the record of a sorted table that lead to the places which a dense one remembers, and to its groups."""
+
+MOST_SLOTS = 1 << 30
+"""Groups of a sorted table are numbered by 32 bits."""
 
 OWN_SLOTS = 1 << 16
-"""Each worker has a copy of a directory of groups of up to this size."""
+"""Each worker remembers places by itself if there are no more groups."""
+
+Cursors = tuple[int, np.ndarray]
+"""The word of a record, and what it leads to."""
 
 
 @dataclass
@@ -113,8 +119,8 @@ class JoinTable:
     origin: Dataset | None = None
     """The rows from which it was built: entries may point to their strings."""
 
-    groups: list[np.ndarray | None] = field(default_factory=list)
-    """Of sorted tables with few groups, in which searches remember where the last one ended: the directories; None: it has many."""
+    cursors: list[Cursors | None] = field(default_factory=list)
+    """Of sorted tables in which searches remember where the last one ended: where; None: all workers share it."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -124,12 +130,13 @@ class JoinTable:
 
     def record(self, shard: int) -> int:
         at = shard if len(self.records) > 1 else 0
-        if not self.groups or self.groups[at] is None:
+        if not self.cursors or self.cursors[at] is None:
             return ctypes.addressof(self.records[at])
-        # Searches remember places in the directory, each worker in its own: words that two cores write would travel between them.
-        own, directory = copy(self.records[at]), self.groups[at].copy()
-        own[DIRECTORY] = directory.ctypes.data
-        self.lent += [own, directory]
+        # Each worker remembers places of its own: words that two cores write would travel between them.
+        word, words = self.cursors[at]
+        own, words = copy(self.records[at]), words.copy()
+        own[word] = words.ctypes.data
+        self.lent += [own, words]
         return ctypes.addressof(own)
 
     def release(self) -> None:
@@ -251,8 +258,7 @@ class JoinRunner(MovementRunner):
             self.tables[step.name].release()
         table = self.tables[step.name] = JoinTable(self.shared, sink, [c for group in groups for c in group])
         if sink.mode == SORTED:
-            for group in groups:
-                self._sort_entries(table, step, sink, group)
+            self._sort_tables(table, step, sink, groups)
             return table
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
@@ -275,18 +281,38 @@ class JoinRunner(MovementRunner):
             self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 
-    def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context]) -> None:
+    def _sort_tables(self, table: JoinTable, join: HashJoin, sink: SortedBuild, groups: list[list[Context]]) -> None:
+        """Sort the entries of each table. Their directories are dense if those of all of them can be."""
+        sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
+        bounds = [(_bounds(group) if sink.is_by_number else None) or (0, 0) for group in groups]
+        table.dense = sink.is_by_number and any(sizes) and not self.dry
+        table.dense = table.dense and all(high - low < min(MOST_SLOTS, max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW)) for (low, high), rows in zip(bounds, sizes, strict=True))
+        for group, bound in zip(groups, bounds, strict=True):
+            self._sort_entries(table, join, sink, group, bound if table.dense else None)
+
+    def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context], dense: tuple[int, int] | None) -> None:
         """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""
         workers = Workers(self.threads, lambda work, tasks: parallel(work, tasks, self.threads, self.run))
         contexts = [list(_chunks(c)) for c in group]
         working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.shared)
-        found = EntrySorter(workers, self.interpret).sort(sink, contexts, join.last_first)
+        found = EntrySorter(workers, self.interpret).sort(sink, contexts, join.last_first, dense)
         del working
         self.shared.reserve(found.bytes)
         table.kept += [found.orders, found.rows, found.directory]
         table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))
         if join.walks and sink.keys:
-            table.groups.append(found.directory if len(found.directory) <= OWN_SLOTS else None)
+            table.cursors.append(self._cursors(table, found))
+
+    def _cursors(self, table: JoinTable, found: SortedEntries) -> Cursors | None:
+        """Where searches remember places, if each worker has a copy of its own; None if there are too many for that."""
+        at, words = (DIRECTORY, found.directory) if found.least is None else (PLACES, np.zeros(len(found.directory), np.int64))
+        if len(words) <= OWN_SLOTS:
+            return at, words
+        if at == PLACES:
+            self.shared.reserve(words.nbytes)
+            table.kept.append(words)
+            table.records[-1][PLACES] = words.ctypes.data
+        return None
 
     def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
         """File the entries of a table in its directory."""

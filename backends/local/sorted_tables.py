@@ -18,7 +18,20 @@ from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.operators.sorted_join import SortedBuild
 from tsql.kernels.runtime.join_table import RECORD_BYTES
-from tsql.kernels.runtime.sorted_table import GROUPS_AT, MOST_AT, PLAN_WORDS, SLOT_WORDS, count_module, number_module, place_module
+from tsql.kernels.runtime.sorted_table import (
+    BY_HASH,
+    BY_NUMBER,
+    DENSE,
+    GROUPS_AT,
+    LEAST_AT,
+    MODE_AT,
+    MOST_AT,
+    PLAN_WORDS,
+    SLOT_WORDS,
+    count_module,
+    number_module,
+    place_module,
+)
 
 FIRST_SLOTS = 1 << 12
 GROWTH = 8
@@ -26,6 +39,9 @@ GROWTH = 8
 
 WORKING_BYTES = 28
 """What sorting takes for each entry besides what comes out: its number, slot, address and place."""
+
+Bounds = tuple[int, int]
+"""The least and the greatest key."""
 
 Segment = tuple[int, int]
 """Entries from one number up to another."""
@@ -38,6 +54,8 @@ class SortedEntries:
     orders: np.ndarray
     rows: np.ndarray
     directory: np.ndarray
+    least: int | None = None
+    """Of a dense directory: the key of its first place."""
 
     @property
     def bytes(self) -> int:
@@ -46,7 +64,8 @@ class SortedEntries:
     def record(self, nulls: int) -> Any:
         """The words by which kernels find it."""
         count = len(self.orders) - 1
-        words = (self.orders.ctypes.data, count, self.rows.ctypes.data, count, nulls, self.directory.ctypes.data, len(self.directory) - 2)
+        size = len(self.directory) - (2 if self.least is None else 1)
+        words = (self.orders.ctypes.data, count, self.rows.ctypes.data, count, nulls, self.directory.ctypes.data, size, self.least or 0)
         return (ctypes.c_int64 * (RECORD_BYTES // 8))(*words)
 
 
@@ -56,35 +75,38 @@ class EntrySorter:
     def __init__(self, workers: Workers, interpret: bool):
         self.workers, self.interpret = workers, interpret
 
-    def sort(self, sink: SortedBuild, contexts: list[list[tuple[int, int]]], last_first: bool) -> SortedEntries:
+    def sort(self, sink: SortedBuild, contexts: list[list[tuple[int, int]]], last_first: bool, dense: Bounds | None = None) -> SortedEntries:
         """The entries of some contexts, each a list of chunks, (address, rows) pairs. Entries of equal numbers are in the order of
-        the input, or, with `last_first`, in its reverse."""
+        the input, or, with `last_first`, in its reverse. `dense`: the least and the greatest key, if each possible key is a group."""
         chunks = [chunk for context in contexts for chunk in context]
         ends = np.cumsum([sum(rows for _, rows in context) for context in contexts], dtype=np.int64).tolist()
         rows = ends[-1] if ends else 0
         orders, addresses, slots = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
         places = np.empty(rows if sink.place_at >= 0 else 0, np.int64)
-        words = self._number(sink, chunks, (orders, slots, addresses, places))
+        words = self._number(sink, chunks, (orders, slots, addresses, places), dense)
+        size = len(words) if dense is None else dense[1] - dense[0] + 1
         segments = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]
         if sink.place_at >= 0:
             segments = in_input_order(places, segments)
         if sink.marks:
             # Those that never find a partner are put behind all groups.
-            slots[slots < 0] = len(words)
-        counts, placed = self._placed(sink, (orders, addresses, slots), segments, len(words) + 1)
-        kept = rows - int(counts[len(words)])
-        found = SortedEntries(placed[0][: kept + 1], placed[1][: kept + 1], _directory(words, counts[: len(words)]))
-        self._sort_groups(found, counts[: len(words)], last_first)
+            slots[slots < 0] = size
+        counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
+        kept, counts = rows - int(counts[size]), counts[:size]
+        directory = _directory(words, counts) if dense is None else np.concatenate(([0], np.cumsum(counts)))
+        found = SortedEntries(placed[0][: kept + 1], placed[1][: kept + 1], directory, None if dense is None else dense[0])
+        self._sort_groups(found, counts, last_first)
         return found
 
-    def _number(self, sink: SortedBuild, chunks: list[tuple[int, int]], arrays: tuple[np.ndarray, ...]) -> np.ndarray:
+    def _number(self, sink: SortedBuild, chunks: list[tuple[int, int]], arrays: tuple[np.ndarray, ...], dense: Bounds | None) -> np.ndarray:
         """Fill the arrays; the hash of each slot comes back."""
+        mode = DENSE if dense is not None else BY_NUMBER if sink.is_by_number else BY_HASH
         starts = np.cumsum([0, *(rows for _, rows in chunks)]).tolist()
         number, size = self._routine(number_module), FIRST_SLOTS if sink.keys else 1
         while True:
             words = np.zeros(size + 1, np.int64)
             plan = (ctypes.c_int64 * PLAN_WORDS)(words.ctypes.data, size - 1, sink.entry_bytes, sink.hash_at, sink.place_at, sink.marks, *(a.ctypes.data for a in arrays))
-            plan[MOST_AT] = size // 2
+            plan[MOST_AT], plan[MODE_AT], plan[LEAST_AT] = size // 2, mode, 0 if dense is None else dense[0]
             records = [(ctypes.c_int64 * 2)(address, start) for (address, _), start in zip(chunks, starts, strict=False)]
 
             def work(task: int, plan: Any = plan, records: list[Any] = records) -> None:

@@ -57,6 +57,25 @@ def key_words(k: PipelineKernel, key: Expr, d: Datum) -> tuple[Val, ...]:
     return canonical(key)._words(k, d)
 
 
+class KeyBounds:
+    """The least and the greatest key that a worker has met, kept in the state behind its rows."""
+
+    def begin(self, k: PipelineKernel, table: Val) -> None:
+        empty = k.load("i64", table, 2) == 0
+        self.least = k.var(k.select(empty, k.i64(2**63 - 1), k.load("i64", k.offset(table, LEAST_AT))))
+        self.greatest = k.var(k.select(empty, k.i64(-(2**63)), k.load("i64", k.offset(table, GREATEST_AT))))
+
+    def add(self, k: PipelineKernel, word: Val, present: Val | None) -> None:
+        known = word if present is None else k.select(present, word, self.least.value)
+        self.least.set(k.min(known, self.least.value))
+        known = word if present is None else k.select(present, word, self.greatest.value)
+        self.greatest.set(k.max(known, self.greatest.value))
+
+    def end(self, k: PipelineKernel, table: Val) -> None:
+        k.store(k.offset(table, LEAST_AT), self.least.value)
+        k.store(k.offset(table, GREATEST_AT), self.greatest.value)
+
+
 class Build(Sink):
     """Collects rows: their keys and the columns that are needed behind the join.
 
@@ -77,6 +96,7 @@ class Build(Sink):
         self.marking = MARKED if marks else APART if apart else UNMARKED
         self.key_names = tuple(known[e] for e in keys)
         self.state_bytes = TABLE_BYTES + 24
+        self.bounds = KeyBounds()
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.columns]
@@ -94,14 +114,11 @@ class Build(Sink):
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
         if self.mode == BY_KEY:
-            empty = k.load("i64", self.table, 2) == 0
-            self.least = k.var(k.select(empty, k.i64(2**63 - 1), k.load("i64", k.offset(self.table, LEAST_AT))))
-            self.greatest = k.var(k.select(empty, k.i64(-(2**63)), k.load("i64", k.offset(self.table, GREATEST_AT))))
+            self.bounds.begin(k, self.table)
 
     def end(self, k: PipelineKernel) -> None:
         if self.mode == BY_KEY:
-            k.store(k.offset(self.table, LEAST_AT), self.least.value)
-            k.store(k.offset(self.table, GREATEST_AT), self.greatest.value)
+            self.bounds.end(k, self.table)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         data = {name: emit(k, e, row) for name, e in self.columns}
@@ -124,10 +141,7 @@ class Build(Sink):
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
         if self.mode == BY_KEY:
             (word,) = key_words(k, self.keys[0], keys[0])
-            known = word if present is None else k.select(present, word, self.least.value)
-            self.least.set(k.min(known, self.least.value))
-            known = word if present is None else k.select(present, word, self.greatest.value)
-            self.greatest.set(k.max(known, self.greatest.value))
+            self.bounds.add(k, word, present)
         else:
             word = hash_of(k, self.keys, self.safe, keys, self.equal_hashes)
         k.store(entry, word)
@@ -291,7 +305,7 @@ class Probe(Operator):
             return self._walk(k, row)
         found = SortedSearch(self, k, data)
         start, end, present = found.start, found.end, None
-        # Ranges are narrow: the place where one ends is searched for from where it begins.
+        # Ranges are narrow: the place where one ends is searched for from where it begins. One that ends before is empty in any case.
         for op, expr in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
             d = emit(k, expr, row)
             present = both(present, d.valid)
@@ -299,7 +313,7 @@ class Probe(Operator):
             if op[0] == ">":
                 start = k.max(start, found.place(value, after))
             else:
-                end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after))
+                end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after, is_least=True))
         return Run(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> Run:

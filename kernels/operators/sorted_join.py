@@ -22,14 +22,13 @@ from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.entries import EntryLayout
 from tsql.kernels.expr import Expr
 from tsql.kernels.keys import KeyField
-from tsql.kernels.operators.join import Build, BuildRow, JoinedRow, Probe, TableKind, canonical, hash_of, key_words
+from tsql.kernels.operators.join import Build, BuildRow, JoinedRow, KeyBounds, Probe, TableKind, canonical, hash_of, key_words
 from tsql.kernels.operators.sorted_search import SortedSearch
 from tsql.kernels.operators.string_hashes import hash_by_code, tell_apart
 from tsql.kernels.pipeline import Push
 from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import table_entry
 from tsql.kernels.runtime.join_table import ALONE, FREE, UNMARKED, hash_key
-from tsql.kernels.runtime.sorted_table import CURSOR, SLOT_WORDS
 
 SIGN = -(2**63)
 MAGNITUDE = 2**63 - 1
@@ -46,13 +45,13 @@ def order_word(k: PipelineKernel, expr: Expr, d: Datum) -> Val:
 class SortedBuild(Build):
     """Collects rows that the host sorts by `order` within the groups of their keys; a NULL among these or as the number is in none.
 
-    Header of an entry: the number, whether it found a partner (if marked), the hash of its keys (if there are any), its place in
-    the input (`placed`: where entries of equal numbers are told apart by it).
+    Header of an entry: the number, whether it found a partner (if marked), the hash of its keys (if there are any; a single number
+    is kept as it is), its place in the input (`placed`: where entries of equal numbers are told apart by it).
     """
 
     def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], order: Expr, marks: bool = False, equal_hashes: bool = False, placed: Expr | bool = False):
         super().__init__(columns, keys, safe, marks, equal_hashes, order)
-        self.placed = placed
+        self.placed, self.bounds = placed, KeyBounds()
         words = 1 + (self.marking != UNMARKED)
         self.hash_at = words * 8 if keys else -1
         words += bool(keys)
@@ -89,7 +88,17 @@ class SortedBuild(Build):
         self.row = row
         super().consume(k, row)
 
+    def begin(self, k: PipelineKernel) -> None:
+        super().begin(k)
+        if self.is_by_number:
+            self.bounds.begin(k, self.table)
+
+    def end(self, k: PipelineKernel) -> None:
+        if self.is_by_number:
+            self.bounds.end(k, self.table)
+
     def group_word(self, k: PipelineKernel, keys: tuple[Expr, ...], data: list[Datum]) -> Val:
+        """The hash of keys, by which their group is found."""
         if self.is_by_number:
             return hash_key(k, key_words(k, keys[0], data[0])[0])
         if len(keys) == 1 and not self.safe[0] and not self.equal_hashes and (found := hash_by_code(k, data[0])) is not None:
@@ -101,7 +110,11 @@ class SortedBuild(Build):
         k.store(entry, order_word(k, self.order, place))
         if self.marking != UNMARKED:
             k.store(entry, k.i64(FREE) if present is None else k.select(present, k.i64(FREE), k.i64(ALONE)), 1)
-        if self.keys:
+        if self.is_by_number:
+            (word,) = key_words(k, self.keys[0], keys[0])
+            self.bounds.add(k, word, present)
+            k.store(k.offset(entry, self.hash_at), word)
+        elif self.keys:
             k.store(k.offset(entry, self.hash_at), self.group_word(k, self.keys, keys))
         if self.placed is not False:
             at = self.row.column(k, POSITION) if self.placed is True else emit(k, self.placed, self.row)
@@ -126,7 +139,7 @@ class AsofProbe(Probe):
 
     @property
     def signature(self) -> object:
-        return (id(self.build), self.table.walks)
+        return (id(self.build), self.table.walks, self.table.dense)
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         data = [emit(k, e, row) for e in self.keys]
@@ -152,15 +165,13 @@ class AsofProbe(Probe):
     def _place(self, k: PipelineKernel, found: SortedSearch, value: Val, after: bool) -> Val:
         if not self.table.walks:
             return found.place(value, after)
-        if found.slot is None:
+        if not self.keys:
             last = k.at_entry(lambda: k.var(k.i64(0)))
             place = found.place_behind(last.value, value, after)
             last.set(place)
             return place
-        cursor = found.slot * SLOT_WORDS + CURSOR
-        directory = self._record(k, 5, "ptr")
-        place = found.place_behind(k.load("i64", directory, cursor), value, after)
-        k.store(directory, place, cursor)
+        place = found.place_behind(k.load("i64", found.cursor), value, after)
+        k.store(found.cursor, place)
         return place
 
     def _pass_by(self, k: PipelineKernel, row: CachedRow, data: list[Datum], at: Any, found: SortedSearch, back: bool) -> None:

@@ -7,7 +7,8 @@ its header, or its address if entries are marked or have nothing else.
 
 A group is a hash, not a key: keys of equal hashes share one, and who searches compares keys unless the hash is known to tell
 all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, and where a search has ended last.
-A slot whose hash is 0 is free, and has an empty range; the slot behind the last is that of the hash 0.
+A slot whose hash is 0 is free, and has an empty range; the slot behind the last is that of the hash 0. A single number whose values
+are close together is a place in a dense directory instead: of each possible key, and of one more, the first place of its rows.
 """
 
 from __future__ import annotations
@@ -16,16 +17,19 @@ from functools import cache
 
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.runtime.join_table import ALONE, first_place
+from tsql.kernels.runtime.join_table import ALONE, first_place, hash_key
 
 SLOT_WORDS = 4
 CURSOR = 3
 """The word of a slot in which searches remember where the last one ended."""
 
 AT_ONCE = 4
-PLAN_WORDS = 12
-GROUPS_AT, MOST_AT = 10, 11
-"""Words of the plan of `number_module`: how many groups there are, and at how many it gives up."""
+PLAN_WORDS = 14
+GROUPS_AT, MOST_AT, MODE_AT, LEAST_AT = 10, 11, 12, 13
+"""Words of the plan of `number_module`: how many groups there are, at how many it gives up, BY_HASH .., the least number."""
+
+BY_HASH, BY_NUMBER, DENSE = 0, 1, 2
+"""What an entry holds of its keys and which group that means: a hash; a number to be hashed; a number that is a place by itself."""
 
 
 @routine("group_slot", ("ptr", "i64", "i64"), "i64")
@@ -100,7 +104,7 @@ def number_module() -> Module:
     """`main(plan, chunk, rows)` writes down what the entries of a chunk are sorted by. The chunk is two words: address and number
     of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; where in an entry the hash and the
     place in the input are (-1: nowhere), whether entries are marked; arrays of numbers, slots (i32), addresses and places; how
-    many groups there are, and at how many to give up."""
+    many groups there are, and at how many to give up; BY_HASH .., and the least number."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, chunk, rows = k.params
@@ -108,6 +112,7 @@ def number_module() -> Module:
     hash_at, place_at, marked = (k.load("i64", plan, word) for word in range(3, 6))
     orders, slots, addresses, places = (k.load("ptr", plan, word) for word in range(6, 10))
     entries, first, most = k.load("ptr", chunk), k.load("i64", chunk, 1), k.load("i64", plan, MOST_AT)
+    mode, least = k.load("i64", plan, MODE_AT), k.load("i64", plan, LEAST_AT)
     row = k.var(k.i64(0))
     with k.forever() as loop:
         loop.stop_if(row.value >= rows)
@@ -118,10 +123,16 @@ def number_module() -> Module:
         with k.when(place_at >= 0):
             k.store(places, k.load("i64", k.offset(entry, place_at)), number)
         slot = k.var(k.i64(0))
-        with k.when(hash_at >= 0):
-            slot.set(group_number(k, plan, words, mask, k.load("i64", k.offset(entry, hash_at))))
+        alone = k.var(k.false)
         with k.when(marked != 0):
-            slot.set(k.select(k.load("i64", entry, 1) == ALONE, k.i64(-1), slot.value))
+            alone.set(k.load("i64", entry, 1) == ALONE)
+        with k.when((hash_at >= 0) & ~alone.value):
+            word = k.load("i64", k.offset(entry, hash_at))
+            with k.when(mode == DENSE):
+                slot.set(word - least)
+            with k.otherwise():
+                slot.set(group_number(k, plan, words, mask, k.select(mode == BY_NUMBER, hash_key(k, word), word)))
+        slot.set(k.select(alone.value, k.i64(-1), slot.value))
         k.store(slots, slot.value.to("i32"), number)
         row.set(row.value + 1)
     k.ret()
