@@ -12,7 +12,7 @@ from sqlglot import exp
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr import Call, Expr, Literal, SortKey
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.types import BIGINT, INTEGER, NULL
+from tsql.kernels.types import BIGINT, DATE, INTEGER, NULL, TIME, TIMESTAMP
 from tsql.kernels.windows.call import DEFAULT_FRAME, Bound, Frame, WindowCall
 from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowFunction
 from tsql.planner.bind_calls import aggregate_call, no_match, sort_key, unwrap_arguments
@@ -201,6 +201,9 @@ def bind_frame(binder: Binder, spec: exp.WindowSpec | None, order: tuple[SortKey
 def _range_frame(binder: Binder, key: SortKey, start: tuple[str, exp.Expr | None], end: tuple[str, exp.Expr | None], exclude: str) -> Frame:
     """RANGE with offsets: where the frame ends is a value of the ORDER BY expression; all are compared in one type."""
     ends: list[tuple[str, Expr | None, Expr | None]] = []
+    if key.expr.type == TIME:
+        # A time of day and an interval give a time of day, past midnight the other way round: frames end at midnight.
+        key = replace(key, expr=Call("+", (Literal(0, DATE), key.expr), TIMESTAMP))
     dtype = key.expr.type
     for kind, node in (start, end):
         if node is None:

@@ -16,11 +16,13 @@ from tsql.kernels.selection import is_selectable, string_equality
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner import cost, generating, logical, stats
+from tsql.planner.asof import asof_step
 from tsql.planner.cost import Costs
 from tsql.planner.enforce import enforce
 from tsql.planner.estimate import Estimator
 from tsql.planner.hints import Constraints
 from tsql.planner.joins import join_step
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
 from tsql.planner.operators.combine import Combine
@@ -107,6 +109,8 @@ class Enumerator:
                 return self._window(node)
             case logical.SetOperation():
                 return self._set_operation(node)
+            case AsofJoin():
+                return asof_step(node, self.step, self.shards, self.scope, self.wanted)
             case logical.Join():
                 return join_step(node, self.step, self.shards, self.scope, self.wanted)
             case generating.Series():

@@ -8,6 +8,7 @@ from itertools import product
 
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import conjuncts, join_key, never_null, rejects
 
 COUNTS = {"count", "count_star"}
@@ -35,6 +36,8 @@ def not_null(node: Node, wanted: Iterable[str]) -> frozenset[str]:
             return frozenset(counts) if node.sets is not None else _computed(node.keys, node.input, wanted) | counts
         case SetOperation():
             return _not_null_of_both(node, wanted)
+        case AsofJoin():
+            return _not_null_of_asof(node, wanted)
         case Join():
             return _not_null_of_join(node, wanted)
     return not_null(node.inputs[0], wanted) if len(node.inputs) == 1 else frozenset()
@@ -69,6 +72,14 @@ def _not_null_of_join(node: Join, wanted: frozenset[str]) -> frozenset[str]:
         case "left" | "anti" | "single":
             return not_null(node.left, wanted)
     return frozenset()
+
+
+def _not_null_of_asof(node: AsofJoin, wanted: frozenset[str]) -> frozenset[str]:
+    left = not_null(node.left, wanted)
+    if node.kind == "left":
+        return left
+    tested = _tested(wanted, [node.at, *conjuncts(node.condition)])
+    return tested | left | not_null(node.right, wanted - tested)
 
 
 def never_null_condition(node: Join) -> bool:
@@ -106,6 +117,8 @@ def _keys(node: Node) -> list[frozenset[str]]:
             return _smallest([frozenset(node.by), *keys(node.input)])
         case Filter() | Sort() | Limit() | LimitBy() | Window():
             return keys(node.input)
+        case AsofJoin():
+            return keys(node.left)
         case Project():
             renamed: dict[str, str] = {}
             for name, expr in node.columns:

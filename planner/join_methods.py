@@ -46,14 +46,14 @@ def by_range(joined: HashJoin) -> HashJoin:
     """A sorted table of one side, in which the rows of the other look up the bounds of their partners."""
     if joined.kind == "mark":
         raise CannotJoin("a range join does not tell false from NULL, as a subquery's mark needs it")
-    found = ranged(by_loop(joined))
+    found = ranged(joined)
     if not found.range:
         raise CannotJoin("a range join needs a comparison of a number of one side with the other")
     return found
 
 
 def ranged(joined: HashJoin) -> HashJoin:
-    """A join without keys by binary search in a sorted table, if its condition bounds a number of the built side."""
+    """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the built side."""
     built = joined.inputs[0 if joined.build == "left" else 1].schema
     groups: dict[Expr, list[Expr]] = {}
     for part in conjuncts(joined.condition):

@@ -8,6 +8,7 @@ from math import prod
 from tsql.kernels.expr import Column, Expr
 from tsql.planner import cost, stats
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import JoinKey, conjuncts, join_key
 
 UNIQUE = 0.9
@@ -79,7 +80,7 @@ def base_rows(key: Expr, node: Node) -> float:
                 name, node = expr.name, node.input
             case Filter() | Sort() | Limit():
                 node = node.input
-            case Join():
+            case Join() | AsofJoin():
                 node = node.left if name in node.left.schema else node.right
             case Aggregate() | Distinct():
                 return max(1.0, stats.rows(node))

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.kernels.expr import Column
 from tsql.planner import cost, logical, stats
+from tsql.planner.bands import banded
 from tsql.planner.hints import Constraints
 from tsql.planner.join_hints import Broadcasting, Demand, Method
-from tsql.planner.join_methods import METHODS, CannotJoin, by_merge, ranged
+from tsql.planner.join_methods import METHODS, CannotJoin, by_merge
+from tsql.planner.join_placement import placed
 from tsql.planner.join_stats import equalities, matching
-from tsql.planner.movement import Broadcast, Gather, Redistribute, Rekey
+from tsql.planner.movement import Broadcast, Gather
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.merge_join import MergeJoin, refusal
-from tsql.planner.operators.project import Project
-from tsql.planner.predicates import JoinKey, conjunction
+from tsql.planner.predicates import conjunction
 from tsql.planner.ranges import is_in_order
 from tsql.planner.step import Step
 
@@ -48,11 +48,11 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
                 raise demand.broadcasting.hint.refuse(f"{demand.method.hint} asks for a join that builds no side")
             return found
         joined = found
-    elif not keys and node.kind != "mark":
-        joined = ranged(joined)
-    elif scope == "local" and _is_better_merged(joined, node):
+    elif rest and node.kind != "mark":
+        joined = banded(joined, node, demand.build is not None)
+    if demand.method is None and scope == "local" and not joined.range and _is_better_merged(joined, node):
         joined = by_merge(joined)
-    if joined.keys and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
+    if joined.keys and not joined.range and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     if demand.broadcasting is not None:
@@ -62,7 +62,7 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
         return joined
     if not joined.keys:
         return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
-    return _placed(joined, shards, scope)
+    return placed(joined, shards, scope)
 
 
 def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
@@ -113,27 +113,3 @@ def _place(step: Step) -> str:
 
 def _position(node: logical.Join) -> int | None:
     return getattr(node.condition, "position", None)
-
-
-def _placed(joined: HashJoin, shards: int, scope: str) -> Step:
-    """Both sides moved so that equal keys meet; keys that are computed become columns first, and go again behind."""
-    sides = []
-    keys = list(joined.keys)
-    for at, source in enumerate(joined.inputs):
-        names, added = [], []
-        for number, key in enumerate(keys):
-            expr = key.left if at == 0 else key.right
-            name = expr.name if isinstance(expr, Column) else f"join_key_{at}_{number}"
-            if not isinstance(expr, Column):
-                added.append((name, expr))
-                column = Column(name, expr.type)
-                keys[number] = JoinKey(column, key.right, key.null_safe) if at == 0 else JoinKey(key.left, column, key.null_safe)
-            names.append(name)
-        if added:
-            kept = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in source.schema)
-            source = Project((source,), columns=(*kept, *added))
-        sides.append(Redistribute((Rekey((source,), key=tuple(names)),), scope=scope, shards=shards))
-    wide = replace(joined, inputs=tuple(sides), keys=tuple(keys))
-    if wide.schema.names == joined.schema.names:
-        return wide
-    return Project((wide,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in joined.schema))

@@ -8,6 +8,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr
 from tsql.planner.generating import Sample, Series
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Window
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.tree import expressions
 
 
@@ -68,7 +69,7 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
         case SetOperation() if node.kind == "union":
             places = [i for i, f in enumerate(node.left.schema) if f.name in needed]
             return [{side.schema.fields[i].name for i in places} for side in node.inputs]
-        case Join():
+        case Join() | AsofJoin():
             used = needed | _columns(expressions(node))
             return [used & set(side.schema.names) for side in node.inputs]
     return [set(i.schema.names) for i in node.inputs]

@@ -21,6 +21,7 @@ from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind import parse_aggregate, parse_expression, parse_window
 from tsql.planner.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
 from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
@@ -41,8 +42,8 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, Sort, Limit, Window, Combine, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
-INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2), "merge_join": (2, 2), "series": (0, 1), "working": (0, 0), "recursive": (2, 2)}
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
+INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2), "merge_join": (2, 2), "asof_join": (2, 2), "series": (0, 1), "working": (0, 0), "recursive": (2, 2)}
 TARGETS = ("local", "spark")
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")

@@ -20,6 +20,7 @@ from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
 from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import map_call, map_keys, nodes
 
@@ -90,6 +91,8 @@ class Pusher(Binding):
             case Sample():
                 d = self.settle(self.push(node.input))
                 return replace(d, plan=replace(node, input=d.plan))
+            case AsofJoin():
+                return self._asof_join(node)
             case Join() if node.kind == "inner":
                 return self._inner_join(node)
             case Join() if node.kind == "full":
@@ -354,6 +357,20 @@ class Pusher(Binding):
             plan, waiting = two_valued(left.plan, plan, waiting)
         condition = conjunction((*waiting, *(resolve(p, bound) for p in parts)))
         return Dependent(Join(node.kind, left.plan, plan, condition, node.mark), left.pending, left.computed)
+
+    def _asof_join(self, node: AsofJoin) -> Dependent:
+        """Which row is the nearest is decided for each outer row: both sides bring the outer columns, if both depend on them."""
+        wanted = sorted(self.free.of(node) & self.bound)
+        left, in_left = self.pin(self.push(node.left), wanted)
+        right, meet = node.right, []
+        if self.depends(node.right):
+            own = sorted(self.free.of(node.right) & self.bound)
+            pinned, in_right = self.pin(self.push(node.right), own)
+            right, meet = pinned.plan, [same(in_left[wanted.index(n)], c) for n, c in zip(own, in_right, strict=True)]
+        bound = dict(zip(wanted, in_left, strict=True))
+        changed = node.changed(lambda e: resolve(e, bound))
+        condition = conjunction((*meet, *conjuncts(changed.condition)))
+        return replace(left, plan=replace(changed, left=left.plan, right=right, condition=condition))
 
     def _full_join(self, node: Join) -> Dependent:
         wanted = sorted(self.free.of(node) & self.bound)

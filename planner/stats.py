@@ -9,6 +9,7 @@ from tsql.kernels.statistics import ColumnStatistics
 from tsql.planner import cost
 from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
+from tsql.planner.logical_asof import AsofJoin
 
 
 def rows(node: Node) -> float:
@@ -45,6 +46,8 @@ def _rows(node: Node) -> float:
             return min(rows(node.input), groups(keys, node.input) * float(node.count.value))
         case SetOperation():
             return rows(node.left) + rows(node.right)
+        case AsofJoin():
+            return rows(node.left)
         case Join():
             from tsql.planner.join_stats import join_rows
 
@@ -92,7 +95,7 @@ def column_statistics(node: Node, name: str) -> object | None:
                 if not isinstance(expr, Column):
                     return None
                 name, node = expr.name, node.input
-            case Join():
+            case Join() | AsofJoin():
                 side = node.left if name in node.left.schema else node.right
                 if name not in side.schema:
                     return None

@@ -10,6 +10,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr, SortKey
 from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values, Window
+from tsql.planner.logical_asof import AsofJoin
 
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -77,6 +78,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             keys = map_keys(node.keys, change)
             return node if keys is node.keys else replace(node, keys=keys)
         case Window():
+            return node.changed(change)
+        case AsofJoin():
             return node.changed(change)
         case LimitBy():
             order = map_keys(node.order, change)

@@ -23,6 +23,8 @@ from tsql.planner.bind import Binder
 from tsql.planner.bind_operators import compare, to_boolean
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_types import coerce, force_type
+from tsql.temporal.analyze_joins import asof_join
+from tsql.temporal.nodes import AsofJoin
 from tsql.temporal.refuse import refuse
 
 if TYPE_CHECKING:
@@ -100,6 +102,8 @@ class FromAnalyzer:
         right, is_lateral = self._beside(left, join.this)
         if is_lateral and kind not in ("inner", "left"):
             raise self.queries.error("The combining JOIN type must be INNER or LEFT for a LATERAL reference", join.this)
+        if isinstance(join, AsofJoin):
+            return self._join_asof(left, right, join, is_lateral)
         using = self._using(join, left, right)
         if using is not None:
             return self._join_using(kind, left, right, using, is_lateral)
@@ -112,7 +116,7 @@ class FromAnalyzer:
 
     def _kind(self, join: exp.Join) -> str:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
-        if method in ("ASOF", "CLIP"):
+        if method == "CLIP":
             raise refuse(f"{method} JOIN", join)
         if method == "POSITIONAL":
             raise self.queries.error(f"{method} joins are not supported yet", join.this)
@@ -146,7 +150,7 @@ class FromAnalyzer:
         merged: dict[str, Field] = {}
         pairs: dict[str, tuple[Field, Field]] = {}
         for name in using:
-            sides = self._side(name, left, "left"), self._side(name, right, "right")
+            sides = self.side_of(name, left, "left"), self.side_of(name, right, "right")
             position = position_of(name)
             equal.append(compare(binder, "=", *(side.to_column(position) for side in sides), position))
             merged[name.name.lower()] = sides[1] if kind == "right" else sides[0]
@@ -158,12 +162,23 @@ class FromAnalyzer:
             return Joined(plan, both)
         if kind == "full":
             plan, merged = self._coalesced(plan, pairs)
+        return Joined(plan, self._merged(both, left, merged))
+
+    def _join_asof(self, left: Joined, right: Joined, join: AsofJoin, is_lateral: bool) -> Joined:
+        if is_lateral:
+            raise self.queries.error("the right side of an ASOF JOIN cannot name columns of the left", join.this)
+        plan, merged = asof_join(self, left, right, join)
+        both = _both(plan.kind, left, right)
+        return Joined(plan, both if merged is None else self._merged(both, left, merged))
+
+    def _merged(self, both: Scope, left: Joined, merged: dict[str, Field]) -> Scope:
+        """The names of a join in which USING made two columns one."""
         count = len(left.scope.fields)
         columns = [merged.get(f.name.lower(), f) for f in both.fields[:count]]
         columns += [f for f in both.fields[count:] if f.name.lower() not in merged]
-        return Joined(plan, Scope(both.tables, self.source, columns))
+        return Scope(both.tables, self.source, columns)
 
-    def _side(self, name: exp.Expr, joined: Joined, side: str) -> Field:
+    def side_of(self, name: exp.Expr, joined: Joined, side: str) -> Field:
         found = [f for f in joined.scope.fields if f.is_called(name.name)]
         if not found:
             raise self.queries.error(f'Column "{name.name}" does not exist on {side} side of join!', name)
@@ -198,7 +213,8 @@ class JoinCondition:
         self.level = Level(owner.queries, owner.environment, (*self.left.schema.names, *self.right.schema.names))
         self.level.avoid(names_in(self.right))
 
-    def join(self, node: exp.Expr) -> logical.Node:
+    def bound(self, node: exp.Expr) -> Expr:
+        """The condition; subqueries in it wait."""
         binder = Binder(
             self.queries.source,
             self._resolve,
@@ -207,7 +223,10 @@ class JoinCondition:
             parameters=self.queries.parameters,
             subquery=self.level.binder(self.scope.find, None, "JOIN conditions"),
         )
-        condition = to_boolean(binder, binder.bind(node), node)
+        return to_boolean(binder, binder.bind(node), node)
+
+    def join(self, node: exp.Expr) -> logical.Node:
+        condition = self.bound(node)
         if not pendings(condition):
             return combine(self.kind, self.left, self.right, condition, self.is_lateral)
         if self.kind == "inner":

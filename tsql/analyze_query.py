@@ -31,6 +31,7 @@ from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
+from tsql.temporal.analyze_joins import as_of
 from tsql.temporal.analyze_windows import window_function
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
 from tsql.temporal.nodes import WindowFunction
@@ -133,7 +134,6 @@ class QueryAnalyzer:
         """One relation of FROM."""
         for key, what in (
             ("laterals", "LATERAL VIEW is"),
-            ("version", "AS OF is"),
             ("match", "MATCH_RECOGNIZE is"),
         ):
             part = node.args.get(key)
@@ -163,6 +163,9 @@ class QueryAnalyzer:
                 name = name or node.this.name
             case exp.Table():
                 relation = self._named(node, environment)
+                if node.args.get("version"):
+                    entry = None if node.name.lower() in environment else self.catalog.entry(node.name)
+                    relation = as_of(self, relation, getattr(entry, "period", None), node, environment)
                 name = name or node.name
             case _:
                 raise self.error(f"{type(node).key.upper()} in FROM is not supported yet", node)

@@ -50,6 +50,7 @@ from tsql.kernels.dictionary import code_bound
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, Collect, OutputColumn
+from tsql.kernels.operators.string_hashes import string_hashes
 from tsql.kernels.pipeline import ColumnarScan, Pipeline
 from tsql.kernels.types import Type
 
@@ -283,6 +284,10 @@ class Context:
                 table = dictionary_table(*slot.payload)
                 self.keep.append(table)
                 return struct.pack("<Qq", table.address, table.size)
+            case "dictionary_hashes":
+                hashes = string_hashes(slot.payload)
+                self.keep.append(hashes)
+                return struct.pack("<Qq", hashes.ctypes.data, len(hashes))
             case "buffer":
                 memory = (ctypes.c_uint8 * slot.payload[0])()
                 self.keep.append(memory)

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tsql.backends.local.dataset import ChunkData, Dataset, Part, table_chunks
-from tsql.backends.local.host import Context, Full, Shared, allocate_zeroed, free, read_i64
+from tsql.backends.local.host import Context, Full, Reserved, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.hostcalls import innermost
 from tsql.backends.local.moves import MovementRunner
 from tsql.backends.local.runner import Flow
+from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter, SortedEntries
+from tsql.backends.local.sorting import Workers
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
@@ -26,9 +29,11 @@ from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
-from tsql.kernels.runtime.join_table import ALONE, FREE, MATCHED, RECORD_BYTES, link_module
+from tsql.kernels.operators.sorted_join import AsofProbe, SortedBuild
+from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
 from tsql.kernels.schema import Schema
 from tsql.planner.movement import Broadcast
+from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.join import HashJoin
 
 DENSE_KEYS_PER_ROW = 5
@@ -39,6 +44,18 @@ BITMAP_KEYS_PER_ROW = 1024
 """Up to so many possible keys per row there is a bitmap of those that occur."""
 
 CHUNKS_PER_TASK = 8
+
+PLACES, DIRECTORY = 3, 5
+"""The words of the record of a sorted table that lead to the places which a dense one remembers, and to its groups."""
+
+MOST_SLOTS = 1 << 30
+"""Groups of a sorted table are numbered by 32 bits."""
+
+OWN_SLOTS = 1 << 16
+"""Each worker remembers places by itself if there are no more groups."""
+
+Cursors = tuple[int, np.ndarray]
+"""The word of a record, and what it leads to."""
 
 
 @dataclass
@@ -56,9 +73,29 @@ class Join:
     apart: bool = False
     """Rows of the built side with a NULL among their keys are kept, in a chain of their own."""
 
+    place: Expr | bool = False
+    """Of a nearest join: what tells the place of a row of the built side in the input; True: its position."""
+
+    @property
+    def sorted_by(self) -> set[str]:
+        """The columns of the built side that its order needs besides those that the table holds."""
+        order = self.bounds[0]
+        places = self.place.columns() if isinstance(self.place, Expr) else ()
+        return set() if order is None else {*order.columns(), *places}
+
     def sink(self, equal_hashes: bool) -> Callable[[], Build]:
         safe = tuple(key.null_safe for key in self.step.keys)
-        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, self.bounds[0], self.apart)
+        order = self.bounds[0]
+        if order is not None:
+            return lambda: SortedBuild(self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place)
+        return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, apart=self.apart)
+
+    def probe(self, kind: TableKind, touches: bool) -> Probe:
+        """The operator that looks rows of the other side up."""
+        step = self.step
+        if isinstance(step, AsofJoin):
+            return AsofProbe(kind, step.name, step.kind, self.probe_keys, step.condition, step.distance, step.position)
+        return Probe(kind, step.name, step.probe_kind, self.probe_keys, step.condition, step.mark, touches, step.position, step.early)
 
     @property
     def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
@@ -78,8 +115,12 @@ class JoinTable:
     dense: bool = False
     has_bitmap: bool = False
     kept: list[Any] = field(default_factory=list)
+    lent: list[Any] = field(default_factory=list)
     origin: Dataset | None = None
     """The rows from which it was built: entries may point to their strings."""
+
+    cursors: list[Cursors | None] = field(default_factory=list)
+    """Of sorted tables in which searches remember where the last one ended: where; None: all workers share it."""
 
     def allocate(self, bytes: int) -> int:
         address = allocate_zeroed(bytes)
@@ -88,14 +129,22 @@ class JoinTable:
         return address
 
     def record(self, shard: int) -> int:
-        return ctypes.addressof(self.records[shard if len(self.records) > 1 else 0])
+        at = shard if len(self.records) > 1 else 0
+        if not self.cursors or self.cursors[at] is None:
+            return ctypes.addressof(self.records[at])
+        # Each worker remembers places of its own: words that two cores write would travel between them.
+        word, words = self.cursors[at]
+        own, words = copy(self.records[at]), words.copy()
+        own[word] = words.ctypes.data
+        self.lent += [own, words]
+        return ctypes.addressof(own)
 
     def release(self) -> None:
         for address, bytes in self.directories:
             free(address)
             self.shared.release(bytes)
         self.shared.release(sum(array.nbytes for array in self.kept))
-        self.directories, self.kept = [], []
+        self.directories, self.kept, self.lent = [], [], []
 
 
 
@@ -148,7 +197,7 @@ class JoinRunner(MovementRunner):
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
         if built.replicated:
             built = replace(built, data=_first_shard(built.data), replicated=False)
-        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls)
+        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
         if id(step) in self.kept_joins:
             table = self._built(join)
             self.kept_joins[id(step)] = (join, table)
@@ -177,8 +226,7 @@ class JoinRunner(MovementRunner):
     def _probed(self, join: Join, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
-        kind = TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks)
-        probe = Probe(kind, step.name, step.probe_kind, join.probe_keys, step.condition, step.mark, step.marks, step.position, step.early)
+        probe = join.probe(TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks), step.marks)
         if not step.marks:
             return probed.then(probe, step.schema)
         groups = [list(_chunks(c)) for c in table.contexts]
@@ -210,8 +258,7 @@ class JoinRunner(MovementRunner):
             self.tables[step.name].release()
         table = self.tables[step.name] = JoinTable(self.shared, sink, [c for group in groups for c in group])
         if sink.mode == SORTED:
-            for group in groups:
-                self._sort_entries(table, sink, group)
+            self._sort_tables(table, step, sink, groups)
             return table
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
@@ -234,23 +281,38 @@ class JoinRunner(MovementRunner):
             self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 
-    def _sort_entries(self, table: JoinTable, sink: Build, group: list[Context]) -> None:
-        """Put the entries of a table in the order of their first words; those that have no place in it stay out."""
-        keys, addresses = [], []
-        for address, rows in (chunk for c in group for chunk in _chunks(c)):
-            words = np.ctypeslib.as_array(ctypes.cast(address, ctypes.POINTER(ctypes.c_int64)), (rows, sink.entry_bytes // 8))
-            kept = np.flatnonzero(words[:, 1] != ALONE) if sink.marks else np.arange(rows)
-            keys.append(words[kept, 0])
-            addresses.append(address + kept * sink.entry_bytes)
-        every = np.concatenate(keys) if keys else np.zeros(0, np.int64)
-        order = np.argsort(every, kind="stable")
-        sorted_keys = np.append(every[order], 0)
-        places = np.append(np.concatenate(addresses)[order] if keys else np.zeros(0, np.int64), 0)
-        self.shared.reserve(sorted_keys.nbytes + places.nbytes)
-        table.kept += [sorted_keys, places]
-        nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
-        record = (sorted_keys.ctypes.data, len(every), places.ctypes.data, len(every), nulls)
-        table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(*record))
+    def _sort_tables(self, table: JoinTable, join: HashJoin, sink: SortedBuild, groups: list[list[Context]]) -> None:
+        """Sort the entries of each table. Their directories are dense if those of all of them can be."""
+        sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
+        bounds = [(_bounds(group) if sink.is_by_number else None) or (0, 0) for group in groups]
+        table.dense = sink.is_by_number and any(sizes) and not self.dry
+        table.dense = table.dense and all(high - low < min(MOST_SLOTS, max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW)) for (low, high), rows in zip(bounds, sizes, strict=True))
+        for group, bound in zip(groups, bounds, strict=True):
+            self._sort_entries(table, join, sink, group, bound if table.dense else None)
+
+    def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context], dense: tuple[int, int] | None) -> None:
+        """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""
+        workers = Workers(self.threads, lambda work, tasks: parallel(work, tasks, self.threads, self.run))
+        contexts = [list(_chunks(c)) for c in group]
+        working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.shared)
+        found = EntrySorter(workers, self.interpret).sort(sink, contexts, join.last_first, dense)
+        del working
+        self.shared.reserve(found.bytes)
+        table.kept += [found.orders, found.rows, found.directory]
+        table.records.append(found.record(sum(read_i64(c.state_address + NULLS_AT) for c in group)))
+        if join.walks and sink.keys:
+            table.cursors.append(self._cursors(table, found))
+
+    def _cursors(self, table: JoinTable, found: SortedEntries) -> Cursors | None:
+        """Where searches remember places, if each worker has a copy of its own; None if there are too many for that."""
+        at, words = (DIRECTORY, found.directory) if found.least is None else (PLACES, np.zeros(len(found.directory), np.int64))
+        if len(words) <= OWN_SLOTS:
+            return at, words
+        if at == PLACES:
+            self.shared.reserve(words.nbytes)
+            table.kept.append(words)
+            table.records[-1][PLACES] = words.ctypes.data
+        return None
 
     def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
         """File the entries of a table in its directory."""

@@ -84,6 +84,11 @@ def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.n
     return placed, samples
 
 
+def integer_order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
+    """The stable order of rows by integer arrays, most significant first; None where the rows are in order already."""
+    return _order(ranks, workers)
+
+
 MANY_ROWS = 20_000
 FEW_BITS = 2 * DIGIT_BITS
 """From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""

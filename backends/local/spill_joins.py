@@ -7,7 +7,8 @@ partitions by the hash of their keys. A partition of the built side that would s
 partner, by other bits of the hash. Then each shard works its partitions off: it builds the table of one, looks the rows of its
 partner up, and frees it. For most kinds of join this happens while the next pipeline reads (`PartitionData`): a kernel finds
 the table through a record whose words the host changes between two parts. Where entries are marked (a full join, or one
-that builds its left side) the result of each partition is collected.
+that builds its left side) the result of each partition is collected. The partitions of a nearest join are sorted tables; their
+rows bring their places in the input, and all rows of a key must fit memory.
 
 What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side are looked up in
 each: an inner join reads them again for each block, other kinds are in `spill_blocks.py`.
@@ -28,15 +29,25 @@ from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dat
 from tsql.backends.local.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.joins import Join, JoinTable
 from tsql.backends.local.runner import Flow, Task
+from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter
+from tsql.backends.local.sorting import SERIAL
 from tsql.backends.local.spill import TABLE, AnyChunk, bytes_of
 from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill_partitions import PartitionRunner
 from tsql.backends.local.spill_sides import Pair, Side, table_bytes
 from tsql.kernels.expr import Column, Expr
-from tsql.kernels.operators.join import Build, Probe, TableKind
+from tsql.kernels.operators.join import Build, TableKind
+from tsql.kernels.operators.project import Project
+from tsql.kernels.operators.sorted_join import SortedBuild
 from tsql.kernels.pipeline import ColumnarScan
+from tsql.kernels.rows import POSITION
 from tsql.kernels.runtime.join_table import RECORD_BYTES
+from tsql.kernels.schema import Field, Schema
+from tsql.kernels.types import BIGINT
+from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.predicates import JoinKey, conjunction, conjuncts
+
+PLACE = "#place"
 
 
 class PartitionData(Dataset):
@@ -72,6 +83,9 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         if not attempt.failed:
             return self._probed(join, table)
         self._forget(join.step.name)
+        if isinstance(join.step, AsofJoin):
+            # Without keys there is nothing to split by: it fits, or the query ends.
+            return self._by_parts(_placed(join)) if join.step.keys else super()._joined(replace(join, built=replace(join.built, data=join.built.data.again())))
         if join.apart:
             return self._by_parts(self._pair_by_pair(join))
         return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
@@ -94,7 +108,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
 
     def _by_parts(self, join: Join) -> Flow:
         step, shards = join.step, join.probed.data.shards
-        built = Side.of(join.built, join.build_keys, {n for n, _ in join.columns})
+        built = Side.of(join.built, join.build_keys, {n for n, _ in join.columns} | join.sorted_by)
         probed = Side.of(join.probed, join.probe_keys, None)
         spread = join.is_shared and (step.marks or isinstance(join.probed.data, BlockData | SourceData | CoalescedData))
         number = self._number(join.built.data, built.columns, self.spill.share(TABLE, self.threads) or 0)
@@ -129,7 +143,8 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         if (not partners and not join.step.marks and kind != "mark") or (not rows and kind in ("inner", "semi")):
             return []
         share = self.spill.share(TABLE, self.threads) or 0
-        if table_bytes(rows) <= share or (self.spill.forced and join.step.keys):
+        whole_only = isinstance(join.step, AsofJoin) and not self._can_split(level, whole, bytes_of(rows))
+        if table_bytes(rows) <= share or (self.spill.forced and join.step.keys) or whole_only:
             return [Pair([rows], partners)]
         if not join.step.keys or not self._can_split(level, whole, bytes_of(rows)):
             return [Pair(list(self._blocks(rows, share)), partners)]
@@ -166,8 +181,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
         sink: Build = pipeline.sink
         self.tables[step.name] = JoinTable(self.shared, sink, [], records)
-        kind = TableKind(sink, False, True, False)
-        probe = Probe(kind, step.name, step.probe_kind, join.probe_keys, step.condition, step.mark, False, step.position, step.early)
+        probe = join.probe(TableKind(sink, False, True, False, join.bounds[1]), False)
         return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe], join.probed.key)
 
     @contextmanager
@@ -175,6 +189,9 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
         flow = Flow(ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema)
         sink, context = Task(self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0).run()
+        if isinstance(sink, SortedBuild):
+            yield from self._sorted_partition(join, sink, context, record)
+            return
         count = read_i64(context.state_address + 16)
         size = 1 << max(6, (count * 3 // 2).bit_length())
         directory = 0
@@ -190,6 +207,22 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             if directory:
                 free(directory)
                 self.shared.release(size * 8)
+            self._free(sink, context)
+
+    def _sorted_partition(self, join: Join, sink: SortedBuild, context: Context, record: ctypes.Array) -> Iterator[None]:
+        bytes = 0
+        try:
+            chunks = list(table_chunks(context.state_address))
+            rows = sum(rows for _, rows in chunks)
+            needed = rows * (WORKING_BYTES + 8 + sink.row_words * 8)
+            self.shared.reserve(needed)
+            bytes = needed
+            found = EntrySorter(SERIAL, self.interpret).sort(sink, [chunks], join.step.last_first)
+            record[:] = found.record(0)[:]
+            yield
+        finally:
+            record[:] = (0,) * len(record)
+            self.shared.release(bytes)
             self._free(sink, context)
 
     def _free(self, sink: Build, context: Context) -> None:
@@ -224,6 +257,14 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             open_ends = OpenEnds(_rows(pairs), self._nulls(join, built, pairs), unsafe)
         lists = [[c for pair in of_shard for c in self._pair_rows(join, built, probed, pair, store, open_ends)] for of_shard in pairs]
         return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), join.step.schema)
+
+
+def _placed(join: Join) -> Join:
+    """A nearest join whose right rows bring their places in the input with them."""
+    place = Column(PLACE, BIGINT, False)
+    columns = (*((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema), (PLACE, Column(POSITION, BIGINT, False)))
+    schema = Schema((*join.built.schema, Field(PLACE, BIGINT, False)))
+    return replace(join, built=join.built.then(Project(columns), schema), place=place)
 
 
 def _rows(pairs: list[list[Pair]]) -> int:

@@ -19,6 +19,8 @@ from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.entries import EntryLayout
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.keys import KeyField
+from tsql.kernels.operators.key_hash import HASH_SEED, add_to_hash
+from tsql.kernels.operators.sorted_search import SortedSearch, entry_at
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
@@ -33,13 +35,11 @@ from tsql.kernels.runtime.join_table import (
     MATCHED,
     SORTED,
     UNMARKED,
-    first_place,
     hash_key,
     next_place,
     run_end,
     tag_of,
 )
-from tsql.kernels.runtime.strings import mix64
 from tsql.kernels.types import BIGINT, BOOLEAN
 
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
@@ -57,13 +57,32 @@ def key_words(k: PipelineKernel, key: Expr, d: Datum) -> tuple[Val, ...]:
     return canonical(key)._words(k, d)
 
 
+class KeyBounds:
+    """The least and the greatest key that a worker has met, kept in the state behind its rows."""
+
+    def begin(self, k: PipelineKernel, table: Val) -> None:
+        empty = k.load("i64", table, 2) == 0
+        self.least = k.var(k.select(empty, k.i64(2**63 - 1), k.load("i64", k.offset(table, LEAST_AT))))
+        self.greatest = k.var(k.select(empty, k.i64(-(2**63)), k.load("i64", k.offset(table, GREATEST_AT))))
+
+    def add(self, k: PipelineKernel, word: Val, present: Val | None) -> None:
+        known = word if present is None else k.select(present, word, self.least.value)
+        self.least.set(k.min(known, self.least.value))
+        known = word if present is None else k.select(present, word, self.greatest.value)
+        self.greatest.set(k.max(known, self.greatest.value))
+
+    def end(self, k: PipelineKernel, table: Val) -> None:
+        k.store(k.offset(table, LEAST_AT), self.least.value)
+        k.store(k.offset(table, GREATEST_AT), self.greatest.value)
+
+
 class Build(Sink):
     """Collects rows: their keys and the columns that are needed behind the join.
 
     safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out, and
     counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner. `apart`: these
     rows are kept in a chain of their own, for a mark that a comparison with NULL leaves open.
-    order: a number by which the host sorts the entries, for conditions that are ranges of it; a NULL is in none.
+    order: a number by which the host sorts the entries, for conditions that are ranges of it (`sorted_join.py`); a NULL is in none.
     """
 
     needs_probe = True
@@ -77,6 +96,7 @@ class Build(Sink):
         self.marking = MARKED if marks else APART if apart else UNMARKED
         self.key_names = tuple(known[e] for e in keys)
         self.state_bytes = TABLE_BYTES + 24
+        self.bounds = KeyBounds()
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         fields = [KeyField.of(name, emit(k, e, row)) for name, e in self.columns]
@@ -94,14 +114,11 @@ class Build(Sink):
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
         if self.mode == BY_KEY:
-            empty = k.load("i64", self.table, 2) == 0
-            self.least = k.var(k.select(empty, k.i64(2**63 - 1), k.load("i64", k.offset(self.table, LEAST_AT))))
-            self.greatest = k.var(k.select(empty, k.i64(-(2**63)), k.load("i64", k.offset(self.table, GREATEST_AT))))
+            self.bounds.begin(k, self.table)
 
     def end(self, k: PipelineKernel) -> None:
         if self.mode == BY_KEY:
-            k.store(k.offset(self.table, LEAST_AT), self.least.value)
-            k.store(k.offset(self.table, GREATEST_AT), self.greatest.value)
+            self.bounds.end(k, self.table)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         data = {name: emit(k, e, row) for name, e in self.columns}
@@ -122,14 +139,9 @@ class Build(Sink):
 
     def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None) -> None:
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
-        if place is not None:
-            (word,) = key_words(k, self.order, place)
-        elif self.mode == BY_KEY:
+        if self.mode == BY_KEY:
             (word,) = key_words(k, self.keys[0], keys[0])
-            known = word if present is None else k.select(present, word, self.least.value)
-            self.least.set(k.min(known, self.least.value))
-            known = word if present is None else k.select(present, word, self.greatest.value)
-            self.greatest.set(k.max(known, self.greatest.value))
+            self.bounds.add(k, word, present)
         else:
             word = hash_of(k, self.keys, self.safe, keys, self.equal_hashes)
         k.store(entry, word)
@@ -145,12 +157,12 @@ def hash_of(k: PipelineKernel, keys: tuple[Expr, ...], safe: tuple[bool, ...], d
     """The hash of keys; of NULLs that equal each other too."""
     if equal_hashes or not keys:
         return k.i64(0x0123_4567_89AB_CDEF)
-    h = k.i64(0x51ED27)
+    h = k.i64(HASH_SEED)
     for key, null_safe, d in zip(keys, safe, data, strict=True):
         for word in canonical(key).hash_words(k, key_words(k, key, d)):
             if null_safe and d.valid is not None:
                 word = k.select(d.valid, word, k.i64(0x7F4A7C15))
-            h = mix64(k, (h * -0x61C8864680B583EB) ^ word)
+            h = add_to_hash(k, h, word)
     return h
 
 
@@ -216,10 +228,10 @@ class Chain:
 
 
 class Run:
-    """The entries of a sorted table from one place up to another. Behind the last one there is a word that may be read."""
+    """The entries of a sorted table from one place up to another. Behind the last one there is a row that may be read."""
 
-    def __init__(self, k: PipelineKernel, addresses: Val, start: Val, end: Val):
-        self.k, self.addresses, self.end, self.cursor = k, addresses, end, k.var(start)
+    def __init__(self, k: PipelineKernel, probe: Probe, start: Val, end: Val):
+        self.k, self.probe, self.end, self.cursor = k, probe, end, k.var(start)
 
     @property
     def at_end(self) -> Val:
@@ -227,7 +239,7 @@ class Run:
 
     @property
     def entry(self) -> Val:
-        return self.k.load("ptr", self.addresses, self.cursor.value)
+        return entry_at(self.k, self.probe, self.cursor.value)
 
     def advance(self) -> None:
         self.cursor.set(self.cursor.value + 1)
@@ -270,7 +282,7 @@ class Probe(Operator):
         if not self.keys or (self.build.marking == APART and self._present(data) is not None):
             # One row may meet millions of entries: look for cancellation after each.
             k.uses_scratch = True
-        walk = self._range(k, row) if self.table.bounds else Chain(k, self._first(k, data))
+        walk = self._range(k, row, data) if self.table.bounds else Chain(k, self._first(k, data))
         match self.kind:
             case "semi" | "anti":
                 self._search(k, row, data, walk)
@@ -287,18 +299,22 @@ class Probe(Operator):
             case _:
                 self._pairs(k, row, data, walk, push)
 
-    def _range(self, k: PipelineKernel, row: CachedRow) -> Run:
+    def _range(self, k: PipelineKernel, row: CachedRow, data: list[Datum]) -> Run:
         """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
         if self.table.walks:
             return self._walk(k, row)
-        keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
-        start, end, present = k.i64(0), count, None
-        for op, expr in self.table.bounds:
+        found = SortedSearch(self, k, data)
+        start, end, present = found.start, found.end, None
+        # Ranges are narrow: the place where one ends is searched for from where it begins. One that ends before is empty in any case.
+        for op, expr in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
             d = emit(k, expr, row)
             present = both(present, d.valid)
-            place = first_place(k, keys, count, key_words(k, expr, d)[0], k.i64(int(op in (">", "<="))))
-            start, end = (k.max(start, place), end) if op[0] == ">" else (start, k.min(end, place))
-        return Run(k, self._record(k, 2, "ptr"), start, end if present is None else k.select(present, end, k.i64(0)))
+            value, after = key_words(k, expr, d)[0], op in (">", "<=")
+            if op[0] == ">":
+                start = k.max(start, found.place(value, after))
+            else:
+                end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after, is_least=True))
+        return Run(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> Run:
         """The entries with the value that a row asks for, searched for from where the last row found its own."""
@@ -310,7 +326,7 @@ class Probe(Operator):
         start = next_place(k, keys, count, last.value, value)
         last.set(start)
         end = run_end(k, keys, count, start, value)
-        return Run(k, self._record(k, 2, "ptr"), start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
+        return Run(k, self, start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
 
     def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run, push: Push) -> None:
         """Push each pair; for a left join also a row without a partner, once, from the same place."""
@@ -371,7 +387,7 @@ class Probe(Operator):
 
     def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> None:
         """Move on to the next partner; to the end if there is none."""
-        if (self.table.dense or self.table.bounds) and self.residual is None:
+        if self._is_exact(data) and self.residual is None:
             return
         with k.forever() as loop:
             loop.stop_if(walk.at_end)
@@ -382,9 +398,13 @@ class Probe(Operator):
             loop.stop_if(hit.value)
             walk.advance()
 
+    def _is_exact(self, data: list[Datum]) -> bool:
+        """Whether the entries that a row is led to have its keys for certain."""
+        return self.table.dense or (bool(self.table.bounds) and (not self.keys or self.build.has_exact_groups(data)))
+
     def _same_keys(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
         same = k.true
-        if self.table.dense:
+        if self._is_exact(data):
             return same
         for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
             stored = self.build.layout.read(k, entry, self.build.layout.index[name])
@@ -458,7 +478,7 @@ class Probe(Operator):
         return same
 
     def describe(self) -> str:
-        keys = ", ".join(map(str, self.keys)) if not self.table.bounds else ", ".join(f"{op} {e}" for op, e in self.table.bounds)
+        keys = ", ".join((*map(str, self.keys), *(f"{op} {e}" for op, e in self.table.bounds)))
         rest = f" where {self.residual}" if self.residual is not None else ""
         return f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by ({keys}){rest}"
 

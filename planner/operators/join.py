@@ -22,8 +22,8 @@ from tsql.planner.step import Step
 @dataclass(frozen=True)
 class HashJoin(Step):
     """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table.
-    `range`: comparisons of one number of the built side with expressions of the other, in place of keys: the table is sorted by
-    it, and a row finds its partners by binary search. `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
+    `range`: comparisons of one number of the built side with expressions of the other: the table is sorted by it, within the rows
+    of equal keys, and a row finds its partners by binary search. `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
 
     kind: str = "inner"
     keys: tuple[JoinKey, ...] = ()
@@ -49,6 +49,16 @@ class HashJoin(Step):
     def marks(self) -> bool:
         """Whether entries of the table are marked when they find a partner, and looked at again behind the last row."""
         return self.kind == "full" or (self.build == "left" and self.kind in ("left", "semi", "anti"))
+
+    @property
+    def last_first(self) -> bool:
+        """Whether a sorted table has rows of equal numbers in the reverse order of the input."""
+        return False
+
+    @property
+    def needs_places(self) -> bool:
+        """Whether rows of equal numbers in a sorted table are told apart by their places in the input."""
+        return False
 
     @property
     def is_open(self) -> bool:
@@ -157,10 +167,10 @@ class HashJoin(Step):
         if twice:
             raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
         both = Schema((*left, *right))
-        keys = tuple(_read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
+        keys = tuple(read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
         ranges = tuple(context.expression(item, both) for item in attributes.items("range")) if attributes.optional("range") else ()
-        if ranges and (keys or kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
-            raise context.error("range compares one number of the built side with expressions of the other, in a join without keys that is no mark join")
+        if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
+            raise context.error("range compares one number of the built side with expressions of the other, in a join that is no mark join")
         text = attributes.optional("where")
         condition = None if text is None else context.expression(text, both)
         if condition is not None and condition.type != BOOLEAN:
@@ -168,6 +178,8 @@ class HashJoin(Step):
         early = attributes.optional("early") or "no"
         if early not in ("yes", "no"):
             raise context.error(f"early={early}: it is yes or no")
+        if ranges and early == "yes":
+            raise context.error("a join with a range has no early")
         mark = attributes.optional("mark")
         if (mark is None) == (kind == "mark"):
             raise context.error("mark=.. names the column of a join with kind=mark, and of no other")
@@ -196,7 +208,7 @@ def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
     return len(sides) == 1
 
 
-def _read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
+def read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
     match context.expression(text, both):
         case Call("=" | "is_not_distinct_from" as name, (a, b)):
             key = JoinKey(a, b, name != "=")

@@ -14,6 +14,7 @@ from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, rewrite
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BOOLEAN
 from tsql.planner.logical import Aggregate, Filter, Join, Node, Project, Sort, Window
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import TRUE
 from tsql.planner.tree import map_expressions, transform_up
 
@@ -64,11 +65,11 @@ def _fold_connective(expr: Call, name: str, args: tuple[Expr, ...]) -> Expr:
 
 def _fold_node(node: Node) -> Node:
     match node:
-        case Filter() | Join():
+        case Filter() | Join() | AsofJoin():
             node = map_expressions(node, fold)
             if isinstance(node, Filter) and node.predicate == TRUE:
                 return node.input
-            return replace(node, condition=None) if isinstance(node, Join) and node.condition == TRUE else node
+            return replace(node, condition=None) if not isinstance(node, Filter) and node.condition == TRUE else node
         case Window():
             return node.changed(fold)
         case Project() | Aggregate() | Sort():

@@ -11,7 +11,7 @@ Filters that lie on each other move together and keep their order.
 
 Below a join it moves to the side that it names. What names both sides of an inner join becomes part of the condition. The
 right side of a left, single, anti or mark join is not filtered from above, and no side of a full join: padded rows and
-marks would change. A node with several users keeps the filters of each above it, so that it is computed once.
+marks would change. Below an ASOF join only what names its left side moves. A node with several users keeps the filters of each above it, so that it is computed once.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
 from tsql.planner.tree import shared, transform_down
@@ -47,7 +48,7 @@ def _push(node: Node, several: set[int]) -> Node:
     moved: list[Expr] = []
     kept: list[Expr] = []
     for predicate in reversed(predicates):
-        may_raise = is_risky if isinstance(below, Join) else may_fail
+        may_raise = is_risky if isinstance(below, Join | AsofJoin) else may_fail
         movable = _moves_below(predicate, below) and not (kept and may_raise(predicate))
         (moved if movable else kept).append(predicate)
     return _stack(_lower(below, moved), kept) if moved else node
@@ -76,6 +77,9 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
             return node.column not in predicate.columns() and not is_risky(predicate)
         case Join() if not isinstance(node, Apply):
             return _moves_below_join(predicate, node)
+        case AsofJoin():
+            # A right row that a filter drops would have kept others from being the nearest.
+            return set(predicate.columns()) <= set(node.left.schema.names) and not is_risky(predicate)
     return False
 
 
@@ -102,6 +106,8 @@ def _lower(node: Node, predicates: list[Expr]) -> Node:
             return node.with_inputs(tuple(sides))
         case Join():
             return _lower_into_join(node, predicates)
+        case AsofJoin():
+            return node.with_inputs((_stack(node.left, predicates), node.right))
     return node.with_inputs((_stack(node.inputs[0], predicates),))
 
 

@@ -16,6 +16,7 @@ from tsql.kernels.expr import Literal
 from tsql.kernels.schema import Schema
 from tsql.planner.facts import pairs_at_most_once
 from tsql.planner.logical import Apply, Join, Node, Project
+from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.needed import needed_columns
 from tsql.planner.predicates import column
 
@@ -42,6 +43,8 @@ def _padded(node: Node, schema: Schema) -> Node:
 
 
 def _is_unused(node: Node, needed: set[str]) -> bool:
+    if isinstance(node, AsofJoin):
+        return node.kind == "left" and not needed & set(node.right.schema.names)
     if not isinstance(node, Join) or isinstance(node, Apply):
         return False
     if node.kind == "mark":

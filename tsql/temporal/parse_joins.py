@@ -54,8 +54,8 @@ class TimeJoinParser(TimeParser):
             tolerance = self._parse_bitwise()
             if tolerance is None:
                 self._expected("an interval behind TOLERANCE")
-            if isinstance(tolerance, exp.Literal):
-                self._refuse("TOLERANCE takes an interval, such as INTERVAL '1 second'", first)
+            if isinstance(tolerance, exp.Literal) and tolerance.is_string:
+                self._refuse("TOLERANCE takes an interval, such as INTERVAL '1 second', or a number", first)
             check_interval(self, tolerance, "TOLERANCE", first, "bound")
             if self._ahead("TOLERANCE"):
                 self._refuse("TOLERANCE is given twice", self._curr)

@@ -18,8 +18,6 @@ from tsql.temporal.functions import USAGE
 from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import (
     FUNCTIONS,
-    AsOf,
-    AsofJoin,
     ClipJoin,
     LifetimeFunction,
     Progressive,
@@ -28,9 +26,7 @@ from tsql.temporal.nodes import (
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
     **{kind: name for name, kind in FUNCTIONS.items() if issubclass(kind, LifetimeFunction)},
-    AsofJoin: "ASOF JOIN",
     ClipJoin: "CLIP JOIN",
-    AsOf: "FOR VALID_TIME AS OF",
     RowMatch: "MATCH_RECOGNIZE",
     Sequenced: "SEQUENCED VALIDTIME",
     Progressive: "PROGRESSIVE",

@@ -51,7 +51,7 @@ CASES = [
     ("SELECT * FROM a JOIN b ON a.x = b.x TOLERANCE INTERVAL '1 s'", 37, "TOLERANCE belongs to an ASOF JOIN", "ASOF JOIN .. ON .. AND l.ts >= r.ts TOLERANCE INTERVAL '1 second'"),
     ("SELECT * FROM a TOLERANCE INTERVAL '1 s'", 17, "TOLERANCE belongs to an ASOF JOIN", "ASOF JOIN .. ON .. AND l.ts >= r.ts TOLERANCE INTERVAL '1 second'"),
     ("SELECT * FROM a ASOF JOIN b ON a.x >= b.x TOLERANCE INTERVAL '-1 s'", 53, "TOLERANCE cannot be negative", None),
-    ("SELECT * FROM a ASOF JOIN b ON a.x >= b.x TOLERANCE 5", 53, "TOLERANCE takes an interval, such as INTERVAL '1 second'", None),
+    ("SELECT * FROM a ASOF JOIN b ON a.x >= b.x TOLERANCE '5'", 53, "TOLERANCE takes an interval, such as INTERVAL '1 second', or a number", None),
     ("SELECT * FROM a ASOF JOIN b TOLERANCE INTERVAL '1 s' ON a.x >= b.x", 29, "TOLERANCE stands at the end of the join, behind ON or USING", None),
     ("SELECT * FROM a ASOF RIGHT JOIN b ON a.x >= b.x", 17, "an ASOF JOIN is INNER or LEFT, not RIGHT", None),
     ("SELECT * FROM a ASOF JOIN b", 27, "an ASOF JOIN needs ON or USING", "ASOF JOIN r ON l.key = r.key AND l.ts >= r.ts"),
