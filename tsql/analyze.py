@@ -30,6 +30,7 @@ from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
 from tsql.temporal.refuse import check_time
+from tsql.temporal.sequenced import finished
 
 MAX_PLAN_DEPTH = 200
 """Levels of a logical plan."""
@@ -113,7 +114,7 @@ class Analyzer:
 
     def relation(self, node: exp.Expr) -> Relation:
         """The relation of a query inside the statement."""
-        return QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
+        return finished(QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node))
 
     def text_of(self, node: exp.Expr) -> str:
         """An expression as text that reads back to an equal tree."""
