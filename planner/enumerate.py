@@ -21,6 +21,7 @@ from tsql.planner.enforce import enforce
 from tsql.planner.estimate import Estimator
 from tsql.planner.hints import Constraints
 from tsql.planner.joins import join_step
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
 from tsql.planner.operators.expand import Expand
@@ -32,6 +33,7 @@ from tsql.planner.operators.replicate import Replicate
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.series import Series
+from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -103,6 +105,9 @@ class Enumerator:
                 return self.step(_numbered(node))
             case logical.Window():
                 return self._window(node)
+            case SnapshotAggregate():
+                about = {"by": node.keys, "lifetime": (node.start, node.end), "span": node.span, "aggregates": node.aggregates, "ends": node.ends}
+                return Snapshot((self.step(node.input),), **about)
             case logical.SetOperation():
                 return self._set_operation(node)
             case logical.Join():

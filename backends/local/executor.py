@@ -19,11 +19,11 @@ from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
 from tsql.backends.local.ranges import RangeData
 from tsql.backends.local.runner import Flow, Kernels
+from tsql.backends.local.snapshots import SnapshotRunner
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
 from tsql.backends.local.spill_joins import SpillingJoinRunner
 from tsql.backends.local.spill_sort import SortRunner
-from tsql.backends.local.windows import WindowRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
@@ -53,6 +53,7 @@ from tsql.planner.operators.replicate import Replicate
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.series import Series
+from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -60,7 +61,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, GroupRunner):
+class Executor(GeneratingRunner, SnapshotRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -215,6 +216,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 return self._limit(step, flow)
             case Window():
                 return self._window(step, flow)
+            case Snapshot():
+                return self._snapshot(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():

@@ -28,6 +28,7 @@ from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import MOST_ROWS
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.choose import code_column, needs_codes, sample_column
+from tsql.kernels.windows.halo import Halo, halo_of
 
 POSITION_NAME = "#place"
 
@@ -87,6 +88,11 @@ class WindowShape:
             found.append(SourceColumn(column.name, column.type, Layout(layout.kind, layout.machine, nullable, layout.unsigned)))
         codes = (column for name, _ in self.coded for column in (code_column(name), sample_column(name)))
         return (*found, *(SourceColumn(c.name, BIGINT, Layout("fixed", "i64", False)) for c in codes))
+
+    @cached_property
+    def halo(self) -> Halo | None:
+        """The rows around its own that a row needs; None if it may need any of its partition."""
+        return halo_of(self.calls, self.order)
 
     @cached_property
     def whole(self) -> WindowScan:

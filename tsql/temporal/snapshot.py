@@ -1,9 +1,9 @@
 """A grouping of a temporal relation: one row per group and maximal time in which its results do not change. The analyzer calls
 `snapshot` with the Aggregate node that the query would have over a plain relation.
 
-Aggregates that can take a row back exactly (counts, and sums and averages of integers and sums of decimals) are running sums over
-starts and ends of lifetimes: `by_changes`. Others are computed for each time between two neighbouring starts or ends of their
-group, over the rows alive then: `by_spans`, whose cost is the number of rows alive in all of these.
+Aggregates that can follow rows that come and go (`is_foldable`: counts, sums, min and max, averages, ..) are one node of the plan. If one of
+them cannot (a median, DISTINCT, string_agg), they are computed for each time between two neighbouring starts or ends of their group,
+over the rows alive then: `by_spans`, whose cost is the number of rows alive in all of these.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tsql.analyze_scope import Life, Names
-from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, Literal, SortKey
-from tsql.kernels.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, TIMESTAMP
+from tsql.kernels.expr import Aggregate, Call, Column, SortKey
+from tsql.kernels.types import BOOLEAN, TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
+from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner import logical
-from tsql.planner.bind_types import coerce
-from tsql.temporal.cut import levels, merged, sum_type
-from tsql.temporal.lifetimes import bound, columns_of, equal, every, kept, less
+from tsql.planner.lifetimes import SnapshotAggregate, ends_of
+from tsql.temporal.cut import merged
+from tsql.temporal.lifetimes import bound, columns_of, equal, every, kept, less, new_life
 
-ONE, ZERO = Literal(1, BIGINT), Literal(0, BIGINT)
 Calls = Sequence[tuple[str, Aggregate]]
 
 
 def snapshot(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple[logical.Node, Life]:
     """The grouping per snapshot: the columns of `node`, and a lifetime."""
-    names = Names((*taken, *node.schema.names, *node.input.schema.names))
+    taken = (*taken, *node.schema.names)
+    names = Names((*taken, *node.input.schema.names))
     keys = [names.unique(f"{name}_key") for name, _ in node.keys]
     used = {column for _, call in node.aggregates for expr in call.expressions() for column in expr.columns()}
     rows = logical.Project(
@@ -36,70 +37,15 @@ def snapshot(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple
             *kept(node.input, life.columns),
         ),
     )
-    build = by_changes if all(can_take_back(call) for _, call in node.aggregates) else by_spans
-    plan, span = build(rows, keys, life, node.aggregates, (*taken, *node.schema.names))
     values = [name for name, _ in node.aggregates]
-    plan = merged(plan, keys, values, span, (*taken, *node.schema.names))
+    if all(is_foldable(call) for _, call in node.aggregates):
+        span = new_life((*taken, *rows.schema.names))
+        plan: logical.Node = SnapshotAggregate(rows, tuple(keys), *life.columns, span.columns, node.aggregates, ends_of(rows, *life.columns))
+    else:
+        plan, span = by_spans(rows, keys, life, node.aggregates, taken)
+        plan = merged(plan, keys, values, span, taken)
     shown = [(name, column) for (name, _), column in zip(node.keys, columns_of(plan, keys), strict=True)]
     return logical.Project(plan, (*shown, *kept(plan, values), *kept(plan, span.columns))), span
-
-
-def can_take_back(call: Aggregate) -> bool:
-    """Whether the result over fewer rows follows exactly from the result and the rows that are gone."""
-    if call.distinct or call.order:
-        return False
-    match call.name:
-        case "count" | "count_star":
-            return True
-        case "sum":
-            return call.args[0].type.is_integer or call.args[0].type.is_decimal
-        case "avg":
-            return call.args[0].type.is_integer
-    return False
-
-
-def by_changes(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]) -> tuple[logical.Node, Life]:
-    """Sums over the rows alive, by adding at starts and taking away at ends."""
-    names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
-    alive = names.unique("alive")
-    sums: dict[Expr, str] = {ONE: alive}
-    parts = [(name, _sums_of(call), call) for name, call in calls]
-    for _, (count, total), _ in parts:
-        for value in (count, total):
-            if value is not None and value not in sums:
-                sums[value] = names.unique("total" if value is total else "counted")
-    plan, span = levels(rows, keys, life, [(name, value) for value, name in sums.items()], (*taken, *(name for name, _ in calls)))
-    some = Call(">", (Column(alive, HUGEINT), Literal(0, HUGEINT)), BOOLEAN)
-
-    def result(count: Expr, total: Expr | None, call: Aggregate) -> Expr:
-        number = Column(sums[count], HUGEINT)
-        if total is None:
-            return coerce(number, call.type)
-        value: Expr = Column(sums[total], sum_type(total.type))
-        if call.name == "avg":
-            value = Call("/", (Cast(value, DOUBLE), Cast(number, DOUBLE)), DOUBLE)
-        present = Call(">", (number, Literal(0, HUGEINT)), BOOLEAN)
-        return Case(((present, coerce(value, call.type)),), Literal(None, call.type))
-
-    results = [(name, result(count, total, call)) for name, (count, total), call in parts]
-    plan = logical.Project(logical.Filter(plan, some), (*kept(plan, keys), *results, *kept(plan, span.columns)))
-    return plan, span
-
-
-def _sums_of(call: Aggregate) -> tuple[Expr, Expr | None]:
-    """What an aggregate adds for each row: 1 for a row that counts, and its value."""
-    conditions = [Call("is_not_null", (arg,), BOOLEAN) for arg in call.args]
-    if call.filter is not None:
-        conditions.append(call.filter)
-    condition = every(conditions)
-    count = ONE if condition is None else Case(((condition, ONE),), ZERO)
-    if call.name in ("count", "count_star"):
-        return count, None
-    value = call.args[0]
-    if value.type.is_integer:
-        value = coerce(value, HUGEINT)
-    zero = Literal(0, value.type)
-    return count, Case(((condition, value),), zero)
 
 
 def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]) -> tuple[logical.Node, Life]:
