@@ -167,7 +167,8 @@ class Lived:
         for item, found in zip(self.select.items, shown, strict=True):
             column, nullable = column_of(item.expr, found)
             nullable = nullable and not (isinstance(item.expr, Column) and not item.expr.nullable)
-            fields.append(Field(item.name, column, item.expr.type, nullable))
+            named = None if found is not None else own[item.expr][0]
+            fields.append(Field(item.name, column, item.expr.type, nullable, also=named))
         sorting = []
         for key, found in zip(order, keys, strict=True):
             column, _ = column_of(key.expr, found)

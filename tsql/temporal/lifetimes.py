@@ -8,6 +8,7 @@ comparisons, an intersection is `greatest` and `least`, and moving an end needs 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tsql.analyze_scope import INFINITY, LIFETIME_NAMES, Life, Names, Relation
 from tsql.kernels.expr import Call, Column, Expr, Literal
@@ -96,6 +97,7 @@ def relived(plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str]) ->
 
 def without_lifetime(relation: Relation) -> Relation:
     """The relation without valid_from and valid_to among its columns, where the select list named them: they are its lifetime."""
-    if relation.life is None or not any(f.name.lower() in LIFETIME_NAMES for f in relation.fields):
+    if relation.life is None:
         return relation
-    return Relation(relation.plan, tuple(f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES), relation.life)
+    fields = (replace(f, also=None) if f.also in LIFETIME_NAMES else f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES)
+    return replace(relation, fields=tuple(fields))

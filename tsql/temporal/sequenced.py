@@ -30,10 +30,11 @@ def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any) -> Rela
 
 
 def finished(relation: Relation, taken: frozenset[str] = frozenset()) -> Relation:
-    """The result of a statement: valid_from and valid_to are columns of it, at the end unless the select list has them."""
+    """The result of a statement: valid_from and valid_to are columns of it, at the end unless the select list has them (be it by
+    another name)."""
     if relation.life is None:
         return relation
-    shown = {f.name.lower() for f in relation.fields}
+    shown = {name for f in relation.fields for name in (f.name.lower(), f.also)}
     missing = [name for name in LIFETIME_NAMES if name not in shown]
     if not missing:
         return Relation(relation.plan, relation.fields)
