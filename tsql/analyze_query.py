@@ -240,7 +240,7 @@ class QueryAnalyzer:
         if hasattr(found, "text"):
             return self._view(name, found.text, node)
         relation = _scan(name, found, node.alias)
-        return (by_entry(found, relation, self.taken) if self.sequenced else None) or relation
+        return (by_entry(self, name, relation) if self.sequenced else None) or relation
 
     def _view(self, name: str, text: str, node: exp.Table) -> Relation:
         from tsql.macros import expand_macros

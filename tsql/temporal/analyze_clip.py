@@ -43,7 +43,7 @@ class ClipJoins:
         from tsql.analyze_from import Joined
 
         relation = Relation(right.plan, tuple(right.scope.fields))
-        found = timed(self.queries, node.this, relation, self.owner.environment)
+        found = timed(self.queries, node.this, relation, self.owner.environment, self.left.plan.schema.names)
         if found is None:
             raise self.queries.error("CLIP JOIN needs the time of its right rows", node.this, "as in CLIP JOIN LIFETIME(logouts, start => ts) e ON ..")
         return Joined(found.plan, right.scope.living(found.life))

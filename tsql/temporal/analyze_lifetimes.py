@@ -148,15 +148,17 @@ class LifetimeFunctions:
         return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size))))
 
 
-def timed(queries: QueryAnalyzer, node: exp.Expr, relation: Relation, environment: Any) -> Relation | None:
-    """The relation of a table that says when its rows are valid: by its PERIOD, or as points if it is a stream. None for others."""
+def timed(queries: QueryAnalyzer, node: exp.Expr, relation: Relation, environment: Any, taken: Iterable[str] = ()) -> Relation | None:
+    """The relation of a table that says when its rows are valid: by its PERIOD, or as points if it is a stream. None for others.
+    `taken` are names that its lifetime must not have, besides those of the queries around."""
     named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and (node.args.get("db") is not None or node.name.lower() not in environment)
-    entry = queries.catalog.lookup(node.name) if named else None
-    return None if entry is None else by_entry(entry, relation, queries.taken)
+    return by_entry(queries, node.name, relation, taken) if named else None
 
 
-def by_entry(entry: Any, relation: Relation, taken: Iterable[str]) -> Relation | None:
+def by_entry(queries: QueryAnalyzer, name: str, relation: Relation, taken: Iterable[str] = ()) -> Relation | None:
     """The relation of a table of the catalog with the lifetime that the catalog says; None if it says none."""
+    find = getattr(queries.catalog, "entry", queries.catalog.lookup)
+    entry = find(name)
     period, event_time = getattr(entry, "period", None), getattr(entry, "event_time", None)
     if period is not None:
         start, end = (_column(relation, name) for name in period)
@@ -166,7 +168,7 @@ def by_entry(entry: Any, relation: Relation, taken: Iterable[str]) -> Relation |
         end = plus(start, ONE_MICROSECOND)
     else:
         return None
-    plan, life = relived(relation.plan, start, end, taken)
+    plan, life = relived(relation.plan, start, end, (*queries.taken, *taken))
     return Relation(plan, relation.fields, life)
 
 
