@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from tsql.analyze_scope import Relation
 from tsql.analyze_subquery import pendings
 from tsql.temporal.analyze_lifetimes import timed
-from tsql.temporal.joins import Side, clip
+from tsql.temporal.clip import clip
+from tsql.temporal.joins import Side
 from tsql.temporal.nodes import ClipJoin
 
 if TYPE_CHECKING:

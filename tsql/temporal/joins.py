@@ -10,13 +10,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tsql.analyze_outer import outers
-from tsql.analyze_scope import Life, Names
-from tsql.kernels.expr import Aggregate, Call, Column, Expr, Literal
+from tsql.analyze_scope import Life
+from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.schema import Field
-from tsql.kernels.types import TIMESTAMP
 from tsql.planner import logical
 from tsql.temporal.cut import covered, domain_of, intersection, uncovered
-from tsql.temporal.lifetimes import always, bound, bounds, columns_of, earliest, equal, every, kept, less, new_life, overlap
+from tsql.temporal.lifetimes import always, bounds, every, kept, new_life, overlap
 
 
 @dataclass(frozen=True)
@@ -103,19 +102,3 @@ def _together(parts: Sequence[Side], fields: Iterable[Field], taken: Iterable[st
         padded = logical.Project(part.plan, (*columns, (life.start, start), (life.end, end)))
         plan = padded if plan is None else logical.SetOperation("union", True, plan, padded)
     return Side(plan, life)
-
-
-def clip(left: Side, right: Side, condition: Expr | None, taken: Iterable[str]) -> Side:
-    """CLIP JOIN: each left row ends at the first matching right row that starts strictly after it."""
-    start, end = bounds(left.life)
-    later = every([*([] if condition is None else [condition]), less(start, bound(right.life.start))])
-    found = matched(left, right, later)
-    names = Names((*taken, *left.plan.schema.names, *found.plan.schema.names))
-    over = [names.unique(f"{key}_of") for key in found.keys]
-    first = names.unique("first_start")
-    calls = ((first, Aggregate("min", (bound(right.life.start),), TIMESTAMP)),)
-    firsts = logical.Aggregate(found.plan, tuple(zip(over, columns_of(found.plan, found.keys), strict=True)), calls)
-    joined = logical.Join("left", left.plan, firsts, every(equal(columns_of(left.plan, found.keys), columns_of(firsts, over))))
-    life = new_life((*taken, *joined.schema.names))
-    clipped = earliest(end, Call("coalesce", (Column(first, TIMESTAMP), end), TIMESTAMP))
-    return Side(logical.Project(joined, (*kept(left.plan), (life.start, start), (life.end, clipped))), life)

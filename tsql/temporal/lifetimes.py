@@ -92,7 +92,21 @@ def relived(plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str]) ->
     """A plan whose rows live from `start` to `end`; rows that are never alive are gone."""
     life = new_life((*taken, *plan.schema.names))
     plan = logical.Project(plan, (*kept(plan), (life.start, start), (life.end, end)))
-    return logical.Filter(plan, less(Column(life.start, TIMESTAMP), Column(life.end, TIMESTAMP))), life
+    begins = Column(life.start, TIMESTAMP)
+    if _has_length(start, end):
+        # Nothing else can be wrong with such a lifetime, and of a comparison with constants it is known how much it drops.
+        alive = Call("and", (less(MINUS_INFINITY, begins), less(begins, INFINITY)), BOOLEAN)
+    else:
+        alive = less(begins, Column(life.end, TIMESTAMP))
+    return logical.Filter(plan, alive), life
+
+
+def _has_length(start: Expr, end: Expr) -> bool:
+    """Whether an end is some constant time after its start."""
+    match end:
+        case Call("+", (time, Literal((0, days, us)))):
+            return time == start and days >= 0 and us >= 0 and (days > 0 or us > 0)
+    return False
 
 
 def without_lifetime(relation: Relation) -> Relation:
