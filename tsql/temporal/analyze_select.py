@@ -61,10 +61,8 @@ def refuse_windows(select: SelectAnalyzer) -> None:
 
 def group_lived(select: SelectAnalyzer) -> None:
     """Put the grouping per snapshot in the place of the plain one."""
-    node, life = select.plan, select.life
-    if node.sets is not None:
-        raise select._error("grouping sets over a temporal relation are not supported", select.node.args["group"], "UNION ALL one grouping for each set")
-    select.plan, select.life = snapshot(node, life, (*select.taken, *select.level.used, *select.level.visible))
+    life = select.life
+    select.plan, select.life = snapshot(select.plan, life, (*select.taken, *select.level.used, *select.level.visible))
     old, new = life.columns, select.life.columns
     select.grouping.lifetime = {before: bound(after) for before, after in zip(old, new, strict=True)}
     select.level.visible.update(new)

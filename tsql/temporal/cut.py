@@ -146,3 +146,11 @@ def levels(plan: logical.Node, keys: Sequence[str], life: Life, values: Sequence
 def sum_type(dtype: Type) -> Type:
     """The type of a sum of integers or decimals."""
     return DECIMAL(38, dtype.scale) if dtype.is_decimal else HUGEINT
+
+
+def union(plans: Sequence[logical.Node]) -> logical.Node:
+    """All rows of plans with the same columns, in a flat tree: left sides first."""
+    while len(plans) > 1:
+        pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
+        plans = [logical.SetOperation("union", True, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return plans[0]

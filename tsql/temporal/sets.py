@@ -14,7 +14,7 @@ from tsql.kernels.types import BIGINT, HUGEINT, Type
 from tsql.planner import logical
 from tsql.planner.bind_types import coerce
 from tsql.planner.generating import Series
-from tsql.temporal.cut import coalesced, covered, domain_of, levels, uncovered
+from tsql.temporal.cut import coalesced, covered, domain_of, levels, uncovered, union
 from tsql.temporal.lifetimes import always, bounds, kept, new_life
 
 
@@ -25,7 +25,7 @@ def combined(
     life = new_life((*taken, *columns))
     plans = [_recast(side, columns, types, life, taken) for side in sides]
     if kind == "union":
-        plan = _union(plans)
+        plan = union(plans)
         return (plan, life) if keep_all else (coalesced(plan, columns, life, taken), life)
     left, right = plans
     if keep_all:
@@ -45,14 +45,6 @@ def _recast(side: Relation, columns: Sequence[str], types: Sequence[Type], life:
     return logical.Project(plan, (*shown, (life.start, start), (life.end, end)))
 
 
-def _union(plans: Sequence[logical.Node]) -> logical.Node:
-    """All rows, in a flat tree: left sides first."""
-    while len(plans) > 1:
-        pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
-        plans = [logical.SetOperation("union", True, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-    return plans[0]
-
-
 def _copies(kind: str, left: logical.Node, right: logical.Node, columns: Sequence[str], life: Life, taken: Iterable[str]) -> logical.Node:
     """INTERSECT ALL and EXCEPT ALL, by counting the copies of each row on both sides."""
     names = Names((*taken, *columns, *life.columns))
@@ -62,7 +54,7 @@ def _copies(kind: str, left: logical.Node, right: logical.Node, columns: Sequenc
         sides.append(logical.Project(side, (*kept(side), *((name, Literal(one, BIGINT)) for name, one in zip(counts, ones, strict=True)))))
     sums = [names.unique("left_alive"), names.unique("right_alive")]
     values: list[tuple[str, Expr]] = [(total, Column(name, BIGINT)) for total, name in zip(sums, (ours, theirs), strict=True)]
-    plan, span = levels(_union(sides), columns, life, values, taken)
+    plan, span = levels(union(sides), columns, life, values, taken)
     a, b = (Column(name, HUGEINT) for name in sums)
     number = Call("least", (a, b), HUGEINT) if kind == "intersect" else Call("-", (a, b), HUGEINT)
     copy = names.unique("copy")

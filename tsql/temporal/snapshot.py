@@ -9,15 +9,16 @@ over the rows alive then: `by_spans`, whose cost is the number of rows alive in 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tsql.analyze_scope import Life, Names
-from tsql.kernels.expr import Aggregate, Call, Column, SortKey
-from tsql.kernels.types import BOOLEAN, TIMESTAMP
+from tsql.kernels.expr import Aggregate, Call, Column, Literal, SortKey
+from tsql.kernels.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner import logical
 from tsql.planner.lifetimes import SnapshotAggregate, ends_of
-from tsql.temporal.cut import merged
+from tsql.temporal.cut import merged, union
 from tsql.temporal.lifetimes import bound, columns_of, equal, every, kept, less, new_life
 
 Calls = Sequence[tuple[str, Aggregate]]
@@ -25,6 +26,8 @@ Calls = Sequence[tuple[str, Aggregate]]
 
 def snapshot(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple[logical.Node, Life]:
     """The grouping per snapshot: the columns of `node`, and a lifetime."""
+    if node.sets is not None:
+        return _by_sets(node, life, taken)
     taken = (*taken, *node.schema.names)
     names = Names((*taken, *node.input.schema.names))
     keys = [names.unique(f"{name}_key") for name, _ in node.keys]
@@ -46,6 +49,21 @@ def snapshot(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple
         plan = merged(plan, keys, values, span, taken)
     shown = [(name, column) for (name, _), column in zip(node.keys, columns_of(plan, keys), strict=True)]
     return logical.Project(plan, (*shown, *kept(plan, values), *kept(plan, span.columns))), span
+
+
+def _by_sets(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple[logical.Node, Life]:
+    """A grouping for each of the grouping sets, over one input; keys that are not in the set are NULL."""
+    span = new_life((*taken, *node.schema.names, *node.input.schema.names))
+    plans: list[logical.Node] = []
+    for one in node.sets:
+        part = replace(node, keys=tuple(node.keys[i] for i in one), sets=None)
+        plan, own = snapshot(part, life, (*taken, *node.schema.names, *span.columns))
+        number = sum(1 << i for i in range(len(node.keys)) if i not in one)
+        keys = [(name, Column(name, expr.type) if i in one else Literal(None, expr.type)) for i, (name, expr) in enumerate(node.keys)]
+        times = [(name, bound(column)) for name, column in zip(span.columns, own.columns, strict=True)]
+        results = kept(plan, [name for name, _ in node.aggregates])
+        plans.append(logical.Project(plan, (*keys, *results, ("grouping_id", Literal(number, BIGINT)), *times)))
+    return union(plans), span
 
 
 def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]) -> tuple[logical.Node, Life]:
