@@ -41,7 +41,7 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 @dataclass(eq=False)
 class Subquery:
     """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over columns of
-    the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation: `temporal/analyze_where.py`."""
+    the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation: `temporal/analyze_select.py`."""
 
     level: Level
     kind: str

@@ -1,6 +1,6 @@
 """Joins of temporal relations, as plans: pairs are alive while both rows are, and what a row leaves is what no partner covers.
 
-`analyze_from.py` calls `join` where one side has a lifetime, `analyze_where.py` uses `matched` for EXISTS. A plain relation beside a
+`analyze_from.py` calls `join` where one side has a lifetime, `analyze_subquery.py` uses `pieces` for EXISTS. A plain relation beside a
 temporal one is alive always.
 """
 
