@@ -125,3 +125,18 @@ def test_a_group_larger_than_memory_is_refused_clearly(tmp_path) -> None:
     with tsql.connect(threads=2) as session:
         session.register("big", table)
         assert session.sql(sql).arrow().num_rows == rows
+
+
+def test_many_rows_are_sorted_in_more_shards(db: Any, monkeypatch) -> None:
+    """Sorting parts that fit the cache is faster; the answer is the same."""
+    from tsql.planner import cost
+
+    sql = f"SELECT k, count(*) AS n, max(v) AS m FROM {SLIDE} GROUP BY k"
+    expected = sorted(map(str, rows_of(db.sql(sql).arrow())))
+    monkeypatch.setattr(cost, "SORTED_ROWS", 5)
+    with tsql.connect(threads=2) as session:
+        session.register("events", EVENTS)
+        assert "shards=10" in session.sql(sql).plan()
+        assert sorted(map(str, rows_of(session.sql(sql).arrow()))) == expected
+        alone = f"SELECT count(*) AS n FROM {SLIDE}"
+        assert "redistribute" not in session.sql(alone).plan()

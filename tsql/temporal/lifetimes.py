@@ -95,7 +95,7 @@ def relived(plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str]) ->
     begins = Column(life.start, TIMESTAMP)
     if _has_length(start, end):
         # Nothing else can be wrong with such a lifetime, and of a comparison with constants it is known how much it drops.
-        alive = Call("and", (less(MINUS_INFINITY, begins), less(begins, INFINITY)), BOOLEAN)
+        alive = Call("and", (Call(">", (begins, MINUS_INFINITY), BOOLEAN), less(begins, INFINITY)), BOOLEAN)
     else:
         alive = less(begins, Column(life.end, TIMESTAMP))
     return logical.Filter(plan, alive), life
