@@ -171,10 +171,14 @@ class FromAnalyzer:
             return joined
         if kind == "full":
             plan, merged = self._coalesced(plan, pairs)
+        return Joined(plan, self._merged(both, left, merged))
+
+    def _merged(self, both: Scope, left: Joined, merged: dict[str, Field]) -> Scope:
+        """The names of a join in which USING made two columns one."""
         count = len(left.scope.fields)
         columns = [merged.get(f.name.lower(), f) for f in both.fields[:count]]
         columns += [f for f in both.fields[count:] if f.name.lower() not in merged]
-        return Joined(plan, Scope(both.tables, self.source, columns, both.life))
+        return Scope(both.tables, self.source, columns, both.life)
 
     def _side(self, name: exp.Expr, joined: Joined, side: str) -> Field:
         found = [f for f in joined.scope.fields if f.is_called(name.name)]
@@ -213,20 +217,8 @@ class JoinCondition:
         self.level = Level(owner.queries, owner.environment, (*self.left.schema.names, *self.right.schema.names))
         self.level.avoid(names_in(self.right))
 
-    def join(self, node: exp.Expr) -> Joined:
-        """The join with this condition."""
-        condition = self.bind(node)
-        waiting = pendings(condition)
-        if not waiting:
-            return self.owner.combined(self.kind, *self.sides, condition, self.is_lateral)
-        if any(side.scope.life is not None for side in self.sides) or any(pending.subquery.life is not None for pending in waiting):
-            raise self.queries.error(
-                "a subquery in the condition of a join over temporal relations is not supported", node, "put it into WHERE, or join its relation"
-            )
-        return Joined(self._plan(condition), _both(self.kind, *self.sides))
-
-    def bind(self, node: exp.Expr) -> Expr:
-        """The bound condition."""
+    def bound(self, node: exp.Expr) -> Expr:
+        """The condition; subqueries in it wait."""
         binder = Binder(
             self.queries.source,
             self._resolve,
@@ -236,6 +228,18 @@ class JoinCondition:
             subquery=self.level.binder(self.scope.find, None, "JOIN conditions"),
         )
         return to_boolean(binder, binder.bind(node), node)
+
+    def join(self, node: exp.Expr) -> Joined:
+        """The join with this condition."""
+        condition = self.bound(node)
+        waiting = pendings(condition)
+        if not waiting:
+            return self.owner.combined(self.kind, *self.sides, condition, self.is_lateral)
+        if any(side.scope.life is not None for side in self.sides) or any(pending.subquery.life is not None for pending in waiting):
+            raise self.queries.error(
+                "a subquery in the condition of a join over temporal relations is not supported", node, "put it into WHERE, or join its relation"
+            )
+        return Joined(self._plan(condition), _both(self.kind, *self.sides))
 
     def _plan(self, condition: Expr) -> logical.Node:
         """A join whose condition has subqueries."""

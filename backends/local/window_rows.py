@@ -90,11 +90,6 @@ class WindowShape:
         return (*found, *(SourceColumn(c.name, BIGINT, Layout("fixed", "i64", False)) for c in codes))
 
     @cached_property
-    def halo(self) -> Halo | None:
-        """The rows around its own that a row needs; None if it may need any of its partition."""
-        return halo_of(self.calls, self.order)
-
-    @cached_property
     def whole(self) -> WindowScan:
         return WindowScan(self.sources(), self.by, self.order, self.calls)
 
@@ -105,6 +100,11 @@ class WindowShape:
     @cached_property
     def block(self) -> WindowBlock:
         return WindowBlock((*self.sources(), PART), self.by, self.order, self.calls)
+
+    @cached_property
+    def halo(self) -> Halo | None:
+        """The rows that must be in memory with a row; None if all of its partition must be."""
+        return halo_of(self.calls, self.order)
 
     def working_bytes(self, rows: int) -> int:
         """What sorting takes besides the rows."""

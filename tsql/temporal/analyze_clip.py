@@ -33,7 +33,7 @@ class ClipJoins:
             raise self.queries.error("the right side of a CLIP JOIN cannot name columns of the left", node.this)
         if right.scope.life is None:
             right = self._timed(node, right)
-        condition = JoinCondition(self.owner, "inner", self.left, right, False).bind(node.args["on"])
+        condition = JoinCondition(self.owner, "inner", self.left, right, False).bound(node.args["on"])
         if pendings(condition):
             raise self.queries.error("a subquery in the condition of a CLIP JOIN is not supported", node.args["on"])
         side = clip(Side(self.left.plan, self.left.scope.life), Side(right.plan, right.scope.life), condition, (*self.queries.taken, *right.plan.schema.names))
