@@ -109,3 +109,9 @@ NAMES = tuple(field.name for field in fields(Costs))
 def probe_row(table_rows: float) -> float:
     """What it costs to look a row up: tables that leave the caches make it wait for memory."""
     return 1.0 if table_rows <= 16_384 else 2.0 if table_rows <= 1_000_000 else 4.0
+
+SORTED_ROWS = 2_000_000
+"""About so many rows of a shard are sorted together where a step may choose: their keys and numbers are some 32 MB, beyond which allocations are
+fresh pages of the system."""
+MOST_SORTED_SHARDS = 256
+"""At most so many shards are made for that."""

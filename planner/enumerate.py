@@ -22,6 +22,7 @@ from tsql.planner.enforce import enforce
 from tsql.planner.estimate import Estimator
 from tsql.planner.hints import Constraints
 from tsql.planner.joins import join_step
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.movement import Gather, Redistribute, Rekey
 from tsql.planner.operators.aggregate import Aggregate, can_split
@@ -35,6 +36,7 @@ from tsql.planner.operators.replicate import Replicate
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.series import Series
+from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -107,6 +109,8 @@ class Enumerator:
                 return self.step(_numbered(node))
             case logical.Window():
                 return self._window(node)
+            case SnapshotAggregate():
+                return self._snapshot(node)
             case logical.SetOperation():
                 return self._set_operation(node)
             case AsofJoin():
@@ -210,6 +214,16 @@ class Enumerator:
         by = tuple(Column(names[e], e.type) if e in names else e for e in node.keys)
         result = Window((source,), by=by, order=node.order, calls=node.calls)
         return Project((result,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema))
+
+    def _snapshot(self, node: SnapshotAggregate) -> Step:
+        """Many rows are placed in more shards than there are cores: each is sorted by itself, and what fits the cache and memory that was used
+        before is sorted much faster."""
+        source = self.step(node.input)
+        shards = min(cost.MOST_SORTED_SHARDS, self.shards * round(stats.rows(node.input) / self.shards / cost.SORTED_ROWS))
+        if node.keys and self.scope == "local" and shards > self.shards:
+            source = Redistribute((Rekey((source,), key=node.keys),), scope=self.scope, shards=shards)
+        about = {"by": node.keys, "lifetime": (node.start, node.end), "span": node.span, "aggregates": node.aggregates, "ends": node.ends}
+        return Snapshot((source,), **about)
 
     def _distinct(self, node: logical.Distinct) -> Step:
         """DISTINCT is an aggregate without calls; DISTINCT ON takes the first row of each group."""

@@ -26,6 +26,7 @@ from tsql.planner.operators.recursive import Recursive, Working
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.series import Series
+from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -135,6 +136,8 @@ class Estimator:
                 return given[0].rows if count is None else min(given[0].rows, count * copies)
             case Union():
                 return sum(g.rows for g in given)
+            case Snapshot():
+                return 2 * given[0].rows
             case Series():
                 return (given[0].rows if given else 1.0) * stats.series_rows(step.start, step.stop, step.by)
             case Sample():
@@ -168,6 +171,9 @@ class Estimator:
             case Combine():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0))
                 return self._work(entering * levels * costs.sort_ns + rows * costs.row_ns, properties.shards, entering * _width(step.inputs[0].schema), breaks=True)
+            case Snapshot():
+                levels = math.log2(max(entering / given[0].properties.shards, 2.0))
+                return self._work(entering * levels * costs.sort_ns, properties.shards, entering * _width(step.schema), breaks=True)
             case Sort():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0)) if step.limit is None else 1.0
                 return self._work(
@@ -268,7 +274,7 @@ def _shadow(step: Step, given: tuple[Estimate, ...]) -> logical.Node:
             return logical.Aggregate(given[0].shadow, step.by, ())
         case HashJoin() if step.kind in ("inner", "left", "full", "single"):
             return logical.Join(step.kind, given[0].shadow, given[1].shadow)
-        case Aggregate() | Expand() | Union() | Values() | Series():
+        case Aggregate() | Expand() | Union() | Values() | Series() | Snapshot():
             return _unknown(step)
     return given[0].shadow if len(given) == 1 else _unknown(step)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr
 from tsql.planner.generating import Sample, Series
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Window
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.tree import expressions
@@ -60,6 +61,9 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
                 return [needed]
             used = _columns(e for e in (*node.keys, *(k.expr for k in node.order), *(e for c in calls for e in c.expressions())))
             return [(needed - {n for n, _ in node.calls}) | used]
+        case SnapshotAggregate():
+            # All results are compared to know when they change: none can be left out.
+            return [{*node.keys, node.start, node.end} | _columns(expressions(node))]
         case Series():
             return [(needed - {node.column}) | _columns(expressions(node))]
         case LimitBy():

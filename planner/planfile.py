@@ -35,6 +35,7 @@ from tsql.planner.operators.replicate import Replicate
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.series import Series
+from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -42,7 +43,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Snapshot, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
 INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2), "merge_join": (2, 2), "asof_join": (2, 2), "series": (0, 1), "working": (0, 0), "recursive": (2, 2)}
 TARGETS = ("local", "spark")
 

@@ -19,10 +19,11 @@ from tsql.kernels.types import BIGINT
 from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
 from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.generating import Recursive, Sample, Series, Working
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
-from tsql.planner.tree import map_call, map_keys, nodes
+from tsql.planner.tree import expressions, map_call, map_keys, nodes
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
 """Aggregates that give 0 for no rows; all others give NULL."""
@@ -76,6 +77,8 @@ class Pusher(Binding):
                 return self._limit_by(node)
             case Window():
                 return self._window(node)
+            case SnapshotAggregate():
+                return self._snapshot(node)
             case SetOperation():
                 return self._set_operation(node)
             case Values():
@@ -251,6 +254,13 @@ class Pusher(Binding):
         calls = tuple((n, c.changed(lambda e: resolve(e, bound))) for n, c in node.calls)
         added = tuple(Column(n, d.plan.schema[n].type, d.plan.schema[n].nullable) for n in self._keys(d))
         return replace(d, plan=Window(d.plan, tuple(dict.fromkeys((*keys, *added))), order, calls))
+
+    def _snapshot(self, node: SnapshotAggregate) -> Dependent:
+        """Rows of other outer rows are in other groups."""
+        d = self.settle(self.push(node.input), self.outers(*expressions(node)))
+        bound = self.bindings(d)
+        resolved = node.changed(lambda call: map_call(call, lambda e: resolve(e, bound)))
+        return replace(d, plan=replace(resolved, input=d.plan, keys=tuple(dict.fromkeys((*node.keys, *self._keys(d))))))
 
     def _set_operation(self, node: SetOperation) -> Dependent:
         sides = [self.push(i) for i in node.inputs]

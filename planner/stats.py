@@ -8,6 +8,7 @@ from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.kernels.statistics import ColumnStatistics
 from tsql.planner import cost
 from tsql.planner.generating import Recursive, Sample, Series, Working
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
 
@@ -52,6 +53,8 @@ def _rows(node: Node) -> float:
             from tsql.planner.join_stats import join_rows
 
             return join_rows(node)
+        case SnapshotAggregate():
+            return 2 * rows(node.input)
         case Series():
             return rows(node.input) * series_rows(node.start, node.stop, node.step)
         case Sample():
@@ -105,6 +108,8 @@ def column_statistics(node: Node, name: str) -> object | None:
             case Series() if name == node.column:
                 return _series_statistics(node)
             case Window() if name not in node.input.schema:
+                return None
+            case SnapshotAggregate() if name not in node.keys:
                 return None
             case _:
                 if len(node.inputs) != 1:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr, SortKey
 from tsql.planner.generating import Series
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
 
@@ -94,6 +95,8 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
             return node if unchanged else replace(node, rows=rows)
         case Series():
             return node.map(change)
+        case SnapshotAggregate():
+            return node.changed(lambda call: map_call(call, change))
     return node
 
 

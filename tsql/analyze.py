@@ -33,6 +33,7 @@ from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
 from tsql.temporal.nodes import CreateStream, ShowStreams
 from tsql.temporal.refuse import check_time
+from tsql.temporal.sequenced import finished
 
 MAX_PLAN_DEPTH = 200
 """Levels of a logical plan."""
@@ -117,9 +118,17 @@ class Analyzer:
         """An analyzer of the same statement over another catalog."""
         return Analyzer(self.parsed, catalog, self.parameters)
 
-    def relation(self, node: exp.Expr) -> Relation:
-        """The relation of a query inside the statement."""
-        return QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
+    def relation(self, node: exp.Expr, plain: str | None = None) -> Relation:
+        """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal one."""
+        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
+        if plain is not None and relation.life is not None:
+            raise BindError(
+                f"{plain} cannot depend on a temporal relation: its rows change with time, those of a table do not",
+                position=self.parsed.tokens[0].start,
+                text=self.parsed.source.text,
+                hint="keep the rows first: CREATE TABLE t AS SELECT ..",
+            )
+        return finished(relation)
 
     def text_of(self, node: exp.Expr) -> str:
         """An expression as text that reads back to an equal tree."""

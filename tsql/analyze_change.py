@@ -295,7 +295,7 @@ def place_query(
         select.set("where", where)
     if outer is not None:
         with_clause(outer, select)
-    relation = analyzer.relation(select)
+    relation = analyzer.relation(select, plain="UPDATE or DELETE")
     names = Names()
     columns: list[tuple[str, Expr]] = []
     for number, field in enumerate(relation.fields):

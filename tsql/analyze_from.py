@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze_outer import names_in
-from tsql.analyze_scope import Field, Names, Scope
+from tsql.analyze_scope import Field, Names, Scope, Table
 from tsql.analyze_subquery import Frame, Level, pendings
 from tsql.kernels.expr import Call, Column, Expr, Literal, Outer, rewrite
 from tsql.kernels.types import BOOLEAN
@@ -23,9 +23,11 @@ from tsql.planner.bind import Binder
 from tsql.planner.bind_operators import compare, to_boolean
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_types import coerce, force_type
+from tsql.temporal.analyze_clip import ClipJoins
 from tsql.temporal.analyze_joins import asof_join
-from tsql.temporal.nodes import AsofJoin
-from tsql.temporal.refuse import refuse
+from tsql.temporal.joins import Side
+from tsql.temporal.joins import join as temporal_join
+from tsql.temporal.nodes import AsofJoin, ClipJoin
 
 if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
@@ -58,7 +60,7 @@ class FromAnalyzer:
         result = self._group(*groups[0])
         for relation, more in groups[1:]:
             right, is_lateral = self._beside(result, relation, more)
-            result = Joined(combine("inner", result.plan, right.plan, None, is_lateral), _both("inner", result, right))
+            result = self.combined("inner", result, right, None, is_lateral)
         return result
 
     def _group(self, first: exp.Expr, joins: Sequence[exp.Join]) -> Joined:
@@ -80,10 +82,11 @@ class FromAnalyzer:
             alias = node.args.get("alias")
             if alias is None:
                 return joined
-            table = self.queries.joined_as(joined, alias)
-            return Joined(table.relation.plan, Scope((table,), self.source))
-        table = self.queries.table(node, self.environment)
-        return Joined(table.relation.plan, Scope((table,), self.source))
+            return self._alone(self.queries.joined_as(joined, alias))
+        return self._alone(self.queries.table(node, self.environment))
+
+    def _alone(self, table: Table) -> Joined:
+        return Joined(table.relation.plan, Scope((table,), self.source, life=table.relation.life))
 
     def _parenthesized(self, node: exp.Expr) -> Joined:
         joins = node.args.get("joins") or []
@@ -97,7 +100,17 @@ class FromAnalyzer:
         frame = Frame(level, left.scope.find)
         return FromAnalyzer(self.queries.inside(frame), self.environment)._group(node, joins), frame.used
 
+    def combined(self, kind: str, left: Joined, right: Joined, condition: Expr | None, is_lateral: bool) -> Joined:
+        """A join of SQL's kind; where a side has lifetimes, one per snapshot."""
+        scope = _both(kind, left, right)
+        if left.scope.life is None and right.scope.life is None:
+            return Joined(combine(kind, left.plan, right.plan, condition, is_lateral), scope)
+        side = temporal_join(kind, Side(left.plan, left.scope.life), Side(right.plan, right.scope.life), condition, is_lateral, self.queries.taken)
+        return Joined(side.plan, scope.living(side.life))
+
     def _join(self, left: Joined, join: exp.Join) -> Joined:
+        if isinstance(join, ClipJoin):
+            return ClipJoins(self, left).join(join)
         kind = self._kind(join)
         right, is_lateral = self._beside(left, join.this)
         if is_lateral and kind not in ("inner", "left"):
@@ -109,15 +122,11 @@ class FromAnalyzer:
             return self._join_using(kind, left, right, using, is_lateral)
         on = join.args.get("on")
         if on is None:
-            plan = combine(kind, left.plan, right.plan, None, is_lateral)
-        else:
-            plan = JoinCondition(self, kind, left, right, is_lateral).join(on)
-        return Joined(plan, _both(kind, left, right))
+            return self.combined(kind, left, right, None, is_lateral)
+        return JoinCondition(self, kind, left, right, is_lateral).join(on)
 
     def _kind(self, join: exp.Join) -> str:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
-        if method == "CLIP":
-            raise refuse(f"{method} JOIN", join)
         if method == "POSITIONAL":
             raise self.queries.error(f"{method} joins are not supported yet", join.this)
         if join.args.get("match_condition") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
@@ -156,10 +165,10 @@ class FromAnalyzer:
             merged[name.name.lower()] = sides[1] if kind == "right" else sides[0]
             pairs[name.name.lower()] = sides
         condition = equal[0] if len(equal) == 1 else Call("and", tuple(equal), BOOLEAN)
-        plan = combine(kind, left.plan, right.plan, condition, is_lateral)
-        both = _both(kind, left, right)
+        joined = self.combined(kind, left, right, condition, is_lateral)
+        plan, both = joined.plan, joined.scope
         if kind in ("semi", "anti"):
-            return Joined(plan, both)
+            return joined
         if kind == "full":
             plan, merged = self._coalesced(plan, pairs)
         return Joined(plan, self._merged(both, left, merged))
@@ -167,6 +176,8 @@ class FromAnalyzer:
     def _join_asof(self, left: Joined, right: Joined, join: AsofJoin, is_lateral: bool) -> Joined:
         if is_lateral:
             raise self.queries.error("the right side of an ASOF JOIN cannot name columns of the left", join.this)
+        if left.scope.life is not None or right.scope.life is not None:
+            raise self.queries.error("an ASOF JOIN is of plain relations: one with lifetimes is joined per snapshot", join.this, "use JOIN")
         plan, merged = asof_join(self, left, right, join)
         both = _both(plan.kind, left, right)
         return Joined(plan, both if merged is None else self._merged(both, left, merged))
@@ -176,7 +187,7 @@ class FromAnalyzer:
         count = len(left.scope.fields)
         columns = [merged.get(f.name.lower(), f) for f in both.fields[:count]]
         columns += [f for f in both.fields[count:] if f.name.lower() not in merged]
-        return Scope(both.tables, self.source, columns)
+        return Scope(both.tables, self.source, columns, both.life)
 
     def side_of(self, name: exp.Expr, joined: Joined, side: str) -> Field:
         found = [f for f in joined.scope.fields if f.is_called(name.name)]
@@ -206,6 +217,8 @@ class JoinCondition:
 
     def __init__(self, owner: FromAnalyzer, kind: str, left: Joined, right: Joined, is_lateral: bool):
         self.kind = kind
+        self.owner = owner
+        self.sides = left, right
         self.left, self.right = left.plan, right.plan
         self.scope = _both("inner", left, right)
         self.is_lateral = is_lateral
@@ -225,10 +238,20 @@ class JoinCondition:
         )
         return to_boolean(binder, binder.bind(node), node)
 
-    def join(self, node: exp.Expr) -> logical.Node:
+    def join(self, node: exp.Expr) -> Joined:
+        """The join with this condition."""
         condition = self.bound(node)
-        if not pendings(condition):
-            return combine(self.kind, self.left, self.right, condition, self.is_lateral)
+        waiting = pendings(condition)
+        if not waiting:
+            return self.owner.combined(self.kind, *self.sides, condition, self.is_lateral)
+        if any(side.scope.life is not None for side in self.sides) or any(pending.subquery.life is not None for pending in waiting):
+            raise self.queries.error(
+                "a subquery in the condition of a join over temporal relations is not supported", node, "put it into WHERE, or join its relation"
+            )
+        return Joined(self._plan(condition), _both(self.kind, *self.sides))
+
+    def _plan(self, condition: Expr) -> logical.Node:
+        """A join whose condition has subqueries."""
         if self.kind == "inner":
             return self._filtered(condition)
         sides = self._sides(condition)
@@ -326,7 +349,7 @@ def _both(kind: str, left: Joined, right: Joined) -> Scope:
         return left.scope
     a = left.scope.padded() if kind in ("right", "full") else left.scope
     b = right.scope.padded() if kind in ("left", "full") else right.scope
-    return Scope((*a.tables, *b.tables), a.source, (*a.fields, *b.fields))
+    return Scope((*a.tables, *b.tables), a.source, (*a.fields, *b.fields), a.life or b.life)
 
 
 def _identifier(name: str, position: int | None) -> exp.Identifier:

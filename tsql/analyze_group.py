@@ -47,6 +47,8 @@ class Grouping:
         self._references: dict[str, int] = {}
         self.shown: dict[str, str] = {}
         """What the user calls a plan column, for messages."""
+        self.lifetime: dict[str, Column] = {}
+        """The columns of the input's lifetime, by name, as those of the result's (set once the plan is built)."""
 
     @property
     def used(self) -> bool:
@@ -182,6 +184,8 @@ class Grouping:
                 return Column(self.aggregate_names[index], expr.dtype, position=expr.position)
             case Column() if expr.name.startswith((WINDOW_PLACEHOLDER, PLACEHOLDER)):
                 return expr
+            case Column() if expr.name in self.lifetime:
+                return self.lifetime[expr.name]
             case Column() if expr.name == _GROUPING_ID:
                 return Column("grouping_id", BIGINT)
             case Column():

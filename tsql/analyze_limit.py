@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -36,7 +37,7 @@ def limited(node: exp.Expr, relation: Relation, constants: Constants) -> Relatio
     skip = _row_count(offset.expression if offset is not None else None, "OFFSET", constants("OFFSET"))
     if count is None and skip is None:
         return relation
-    return Relation(logical.Limit(relation.plan, count, skip), relation.fields)
+    return replace(relation, plan=logical.Limit(relation.plan, count, skip))
 
 
 def _percentage(node: exp.Expr, binder: Binder) -> Expr | None:

@@ -32,9 +32,13 @@ from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
 from tsql.temporal.analyze_joins import as_of
+from tsql.temporal.analyze_lifetimes import LifetimeFunctions, by_entry
 from tsql.temporal.analyze_windows import window_function
+from tsql.temporal.lifetimes import kept, without_lifetime
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
-from tsql.temporal.nodes import WindowFunction
+from tsql.temporal.nodes import LifetimeFunction, Sequenced, WindowFunction
+from tsql.temporal.sequenced import sequenced
+from tsql.temporal.sets import combined
 
 MAX_VIEWS = 50
 Environment = dict[str, Callable[[], Relation]]
@@ -42,18 +46,21 @@ Environment = dict[str, Callable[[], Relation]]
 
 class QueryAnalyzer:
     """Analyzes queries against a catalog. `views` are the names of the views that we are inside of; `outer` is the clause
-    around, if these are subqueries."""
+    around, if these are subqueries; `sequenced` whether tables that have a time are temporal relations (SEQUENCED VALIDTIME)."""
 
-    def __init__(self, source: Source, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = (), outer: Frame | None = None):
+    def __init__(
+        self, source: Source, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = (), outer: Frame | None = None, sequenced: bool = False
+    ):
         self.source = source
         self.catalog = catalog
         self.parameters = parameters
         self.views = views
         self.outer = outer
+        self.sequenced = sequenced
 
     def inside(self, frame: Frame) -> QueryAnalyzer:
         """An analyzer for the queries inside of a clause."""
-        return QueryAnalyzer(self.source, self.catalog, self.parameters, self.views, frame)
+        return QueryAnalyzer(self.source, self.catalog, self.parameters, self.views, frame, self.sequenced)
 
     @property
     def taken(self) -> frozenset[str]:
@@ -79,6 +86,8 @@ class QueryAnalyzer:
                 relation = self._ordered(node, self.query(node.this, environment), environment)
             case exp.Table():
                 relation = self.table(node, environment).relation
+            case Sequenced():
+                relation = sequenced(self, node, environment)
             case _:
                 raise self.error(f"{type(node).key.upper()} is not supported here", node)
         return limited(node, relation, self._constant_binder)
@@ -112,6 +121,7 @@ class QueryAnalyzer:
         return analyze
 
     def _aliased(self, relation: Relation, alias: exp.TableAlias | None, name: str | None) -> Relation:
+        relation = without_lifetime(relation)
         columns = [column.name for column in alias.args.get("columns") or ()] if alias is not None else []
         if len(columns) > len(relation.fields):
             raise self.error(f'"{name}" has {len(relation.fields)} columns, but {len(columns)} names are given', alias)
@@ -128,7 +138,7 @@ class QueryAnalyzer:
 
     def joined_as(self, joined: Joined, alias: exp.TableAlias) -> Table:
         """A join in parentheses with a name of its own."""
-        return Table(alias.name, self._aliased(Relation(joined.plan, tuple(joined.scope.all_fields(position_of(alias)))), alias, alias.name))
+        return Table(alias.name, self._aliased(Relation(joined.plan, tuple(joined.scope.all_fields(position_of(alias))), joined.scope.life), alias, alias.name))
 
     def table(self, node: exp.Expr, environment: Environment) -> Table:
         """One relation of FROM."""
@@ -161,6 +171,9 @@ class QueryAnalyzer:
             case exp.Table() if isinstance(node.this, CallNode):
                 relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this, name)
                 name = name or node.this.name
+            case exp.Table() if isinstance(node.this, LifetimeFunction):
+                table = LifetimeFunctions(self, environment).table(node.this)
+                name, relation = name or table.alias, table.relation
             case exp.Table():
                 relation = self._named(node, environment)
                 if node.args.get("version"):
@@ -175,7 +188,7 @@ class QueryAnalyzer:
             alias = pivot.args.get("alias") or alias
         relation = relation.apart(self.taken, alias.name if alias is not None else None)
         if node.args.get("sample") is not None:
-            relation = Relation(sampled(self, relation.plan, node.args["sample"]), relation.fields)
+            relation = replace(relation, plan=sampled(self, relation.plan, node.args["sample"]))
         return Table(name, relation)
 
     def _pivoted(self, node: exp.Pivot, name: str | None, relation: Relation, environment: Environment) -> tuple[str | None, Relation]:
@@ -233,7 +246,8 @@ class QueryAnalyzer:
             )
         if hasattr(found, "text"):
             return self._view(name, found.text, node)
-        return _scan(name, found, node.alias)
+        relation = _scan(name, found, node.alias)
+        return (by_entry(self, name, relation) if self.sequenced else None) or relation
 
     def _view(self, name: str, text: str, node: exp.Table) -> Relation:
         from tsql.macros import expand_macros
@@ -243,7 +257,7 @@ class QueryAnalyzer:
             raise self.error(f'view "{name}" is defined by itself', node)
         try:
             (statement,) = (expand_macros(found, self.catalog) for found in parse(text))
-            inner = QueryAnalyzer(statement.source, self.catalog, self.parameters, (*self.views, name.lower()))
+            inner = QueryAnalyzer(statement.source, self.catalog, self.parameters, (*self.views, name.lower()), sequenced=self.sequenced)
             return inner.query(statement.node)
         except TsqlError as error:
             raise error.locate(text, f'view "{name}"') from None
@@ -320,7 +334,8 @@ class QueryAnalyzer:
         if node.args.get("by_name"):
             if kind != "union":
                 raise self.error(f"{kind.upper()} BY NAME is not supported", node.expression)
-            sides = list(_by_name(*sides, self.taken))
+            sides = list(_by_name(*map(without_lifetime, sides), self.taken))
+        sides = list(map(without_lifetime, sides))
         first = sides[0]
         types = [f.type for f in first.fields]
         for side in sides[1:]:
@@ -335,6 +350,9 @@ class QueryAnalyzer:
                 if not castable(field.type, dtype):
                     raise self.error(f'{kind.upper()} of column "{field.name}": there is no cast from {field.type} to {dtype}', node.expression)
             plans.append(_recast(side, columns, types))
+        if any(side.life is not None for side in sides):
+            plan, life = combined(kind, keep_all, sides, columns, types, self.taken)
+            return Relation(plan, tuple(Field(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)), life)
         while len(plans) > 1:
             # A run of UNIONs becomes a flat tree, in order: rows of a union come left side first.
             pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
@@ -347,7 +365,7 @@ class QueryAnalyzer:
         order = node.args.get("order")
         if order is None:
             return relation
-        scope = Scope((Table(None, relation.as_table()),), self.source)
+        scope = Scope((Table(None, relation.as_table()),), self.source, life=relation.life)
         others = _other_names(node) if isinstance(node, exp.SetOperation) else {}
 
         def resolve(column: exp.Column) -> Expr:
@@ -374,7 +392,7 @@ class QueryAnalyzer:
             keys.append(SortKey(self._sort_expression(ordered.this, relation, binder), *flags))
         plan = level.attach(relation.plan, [key.expr for key in keys])
         keys = [SortKey(level.settle(key.expr), key.descending, key.nulls_first) for key in keys]
-        return sort(Relation(plan, relation.fields), keys, self.taken)
+        return sort(replace(relation, plan=plan), keys, self.taken)
 
     def _sort_expression(self, node: exp.Expr, relation: Relation, binder: Binder) -> Expr:
         ordinal = integer_of(node)
@@ -405,7 +423,7 @@ def sort(relation: Relation, keys: list[SortKey], taken: frozenset[str]) -> Rela
             columns.append((name, expr))
             expr = Column(name, expr.type)
         over.append(SortKey(expr, key.descending, key.nulls_first))
-    return Relation(logical.Sort(project(relation.plan, columns), tuple(over)), relation.fields)
+    return replace(relation, plan=logical.Sort(project(relation.plan, columns), tuple(over)))
 
 
 def _scan(name: str, source: Any, alias: str | None) -> Relation:
@@ -429,7 +447,7 @@ def _by_name(left: Relation, right: Relation, taken: frozenset[str]) -> tuple[Re
     sides = []
     for side in (left, right):
         own = {f.name.lower(): f for f in side.fields}
-        unique = Names(taken)
+        unique = Names((*taken, *(() if side.life is None else side.life.columns)))
         columns: list[tuple[str, Expr]] = []
         fields = []
         for name in names:
@@ -437,7 +455,9 @@ def _by_name(left: Relation, right: Relation, taken: frozenset[str]) -> tuple[Re
             expr = own[name].to_column() if name in own else Literal(None, NULL)
             columns.append((column, expr))
             fields.append(Field(shown[name], column, expr.type))
-        sides.append(Relation(project(side.plan, columns), tuple(fields)))
+        if side.life is not None:
+            columns += kept(side.plan, side.life.columns)
+        sides.append(Relation(project(side.plan, columns), tuple(fields), side.life))
     return sides[0], sides[1]
 
 

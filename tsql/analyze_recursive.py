@@ -57,6 +57,8 @@ def recursive(queries: QueryAnalyzer, cte: exp.CTE, environment: dict[str, Any])
     number = next(_numbers)
     working = Working(name, number, Schema(tuple(SchemaField(f.column, f.type) for f in fields)))
     again = queries.query(node.expression, {**environment, name.lower(): lambda: Relation(working, fields)})
+    if first.life is not None or again.life is not None:
+        raise queries.error("a recursive query over temporal relations is not supported", cte.args["alias"])
     if len(again.fields) != len(fields):
         raise queries.error(f"UNION needs the same number of columns on both sides: {len(fields)} and {len(again.fields)}", node.expression)
     for field, target in zip(again.fields, fields, strict=True):

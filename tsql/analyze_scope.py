@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from tsql.kernels.errors import BindError
-from tsql.kernels.expr import Column
-from tsql.kernels.types import Type
+from tsql.kernels.expr import Call, Case, Column, Expr, Literal
+from tsql.kernels.types import BOOLEAN, TIMESTAMP, Type
 from tsql.planner import logical
 from tsql.planner.bind import nearest
 from tsql.planner.bind_source import Source, position_of
@@ -35,16 +35,31 @@ class Field:
 
 
 @dataclass(frozen=True)
+class Life:
+    """The plan columns that say when each row of a temporal relation is alive, `[start, end)`. Both are TIMESTAMP and never NULL: an
+    open end is infinity, and what is alive always starts at -infinity (`tsql/temporal/lifetimes.py`)."""
+
+    start: str
+    end: str
+
+    @property
+    def columns(self) -> tuple[str, str]:
+        return self.start, self.end
+
+
+@dataclass(frozen=True)
 class Relation:
-    """An analyzed relation: its plan and the columns that it shows, in order."""
+    """An analyzed relation: its plan and the columns that it shows, in order. `life` is set if it is a temporal one; its columns
+    are among `fields` only where the select list named them."""
 
     plan: logical.Node
     fields: tuple[Field, ...]
+    life: Life | None = None
 
     def renamed(self, names: Sequence[str]) -> Relation:
         """The first columns under other names."""
         fields = tuple(f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None) for i, f in enumerate(self.fields))
-        return Relation(self.plan, fields)
+        return replace(self, fields=fields)
 
     def apart(self, taken: Iterable[str], alias: str | None) -> Relation:
         """The relation with no plan column called like one of `taken`: `a` of the table `u` becomes `u_a`."""
@@ -60,12 +75,29 @@ class Relation:
                 renamed[field.column] = names.unique(f"{alias}_{field.column}" if alias else field.column) if is_taken else field.column
                 columns.append((renamed[field.column], field.to_column()))
         fields = tuple(replace(f, column=renamed[f.column]) for f in self.fields)
-        return Relation(logical.Project(self.plan, tuple(columns)), fields)
+        for column in () if self.life is None else self.life.columns:
+            if column not in renamed:
+                renamed[column] = names.unique(column) if column.lower() in known else column
+                columns.append((renamed[column], Column(column, TIMESTAMP, False)))
+        life = None if self.life is None else Life(renamed[self.life.start], renamed[self.life.end])
+        return Relation(logical.Project(self.plan, tuple(columns)), fields, life)
 
     def as_table(self) -> Relation:
         """The relation as FROM sees it: repeated names are told apart, as in DuckDB (`a`, `a_1`)."""
         names = Names()
         return self.renamed([names.unique(f.name) for f in self.fields])
+
+
+LIFETIME_NAMES = ("valid_from", "valid_to")
+INFINITY = Literal(2**63 - 1, TIMESTAMP)
+
+
+def lived(life: Life, name: str, position: int | None = None) -> Expr:
+    """What `valid_from` or `valid_to` means: an open end is NULL to the user."""
+    if name == "valid_from":
+        return Column(life.start, TIMESTAMP, False, position)
+    end = Column(life.end, TIMESTAMP, False, position)
+    return Case(((Call("<", (end, INFINITY), BOOLEAN, position), end),), Literal(None, TIMESTAMP), position)
 
 
 class Names:
@@ -107,11 +139,12 @@ def _nullable(fields: Iterable[Field]) -> tuple[Field, ...]:
 
 class Scope:
     """The tables of a FROM clause. `columns` are what `*` shows and what unqualified names mean: those of all tables, or
-    fewer where USING made two of them one."""
+    fewer where USING made two of them one. `life` is the lifetime of the rows, if they have one: unqualified valid_from and valid_to."""
 
-    def __init__(self, tables: Sequence[Table], source: Source, columns: Sequence[Field] | None = None):
+    def __init__(self, tables: Sequence[Table], source: Source, columns: Sequence[Field] | None = None, life: Life | None = None):
         self.tables = tuple(tables)
         self.source = source
+        self.life = life
         self.fields = [field for table in self.tables for field in table.relation.fields] if columns is None else list(columns)
         self._by_name: dict[str, list[Field]] = {}
         for field in self.fields:
@@ -120,17 +153,25 @@ class Scope:
 
     def padded(self) -> Scope:
         """The same names where an outer join may put NULLs into every column."""
-        tables = [Table(t.alias, Relation(t.relation.plan, _nullable(t.relation.fields))) for t in self.tables]
-        return Scope(tables, self.source, _nullable(self.fields))
+        tables = [Table(t.alias, replace(t.relation, fields=_nullable(t.relation.fields))) for t in self.tables]
+        return Scope(tables, self.source, _nullable(self.fields), self.life)
+
+    def living(self, life: Life | None) -> Scope:
+        """The same names of rows that have another lifetime."""
+        return Scope(self.tables, self.source, self.fields, life)
 
     def has(self, node: exp.Column) -> bool:
         """Whether an unqualified name is a column here."""
         return len(node.parts) == 1 and node.name.lower() in self._by_name
 
-    def find(self, node: exp.Column) -> Column | None:
-        """The column that a reference means; None if there is none here."""
+    def find(self, node: exp.Column) -> Expr | None:
+        """The column that a reference means; None if there is none here. The end of a lifetime is an expression: NULL if it is open."""
         parts = node.parts
         position = position_of(parts[0])
+        if node.name.lower() in LIFETIME_NAMES:
+            lives = [self.life] if len(parts) == 1 else [t.relation.life for t in self._named(parts[-2].name)]
+            if len(lives) == 1 and lives[0] is not None:
+                return lived(lives[0], node.name.lower(), position)
         found = self._qualified(parts[-2].name, parts[-1].name) if len(parts) > 1 else self._by_name.get(node.name.lower(), [])
         if len(found) > 1:
             raise self._ambiguous(node, position)

@@ -29,6 +29,7 @@ from tsql.planner.bind_subquery import QUERIES
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import expression_text
 from tsql.planner.bind_text import collated
+from tsql.temporal.analyze_select import Lived, filter_pieces, group_lived, refuse_windows
 
 if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
@@ -54,6 +55,8 @@ class SelectAnalyzer:
         self.node = node
         self.scope = scope
         self.plan = plan
+        self.life = scope.life
+        self.queries = queries
         self.source = queries.source
         self.parameters = queries.parameters
         self.taken = queries.taken
@@ -73,6 +76,8 @@ class SelectAnalyzer:
         self._refuse()
         where = self._where()
         if where is not None:
+            where = filter_pieces(self, where)
+        if where is not None:
             self.plan = self.level.attach(self.plan, [where])
             self.plan = logical.Filter(self.plan, self.level.settle(where))
         self._group_by()
@@ -85,8 +90,9 @@ class SelectAnalyzer:
         if self.grouping.used:
             qualify = self._aggregate(having, on, order, qualify)
         if self.windows.calls:
+            refuse_windows(self)
             self._compute_windows(on, order, qualify)
-        return self._project(on, order)
+        return self._project(on, order) if self.life is None else Lived(self).project(on, order)
 
     def _refuse(self) -> None:
         for key, what in (("laterals", "LATERAL is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
@@ -397,6 +403,8 @@ class SelectAnalyzer:
         if any(map(is_unnest, grouping.keys)):
             settle = self._unnest_keys()
         self.plan = grouping.build(self.plan, settle, self.taken | self.level.used)
+        if self.life is not None:
+            group_lived(self)
         self.level.regroup()
         self.unnests.map(grouping.over_result)
         for item in self.items:

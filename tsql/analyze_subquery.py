@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze_outer import as_outer, map_outers, map_value, names_in, outers
-from tsql.analyze_scope import Names, Relation
+from tsql.analyze_scope import Life, Names, Relation
 from tsql.kernels.expr import Aggregate, Call, Column, Expr, Outer, rewrite
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BOOLEAN, Type
@@ -28,6 +28,9 @@ from tsql.planner.bind_source import position_of
 from tsql.planner.bind_subquery import listed_query, quantified
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_types import coerce, comparison_type
+from tsql.temporal.joins import Side, pieces
+from tsql.temporal.lifetimes import kept, without_lifetime
+from tsql.temporal.misplaced import misplaced
 
 if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
@@ -38,7 +41,7 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 @dataclass(eq=False)
 class Subquery:
     """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over columns of
-    the query around it and `Inner` columns of the plan."""
+    the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation: `temporal/analyze_select.py`."""
 
     level: Level
     kind: str
@@ -46,6 +49,7 @@ class Subquery:
     column: str
     dtype: Type
     condition: Expr | None = None
+    life: Life | None = None
     _regrouped: Subquery | None = field(default=None, repr=False)
 
     def over(self, change: Callable[[Expr], Expr]) -> Subquery:
@@ -202,7 +206,7 @@ class Level:
         match node:
             case exp.Exists():
                 relation = self._query(frame, node.this)
-                return self._pending("mark", relation.plan, "found", BOOLEAN, None, node)
+                return self._pending("mark", relation, "found", BOOLEAN, None, node)
             case exp.In():
                 return self._compared(frame, binder, "=", node.this, listed_query(node), node)
             case exp.Binary():
@@ -217,23 +221,25 @@ class Level:
         relation = self._query(frame, node)
         self._expect(relation, 1, node)
         (only,) = relation.fields
-        return self._pending("single", relation.plan, only.column, only.type, None, node)
+        return self._pending("single", relation, only.column, only.type, None, node)
 
     def _query(self, frame: Frame, node: exp.Expr) -> Relation:
         """The relation of the subquery, with exactly the columns that it shows."""
-        relation = self.queries.inside(frame).query(node, self.environment)
-        shown = dict.fromkeys(f.column for f in relation.fields)
+        relation = without_lifetime(self.queries.inside(frame).query(node, self.environment))
+        lifetime = () if relation.life is None else relation.life.columns
+        shown = dict.fromkeys((*(f.column for f in relation.fields), *lifetime))
         if tuple(shown) == relation.plan.schema.names:
             return relation
-        fields = {f.column: f for f in relation.fields}
-        plan = logical.Project(relation.plan, tuple((name, fields[name].to_column()) for name in shown))
-        return Relation(plan, relation.fields)
+        return replace(relation, plan=logical.Project(relation.plan, tuple(kept(relation.plan, shown))))
 
     def _expect(self, relation: Relation, columns: int, node: exp.Expr) -> None:
         if len(relation.fields) != columns:
             raise self.queries.error(f"Subquery returns {len(relation.fields)} columns - expected {columns}", node)
 
-    def _pending(self, kind: str, plan: logical.Node, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
+    def _pending(self, kind: str, relation: Relation, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
+        plan = relation.plan
+        if kind == "single" and relation.life is not None:
+            raise misplaced(self.queries, node)
         if kind == "mark":
             self._names.take(plan.schema.names)
         column = self._names.unique(name)
@@ -243,7 +249,7 @@ class Level:
         inside = names_in(plan)
         self.used |= inside
         self._names.take(inside)
-        return Pending(f"\0{column}", dtype, True, position_of(node), Subquery(self, kind, plan, column, dtype, condition))
+        return Pending(f"\0{column}", dtype, True, position_of(node), Subquery(self, kind, plan, column, dtype, condition, relation.life))
 
     def _compared(self, frame: Frame, binder: Binder, op: str, value: exp.Expr, query: exp.Expr, node: exp.Expr) -> Expr:
         values = row_values(value)
@@ -257,7 +263,7 @@ class Level:
         condition = equal[0] if len(equal) == 1 else Call("and", tuple(equal), BOOLEAN, position_of(node))
         if len(equal) > 1 and op == "<>":
             condition = Call("not", (condition,), BOOLEAN, position_of(node))
-        return self._pending("mark", relation.plan, "is_in" if op == "=" else "is_any", BOOLEAN, condition, node)
+        return self._pending("mark", relation, "is_in" if op == "=" else "is_any", BOOLEAN, condition, node)
 
     def _comparison(self, op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
         both = comparison_type(left, right, equality=False)
@@ -270,6 +276,8 @@ class Level:
         `change` is for columns in the conditions that are not of this plan."""
         for expr in exprs:
             for pending in pendings(expr):
+                if pending.subquery.life is not None:
+                    raise misplaced(self.queries, pending.position)
                 plan = self._attach(plan, pending.subquery, change)
         return plan
 
@@ -284,6 +292,14 @@ class Level:
             condition = rewrite(condition, change)
         self._done[subquery] = Column(subquery.column, subquery.dtype)
         return logical.Apply(subquery.kind, plan, right, condition, subquery.column if subquery.kind == "mark" else None)
+
+    def pieces(self, kind: str, left: Side, subquery: Subquery) -> Side:
+        """What a temporal subquery leaves of the rows of a plan: the parts in which it has a row (semi), or none (anti)."""
+        for other in subquery.needs():
+            left = Side(self._attach(left.plan, other, None), left.life)
+        right = Side(map_outers(subquery.plan, self._settled_outer), subquery.life)
+        condition = None if subquery.condition is None else self.settle(subquery.condition)
+        return pieces(kind, left, right, condition, (*self.queries.taken, *self.used, *self.visible))
 
     def settle(self, expr: Expr) -> Expr:
         """The expression over the columns of the plan that `attach` gave."""

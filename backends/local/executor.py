@@ -20,6 +20,7 @@ from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
 from tsql.backends.local.ranges import RangeData
 from tsql.backends.local.runner import Flow, Kernels
+from tsql.backends.local.snapshots import SnapshotRunner
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
 from tsql.backends.local.spill_joins import SpillingJoinRunner
@@ -54,6 +55,7 @@ from tsql.planner.operators.replicate import Replicate
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.series import Series
+from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
@@ -61,7 +63,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(GeneratingRunner, CombineRunner, SpillingJoinRunner, SortRunner, GroupRunner):
+class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -218,6 +220,8 @@ class Executor(GeneratingRunner, CombineRunner, SpillingJoinRunner, SortRunner, 
                 return self._window(step, flow)
             case Combine():
                 return self._combine(step, flow)
+            case Snapshot():
+                return self._snapshot(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():

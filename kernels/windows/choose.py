@@ -18,6 +18,7 @@ from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.access import FirstValue, LastValue, NthValue, Shift
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import WindowCall
+from tsql.kernels.windows.chains import StitchChain
 from tsql.kernels.windows.folds import BodyFold, DistinctFold, PickFold, StampedFold, choice_of
 from tsql.kernels.windows.modes import ModeFold
 from tsql.kernels.windows.naive import Naive
@@ -88,6 +89,8 @@ def evaluator(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Evalua
         return RANKING[call.name](call)
     if call.name in SESSIONS:
         return SESSIONS[call.name](call)
+    if call.name == "stitch_chain":
+        return StitchChain(call, order)
     if call.name in ("lag", "lead"):
         return Shift(call, call.name == "lead")
     if call.name in FROM_FRAME and not call.order:

@@ -34,6 +34,7 @@ WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
         WindowFunction("percent_rank", (0, 0), DOUBLE),
         WindowFunction("cume_dist", (0, 0), DOUBLE),
         WindowFunction("ntile", (1, 1), BIGINT, integers=(0,)),
+        WindowFunction("stitch_chain", (1, 1), BIGINT),
         WindowFunction("lag", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
         WindowFunction("lead", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
         WindowFunction("first_value", (1, 1), None, framed=True, nulls=True, ordered=True),

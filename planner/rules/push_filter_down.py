@@ -21,6 +21,7 @@ from dataclasses import replace
 from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.generating import Series
+from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.predicates import conjunction, conjuncts
@@ -69,6 +70,8 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
         case Window():
             # A filter on columns of PARTITION BY drops whole partitions; any other changes what the frames see.
             return bool(predicate.columns()) and all(any(isinstance(e, Column) and e.name == c for e in node.keys) for c in predicate.columns())
+        case SnapshotAggregate():
+            return bool(predicate.columns()) and set(predicate.columns()) <= set(node.keys)
         case SetOperation():
             return node.kind == "union"
         case LimitBy():

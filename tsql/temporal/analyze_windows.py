@@ -59,6 +59,8 @@ class WindowAnalyzer:
         self.binder = Binder(queries.source, resolve, clause=node.sql_name, parameters=queries.parameters)
 
     def analyze(self) -> Table:
+        if self.input.relation.life is not None:
+            raise self.queries.error(f"{self.node.sql_name} is over rows with a time: the rows of its input have lifetimes", self.node, "QUANTIZE(t, slide => .., size => ..) with GROUP BY")
         added = ADDED if self._by_count else ADDED[:2]
         for field in self.fields:
             if field.name.lower() in added:

@@ -18,17 +18,11 @@ from tsql.temporal.functions import USAGE
 from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import (
     FUNCTIONS,
-    ClipJoin,
-    LifetimeFunction,
     Progressive,
-    Sequenced,
 )
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
-    **{kind: name for name, kind in FUNCTIONS.items() if issubclass(kind, LifetimeFunction)},
-    ClipJoin: "CLIP JOIN",
     RowMatch: "MATCH_RECOGNIZE",
-    Sequenced: "SEQUENCED VALIDTIME",
     Progressive: "PROGRESSIVE",
 }
 """What is refused, with the name that the error gives it."""

@@ -1,0 +1,18 @@
+"""Checks of lifetimes inside of plans (tsql/temporal/): what no lifetime of a row may be."""
+
+from __future__ import annotations
+
+from tsql.kernels.codegen.lang import Val
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.functions.registry import function
+from tsql.kernels.types import TIMESTAMP
+
+INFINITY = 2**63 - 1
+
+
+@function("closed_end", args=(TIMESTAMP,), returns=TIMESTAMP, can_fail=True)
+def closed_end(k: PipelineKernel, end: Datum) -> Val:
+    """The end of a lifetime, which must not be open."""
+    k.fail(end.value == INFINITY, "CHOP of an open lifetime: give it an end first, as in CHOP(CLIP(t, INTERVAL '1 day'), ..)")
+    return end.value

@@ -1,0 +1,86 @@
+"""A grouping of a temporal relation: one row per group and maximal time in which its results do not change. The analyzer calls
+`snapshot` with the Aggregate node that the query would have over a plain relation.
+
+Aggregates that can follow rows that come and go (`is_foldable`: counts, sums, min and max, averages, ..) are one node of the plan. If one of
+them cannot (a median, DISTINCT, string_agg), they are computed for each time between two neighbouring starts or ends of their group,
+over the rows alive then: `by_spans`, whose cost is the number of rows alive in all of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from tsql.analyze_scope import Life, Names
+from tsql.kernels.expr import Aggregate, Call, Column, Literal, SortKey
+from tsql.kernels.types import BIGINT, BOOLEAN, TIMESTAMP
+from tsql.kernels.windows.call import WindowCall
+from tsql.kernels.windows.foldable import is_foldable
+from tsql.planner import logical
+from tsql.planner.lifetimes import SnapshotAggregate, ends_of
+from tsql.temporal.cut import merged, union
+from tsql.temporal.lifetimes import bound, columns_of, equal, every, kept, less, new_life
+
+Calls = Sequence[tuple[str, Aggregate]]
+
+
+def snapshot(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple[logical.Node, Life]:
+    """The grouping per snapshot: the columns of `node`, and a lifetime."""
+    if node.sets is not None:
+        return _by_sets(node, life, taken)
+    taken = (*taken, *node.schema.names)
+    names = Names((*taken, *node.input.schema.names))
+    keys = [names.unique(f"{name}_key") for name, _ in node.keys]
+    used = {column for _, call in node.aggregates for expr in call.expressions() for column in expr.columns()}
+    rows = logical.Project(
+        node.input,
+        (
+            *((key, expr) for key, (_, expr) in zip(keys, node.keys, strict=True)),
+            *kept(node.input, [name for name in node.input.schema.names if name in used and name not in life.columns]),
+            *kept(node.input, life.columns),
+        ),
+    )
+    values = [name for name, _ in node.aggregates]
+    if all(is_foldable(call) for _, call in node.aggregates):
+        span = new_life((*taken, *rows.schema.names))
+        plan: logical.Node = SnapshotAggregate(rows, tuple(keys), *life.columns, span.columns, node.aggregates, ends_of(rows, *life.columns))
+    else:
+        plan, span = by_spans(rows, keys, life, node.aggregates, taken)
+        plan = merged(plan, keys, values, span, taken)
+    shown = [(name, column) for (name, _), column in zip(node.keys, columns_of(plan, keys), strict=True)]
+    return logical.Project(plan, (*shown, *kept(plan, values), *kept(plan, span.columns))), span
+
+
+def _by_sets(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple[logical.Node, Life]:
+    """A grouping for each of the grouping sets, over one input; keys that are not in the set are NULL."""
+    span = new_life((*taken, *node.schema.names, *node.input.schema.names))
+    plans: list[logical.Node] = []
+    for one in node.sets:
+        part = replace(node, keys=tuple(node.keys[i] for i in one), sets=None)
+        plan, own = snapshot(part, life, (*taken, *node.schema.names, *span.columns))
+        number = sum(1 << i for i in range(len(node.keys)) if i not in one)
+        keys = [(name, Column(name, expr.type) if i in one else Literal(None, expr.type)) for i, (name, expr) in enumerate(node.keys)]
+        times = [(name, bound(column)) for name, column in zip(span.columns, own.columns, strict=True)]
+        results = kept(plan, [name for name, _ in node.aggregates])
+        plans.append(logical.Project(plan, (*keys, *results, ("grouping_id", Literal(number, BIGINT)), *times)))
+    return union(plans), span
+
+
+def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]) -> tuple[logical.Node, Life]:
+    """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group."""
+    names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
+    over = [names.unique(f"{key}_of") for key in keys]
+    time, until = names.unique("at"), names.unique("until")
+    sides = [
+        logical.Project(rows, (*((new, column) for new, column in zip(over, columns_of(rows, keys), strict=True)), (time, bound(side))))
+        for side in life.columns
+    ]
+    edges = logical.Distinct(logical.SetOperation("union", True, *sides))
+    spans: logical.Node = logical.Window(
+        edges, tuple(columns_of(edges, over)), (SortKey(bound(time)),), ((until, WindowCall("lead", (bound(time),), TIMESTAMP)),)
+    )
+    spans = logical.Filter(spans, Call("is_not_null", (Column(until, TIMESTAMP),), BOOLEAN))
+    at_time = [Call("<=", (bound(life.start), bound(time)), BOOLEAN), less(bound(time), bound(life.end))]
+    joined = logical.Join("inner", rows, spans, every([*equal(columns_of(rows, keys), columns_of(spans, over)), *at_time]))
+    plan = logical.Aggregate(joined, (*kept(joined, keys), *kept(joined, (time, until))), tuple(calls))
+    return plan, Life(time, until)
