@@ -8,6 +8,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr
 from tsql.planner.generating import Sample, Series
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Window
+from tsql.planner.matching import Match
 from tsql.planner.tree import expressions
 
 
@@ -59,6 +60,8 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
                 return [needed]
             used = _columns(e for e in (*node.keys, *(k.expr for k in node.order), *(e for c in calls for e in c.expressions())))
             return [(needed - {n for n, _ in node.calls}) | used]
+        case Match():
+            return [node.spec.used(needed)]
         case Series():
             return [(needed - {node.column}) | _columns(expressions(node))]
         case LimitBy():

@@ -20,6 +20,7 @@ from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
 from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
+from tsql.planner.matching import Match
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import map_call, map_keys, nodes
 
@@ -75,6 +76,8 @@ class Pusher(Binding):
                 return self._limit_by(node)
             case Window():
                 return self._window(node)
+            case Match():
+                return self._match(node)
             case SetOperation():
                 return self._set_operation(node)
             case Values():
@@ -248,6 +251,14 @@ class Pusher(Binding):
         calls = tuple((n, c.changed(lambda e: resolve(e, bound))) for n, c in node.calls)
         added = tuple(Column(n, d.plan.schema[n].type, d.plan.schema[n].nullable) for n in self._keys(d))
         return replace(d, plan=Window(d.plan, tuple(dict.fromkeys((*keys, *added))), order, calls))
+
+    def _match(self, node: Match) -> Dependent:
+        """As for a window; its partitions are kept apart by columns that the result has too."""
+        d = self.settle(self.push(node.input), self.outers(*node.spec.expressions()))
+        bound = self.bindings(d)
+        spec = node.spec.changed(lambda e: resolve(e, bound))
+        added = tuple(Column(n, d.plan.schema[n].type, d.plan.schema[n].nullable) for n in self._keys(d))
+        return replace(d, plan=Match(d.plan, replace(spec, by=tuple(dict.fromkeys((*spec.by, *added))))))
 
     def _set_operation(self, node: SetOperation) -> Dependent:
         sides = [self.push(i) for i in node.inputs]

@@ -10,6 +10,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr, SortKey
 from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values, Window
+from tsql.planner.matching import Match
 
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -76,7 +77,7 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
         case Sort():
             keys = map_keys(node.keys, change)
             return node if keys is node.keys else replace(node, keys=keys)
-        case Window():
+        case Window() | Match():
             return node.changed(change)
         case LimitBy():
             order = map_keys(node.order, change)

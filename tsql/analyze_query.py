@@ -31,6 +31,8 @@ from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
+from tsql.temporal.analyze_match import matched
+from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
 
 MAX_VIEWS = 50
@@ -132,7 +134,6 @@ class QueryAnalyzer:
         for key, what in (
             ("laterals", "LATERAL VIEW is"),
             ("version", "AS OF is"),
-            ("match", "MATCH_RECOGNIZE is"),
         ):
             part = node.args.get(key)
             if part:
@@ -156,6 +157,8 @@ class QueryAnalyzer:
             case exp.Table() if isinstance(node.this, CallNode):
                 relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this, name)
                 name = name or node.this.name
+            case exp.Table() if isinstance(node.this, RowMatch):
+                relation = matched(self, node.this, environment)
             case exp.Table():
                 relation = self._named(node, environment)
                 name = name or node.name

@@ -17,13 +17,13 @@ from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
 from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
+from tsql.backends.local.matches import MatchRunner
 from tsql.backends.local.ranges import RangeData
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
 from tsql.backends.local.spill_joins import SpillingJoinRunner
 from tsql.backends.local.spill_sort import SortRunner
-from tsql.backends.local.windows import WindowRunner
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.constant import evaluate_with
 from tsql.kernels.context import PipelineKernel
@@ -46,6 +46,7 @@ from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.match import Match
 from tsql.planner.operators.merge_join import MergeJoin
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.recursive import Recursive
@@ -60,7 +61,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, GroupRunner):
+class Executor(GeneratingRunner, MatchRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -215,6 +216,8 @@ class Executor(GeneratingRunner, WindowRunner, SpillingJoinRunner, SortRunner, G
                 return self._limit(step, flow)
             case Window():
                 return self._window(step, flow)
+            case Match():
+                return self._match(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():

@@ -39,7 +39,7 @@ from tsql.kernels.rows import POSITION
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import MOST_ROWS
-from tsql.kernels.windows.halo import Halo, halo_of
+from tsql.kernels.windows.halo import Halo
 from tsql.planner.operators.window import Window
 
 COPIES = 3
@@ -136,7 +136,7 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
         keeps = self.spill.active
         jobs: list[list[Job]] = [[] for _ in lists]
         tasks = min(self.threads, len(lists))
-        halo = halo_of(shape.calls, shape.order)
+        halo = shape.halo
 
         def add(shape: WindowShape, shard: int, chunks: list[AnyChunk], level: int, whole: int) -> None:
             """Make jobs of chunks that belong to a shard; `whole`: the bytes of that from which they were split."""

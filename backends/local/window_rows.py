@@ -28,6 +28,7 @@ from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import MOST_ROWS
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.choose import code_column, needs_codes, sample_column
+from tsql.kernels.windows.halo import Halo, halo_of
 
 POSITION_NAME = "#place"
 
@@ -99,6 +100,11 @@ class WindowShape:
     @cached_property
     def block(self) -> WindowBlock:
         return WindowBlock((*self.sources(), PART), self.by, self.order, self.calls)
+
+    @cached_property
+    def halo(self) -> Halo | None:
+        """The rows that must be in memory with a row; None if all of its partition must be."""
+        return halo_of(self.calls, self.order)
 
     def working_bytes(self, rows: int) -> int:
         """What sorting takes besides the rows."""

@@ -104,7 +104,7 @@ class WindowRunner(SpillingWindowRunner):
         parts: Any = step.changed(column)
         wanted = (*self._output_columns(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
-        shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, _nullable(lists, len(wanted)))
+        shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, nullable_columns(lists, len(wanted)))
         jobs = self._window_jobs(step, shape, lists)
         return Flow(WindowData(step, shape, jobs, self.shared, self.spill.active), step.schema, [], flow.key)
 
@@ -115,7 +115,7 @@ class WindowRunner(SpillingWindowRunner):
         return self._collect(step, flow, wanted, "rows")
 
 
-def _nullable(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:
+def nullable_columns(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:
     """Which columns have NULLs; all may have some where rows are in files, or where there are none to be seen."""
     chunks = [c for one in lists for c in one]
     if not chunks or not in_memory(chunks):

@@ -1,5 +1,5 @@
-"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate or a window if it
-is on keys.
+"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate, a window or
+a match if it is on keys.
 
     filter (y > 5)          project y = x + 1
       project y = x + 1 ->    filter (x + 1 > 5)
@@ -22,6 +22,7 @@ from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.generating import Series
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
+from tsql.planner.matching import Match
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
 from tsql.planner.tree import shared, transform_down
@@ -68,6 +69,8 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
         case Window():
             # A filter on columns of PARTITION BY drops whole partitions; any other changes what the frames see.
             return bool(predicate.columns()) and all(any(isinstance(e, Column) and e.name == c for e in node.keys) for c in predicate.columns())
+        case Match():
+            return bool(predicate.columns()) and set(predicate.columns()) <= {c.name for c in node.spec.by}
         case SetOperation():
             return node.kind == "union"
         case LimitBy():

@@ -15,7 +15,6 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import Call
 from tsql.temporal.functions import USAGE
-from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import (
     FUNCTIONS,
     AsOf,
@@ -35,7 +34,6 @@ WITHOUT_PLAN: dict[type[exp.Expr], str] = {
     AsofJoin: "ASOF JOIN",
     ClipJoin: "CLIP JOIN",
     AsOf: "FOR VALID_TIME AS OF",
-    RowMatch: "MATCH_RECOGNIZE",
     Sequenced: "SEQUENCED VALIDTIME",
     Emit: "EMIT",
     Progressive: "PROGRESSIVE",
