@@ -88,10 +88,13 @@ class MatchBinder:
                 continue
             if SCALARS.find(part.name, tuple(a.type for a in part.args)).host is not None:
                 message = f"{part.name} in DEFINE cannot take PREV, NEXT, FIRST, LAST or an aggregate"
-                raise self.binder.error(message, node if part.position is None else part.position, "compute it in a subquery that MATCH_RECOGNIZE reads")
+                hint = f"{part.name} may stand inside of them, PREV({part.name}(..)), or be computed in a subquery that MATCH_RECOGNIZE reads"
+                raise self.binder.error(message, node if part.position is None else part.position, hint)
 
     def _resolve(self, node: exp.Column) -> Expr:
         """A column: of the current row, or of the last row of the variable before it."""
+        if isinstance(node.this, exp.Star):
+            raise self.binder.error("* of a variable is for count(A.*)", node)
         variables: tuple[str, ...] = ()
         named = node
         if not self.names.in_plan and len(node.parts) == 2:

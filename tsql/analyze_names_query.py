@@ -13,6 +13,7 @@ from sqlglot import exp
 from tsql.analyze_from import is_comma
 from tsql.kernels.keywords import KEYWORDS
 from tsql.planner.bind_subquery import QUERIES, listed_query
+from tsql.temporal.match_nodes import RowMatch
 
 _SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -195,6 +196,10 @@ class QueryNames:
                 text = f"({self.query(_without_alias(node))})"
             case exp.Table() if isinstance(inner, exp.Identifier):
                 text = ".".join(_name(part.name) for part in node.parts)
+            case exp.Table() if isinstance(inner, RowMatch):
+                from tsql.dialect import Temporal
+
+                text = Temporal().generate(inner)
             case exp.Table():
                 text = self.show(inner)
             case _:

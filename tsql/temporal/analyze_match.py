@@ -68,7 +68,7 @@ class _Analyzer:
         self.scope = Scope((table,), queries.source)
         self.level = Level(queries, environment, self.input.plan.schema.names)
         self.taken = Names((*self.input.plan.schema.names, *queries.taken))
-        self.keys: list[tuple[Field, bool]] = []
+        self.keys: list[Field] = []
         pattern = node.args["pattern"]
         variables: dict[str, str] = {}
         for found in pattern.find_all(PatternVariable):
@@ -107,7 +107,7 @@ class _Analyzer:
         return [(name, Column(expr.name if plain else self.taken.unique(name), expr.type)) for name, expr in computed]
 
     def _shown(self, spec: MatchSpec, measures: list[Field]) -> tuple[Field, ...]:
-        keys = [field for field, _ in self.keys]
+        keys = self.keys
         if spec.is_one_row:
             return (*keys, *measures)
         ordering = {key.expr.name for key in spec.order if isinstance(key.expr, Column)}
@@ -129,13 +129,13 @@ class _Analyzer:
             if not isinstance(expr, Column):
                 computed.append((self.taken.unique(plan_name(name)), expr))
                 expr = Column(computed[-1][0], expr.type)
-            self.keys.append((Field(name, expr.name, expr.type, expr.nullable), True))
+            self.keys.append(Field(name, expr.name, expr.type, expr.nullable))
         if computed:
             plan = self.input.plan
             columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema)
             self.input = Relation(logical.Project(plan, (*columns, *computed)), self.input.fields)
-        self.keys = list({field.column: (field, kept) for field, kept in reversed(self.keys)}.values())[::-1]
-        return tuple(field.to_column() for field, _ in self.keys)
+        self.keys = list({field.column: field for field in reversed(self.keys)}.values())[::-1]
+        return tuple(field.to_column() for field in self.keys)
 
     def _order(self) -> tuple[SortKey, ...]:
         order = self.node.args.get("order")
@@ -143,7 +143,7 @@ class _Analyzer:
         keys = []
         for item in order.expressions if order is not None else ():
             if is_all(item.this):
-                raise self.queries.error("Cannot ORDER BY ALL in MATCH_RECOGNIZE", item)
+                raise self.queries.error("Cannot ORDER BY ALL in MATCH_RECOGNIZE", self.node)
             key = sort_key(binder, item)
             keys.append(SortKey(coerce(key.expr, INTEGER), key.descending, key.nulls_first) if key.expr.type == NULL else key)
         return tuple(keys)
