@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -9,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tests.temporal.data import assert_same_rows, batches, shuffled, to_rows, to_table
+from tests.spark.cluster import InProcess
+from tests.temporal.data import assert_same_rows, batches, shuffled, to_rows, to_table, write_pieces
 from tests.temporal.match_random import SCHEMA, Case
 from tests.temporal.reference.recognize import View, less, match_recognize
 from tests.temporal.reference.rows import SECOND, us
@@ -341,3 +344,41 @@ def test_around_and_inside() -> None:
         assert rows(f"SELECT * FROM (SELECT * FROM t WHERE false) AS t {match}") == []
         counted = rows(f"SELECT o.k, (SELECT count(*) FROM (SELECT * FROM t WHERE t.k = o.k) AS t {match}) FROM (SELECT DISTINCT k FROM t) AS o")
         assert counted == [(k, sum(row[0] == k for row in known)) for k in range(5)]
+
+
+def test_spark(tmp_path: Path) -> None:
+    """Tasks of Spark, run in this process over files, give the same rows; ties follow the order of the files."""
+    with tsql.connect(spark=InProcess()) as session:
+        cases = [case for seed in range(12) if (case := Case(seed, history=seed % 2 == 0)).expected() is not None]
+        assert len(cases) > 5
+        for case in cases:
+            folder = tmp_path / str(case.seed)
+            folder.mkdir()
+            write_pieces(to_table(case.rows, SCHEMA), 3, folder, case.seed)
+            found = session.sql(case.sql().replace("FROM t ", f"FROM '{folder}/*.parquet' AS t ")).arrow()
+            assert_same_rows(to_rows(found), case.expected())
+
+
+def test_memory_limit() -> None:
+    """Partitions that do not fit memory together are placed in files; one that does not fit by itself ends the query with an error."""
+    rows = 200_000
+    table = pa.table({"k": [place % 50 for place in range(rows)], "ts": list(range(rows)), "v": [place * 7919 % 23 for place in range(rows)]})
+    sql = "SELECT count(*) AS n, sum(m)::BIGINT AS s FROM t MATCH_RECOGNIZE ({} ORDER BY ts MEASURES count(*) AS m PATTERN (S DOWN+ UP*) DEFINE DOWN AS v < PREV(v), UP AS v > PREV(v))"
+    expected = ask(sql.format("PARTITION BY k"), table, "t")
+    assert ask(sql.format("PARTITION BY k"), table, "t", memory_limit="8MB") == expected
+    with pytest.raises(tsql.OutOfMemoryError):
+        ask(sql.format(""), table, "t", memory_limit="4MB")
+
+
+def test_a_search_can_be_cancelled() -> None:
+    """With conditions over the match so far a search may take for ever: it ends when it is asked to."""
+    table = pa.table({"ts": list(range(200)), "v": [1] * 200})
+    sql = "SELECT count(*) FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES count(*) AS n PATTERN ((A | B)* C) DEFINE A AS v >= FIRST(v), B AS sum(v) > 0, C AS sum(v) < 0)"
+    with tsql.connect(threads=2) as session:
+        session.register("t", table)
+        session.sql(sql.replace("FROM t ", "FROM (SELECT * FROM t LIMIT 3) AS t ")).arrow()
+        relation = session.sql(sql)
+        timer = threading.Timer(0.5, relation.cancel)
+        timer.start()
+        with pytest.raises(tsql.CancelledError):
+            relation.arrow()
