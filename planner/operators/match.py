@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from tsql.kernels.errors import TsqlError
-from tsql.kernels.expr import Column, Expr
+from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.patterns.program import Program
 from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
@@ -104,9 +104,10 @@ def _pairs(define: tuple[tuple[str, Expr], ...]) -> str:
 
 
 def _unquoted(text: str, context: Any) -> str:
-    if len(text) < 2 or not (text.startswith("'") and text.endswith("'")):
+    value = context.constant(text) if text.endswith("'") else None
+    if not isinstance(value, Literal) or not isinstance(value.value, str):
         raise context.error(f"{text} is no text in quotes")
-    return text[1:-1].replace("''", "'")
+    return value.value
 
 
 def _pattern(text: str, context: Any) -> Pattern:

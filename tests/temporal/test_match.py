@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -382,3 +384,55 @@ def test_a_search_can_be_cancelled() -> None:
         timer.start()
         with pytest.raises(tsql.CancelledError):
             relation.arrow()
+
+
+def test_many_variables() -> None:
+    """More variables, conditions and marks than a word has bits, with names of all kinds; the plan prints and parses."""
+    names = [f'"v {place}"' if place % 2 else f"V{place}" for place in range(70)]
+    values = [value for value in range(70) if value % 3] * 2
+    table = pa.table({"ts": list(range(len(values))), "v": values})
+    define = ", ".join(f"{name} AS v = {place} AND ts >= 0" for place, name in enumerate(names))
+    sql = (
+        "SELECT c, n, m, f FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES CLASSIFIER() AS c, MATCH_NUMBER() AS n, count(U.v) AS m, FIRST(V68.ts) AS f ALL ROWS PER MATCH "
+        f"PATTERN ({' '.join(f'{name}*' for name in names)}) SUBSET U = (V4, \"v 67\") DEFINE {define})"
+    )
+    expected = []
+    for start in (0, len(values) // 2):
+        for value in values[: len(values) // 2]:
+            name = f"v {value}" if value % 2 else f"V{value}"
+            seen = (value >= 4) + (value >= 67)
+            expected.append({"c": name, "n": 1 + (start > 0), "m": seen, "f": start + values.index(68) if value >= 68 else None})
+    with tsql.connect(threads=2) as session:
+        session.register("t", table)
+        assert_same_rows(to_rows(session.sql(sql).arrow()), expected)
+        assert_same_rows(to_rows(load_plan_text(session.sql(sql).plan()).run(session).arrow()), expected)
+
+
+def test_types_and_parameters() -> None:
+    """Values of every kind in conditions and measures, NULL for what is not there, and parameters in all places."""
+    table = pa.table(
+        {
+            "ts": pa.array([us("2024-01-01") + place * SECOND for place in range(6)], pa.int64()).cast(pa.timestamp("us", "UTC")),
+            "s": ["a", None, "long text of some bytes", "", "b", "c"],
+            "x": [1.5, None, 2.5, -1.0, 0.25, 3.0],
+            "d": pa.array([10, 20, None, 5, 7, 9], pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(12, 2)),
+            "b": [True, False, None, True, True, False],
+            "i": pa.array([1, 2, 3, 4, 5, 6], pa.int8()),
+        }
+    )
+    sql = (
+        "SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES LAST(B.s) AS s, PREV(FIRST(s)) AS none, avg(x) AS x, sum(B.d) AS d, bool_or(b) AS b, LAST(ts) - FIRST(ts) AS span, "
+        "max(B.s) AS top, C.i AS c, sum(C.x) AS nothing, count(C.i) AS zero, LAST(i, 1) AS i PATTERN (A B{1,2} C?) WITHIN ? DEFINE B AS x > ? OR s IS NULL, C AS false)"
+    )
+    with tsql.connect(threads=2) as session:
+        session.register("t", table)
+        found = session.sql(sql, [timedelta(seconds=3), -5]).arrow()
+        first, second = found.to_pylist()
+        types = {name: str(kind) for name, kind in zip(found.schema.names, found.schema.types)}
+    assert types == {
+        "s": "string", "none": "string", "x": "double", "d": "decimal128(38, 2)", "b": "bool", "span": "month_day_nano_interval", "top": "string", "c": "int8", "nothing": "double",
+        "zero": "int64", "i": "int8",
+    }  # fmt: skip
+    assert (first["s"], first["none"], first["x"], first["d"], first["b"], first["span"].nanoseconds) == ("long text of some bytes", None, 2.0, Decimal(20), True, 2_000_000_000)
+    assert (first["top"], first["c"], first["nothing"], first["zero"], first["i"]) == ("long text of some bytes", None, None, 0, 2)
+    assert (second["s"], second["none"], second["d"], second["i"]) == ("c", "long text of some bytes", Decimal(16), 5)
