@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.constant import evaluate
-from tsql.kernels.expr import Call, Expr, Literal
+from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.patterns.reads import Classifier, Fold, MatchNumber, Navigate, Read
 from tsql.kernels.schema import Schema
@@ -101,6 +101,9 @@ class MatchBinder:
             variables = self.names.of(node.parts[0].name)
             named = exp.Column(this=node.parts[1])
         expr = self.names.column(named)
+        if not isinstance(expr, Column):
+            # A column of a query around this one is the same for all rows.
+            return expr
         if self.inside is not None:
             self.inside.named.setdefault(variables, node)
             return expr

@@ -346,6 +346,9 @@ def test_around_and_inside() -> None:
         assert rows(f"SELECT * FROM (SELECT * FROM t WHERE false) AS t {match}") == []
         counted = rows(f"SELECT o.k, (SELECT count(*) FROM (SELECT * FROM t WHERE t.k = o.k) AS t {match}) FROM (SELECT DISTINCT k FROM t) AS o")
         assert counted == [(k, sum(row[0] == k for row in known)) for k in range(5)]
+        above = "MATCH_RECOGNIZE (ORDER BY ts MEASURES count(*) AS n, sum(A.v - least)::BIGINT AS s PATTERN (A+) DEFINE A AS v > least AND FIRST(A.v + least) >= 0)"
+        one_by_one = [(least, *row) for least in (5, 20) for row in rows(f"SELECT n, s FROM t {above.replace('least', str(least))}")]
+        assert rows(f"SELECT least, n, s FROM (VALUES (5), (20)) AS o(least), LATERAL (SELECT * FROM t {above}) AS m") == sorted(one_by_one)
 
 
 def test_spark(tmp_path: Path) -> None:
