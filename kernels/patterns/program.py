@@ -107,7 +107,7 @@ class Program:
             body = self._compile(part, self._fail, again)
             ways = (moved, body) if pattern.reluctant else (body, moved)
             self.code[again] = Instruction(SPLIT, *ways)
-            entry, loop = (either(body, empty), again)
+            entry, loop = again if empty == moved else either(body, empty), again
         else:
             entry, loop = empty, moved
             for _ in range(pattern.most - pattern.least):

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-MAX_NESTING = 100
+MAX_NESTING = 200
+"""Levels of parentheses; SQL allows no more."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
 from tsql.kernels.printer import string_sql
 from tsql.kernels.schema import Schema
 from tsql.planner.bind_match import parse_condition
+from tsql.planner.bind_source import deep_recursion
 from tsql.planner.properties import SINGLE, Properties, Requirement
 from tsql.planner.step import Step
 
@@ -112,8 +113,9 @@ def _unquoted(text: str, context: Any) -> str:
 
 def _pattern(text: str, context: Any) -> Pattern:
     try:
-        pattern = read_pattern(_unquoted(text, context))
-        Program(pattern)
+        with deep_recursion():
+            pattern = read_pattern(_unquoted(text, context))
+            Program(pattern)
     except ValueError as error:
         raise context.error(str(error)) from None
     return pattern
