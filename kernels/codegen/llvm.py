@@ -247,8 +247,10 @@ class Compiled:
 
     @cached_property
     def function(self) -> Any:
-        """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL."""
-        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
+        """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL. It keeps the code alive."""
+        function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
+        function.tracker = self.tracker
+        return function
 
 
 class Compiler:
@@ -335,7 +337,10 @@ class Compiler:
                 code, origin = self._build(module, opt, check), "llvm"
                 write_code(key, code)
             with self._lock:
-                found = self._memory[key] = self._link(code, module.main, start, origin)
+                # `known` may have found on disk what was just written there.
+                found = self._memory.get(key)
+                if found is None:
+                    found = self._memory[key] = self._link(code, module.main, start, origin)
                 self._making.pop(key, None)
             return found
 
