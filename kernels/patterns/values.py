@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum, both
-from tsql.kernels.emit import emit, emit_predicate
+from tsql.kernels.emit import emit_predicate
 from tsql.kernels.expr import Column, Expr, rewrite
 from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.patterns.history import CLASSIFIER, History, PatternRows, is_folded_anew, is_mapped, state_fold
@@ -187,6 +187,3 @@ class Prepared:
 
     def holds(self, k: PipelineKernel, values: Values, seen: Seen) -> Val:
         return emit_predicate(k, self.expr, ReadRow(values, self.reads, seen))
-
-    def value(self, k: PipelineKernel, values: Values, seen: Seen) -> Datum:
-        return emit(k, self.expr, ReadRow(values, self.reads, seen))

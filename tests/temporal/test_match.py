@@ -344,6 +344,8 @@ def test_around_and_inside() -> None:
         assert rows(f"WITH c AS (SELECT * FROM (SELECT * FROM t WHERE v >= 0) AS i {match} AS m) SELECT c.* FROM c JOIN c AS d USING (f)") == known
         assert rows(f"SELECT n, count(*) FROM t {match} GROUP BY n") == sorted((n, sum(row[2] == n for row in known)) for n in {row[2] for row in known})
         assert rows(f"SELECT * FROM (SELECT * FROM t WHERE false) AS t {match}") == []
+        assert rows("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES 7 AS seven PATTERN (A{200}) DEFINE A AS true)") == [(7,), (7,)]
+        assert rows("SELECT * FROM t MATCH_RECOGNIZE (ORDER BY ts MEASURES FIRST(id) AS a, FIRST(id) AS b PATTERN (A{200}) DEFINE A AS true)") == [(0, 0), (200, 200)]
         counted = rows(f"SELECT o.k, (SELECT count(*) FROM (SELECT * FROM t WHERE t.k = o.k) AS t {match}) FROM (SELECT DISTINCT k FROM t) AS o")
         assert counted == [(k, sum(row[0] == k for row in known)) for k in range(5)]
         above = "MATCH_RECOGNIZE (ORDER BY ts MEASURES count(*) AS n, sum(A.v - least)::BIGINT AS s PATTERN (A+) DEFINE A AS v > least AND FIRST(A.v + least) >= 0)"

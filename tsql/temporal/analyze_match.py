@@ -91,20 +91,18 @@ class _Analyzer:
         output = self._output()
         if output == "unmatched" and any(not isinstance(expr, Column) for _, expr in computed):
             measures, computed = self._only_matched(measures, computed)
+        if output == "one" and not by and not measures:
+            if not computed:
+                raise self.queries.error("MATCH_RECOGNIZE has no columns: it needs MEASURES or PARTITION BY", self.node)
+            measures = [(self.taken.unique("match_number"), MatchNumber())]
         spec = MatchSpec(by, order, self._pattern(), self._define(), tuple(measures), output, self._skip(), within)
-        if spec.is_one_row and not by and not measures:
-            raise self.queries.error("MATCH_RECOGNIZE has no columns: it needs MEASURES or PARTITION BY", self.node)
         plan: logical.Node = Match(self.input.plan, spec)
-        shown = [Field(name, column.name, expr.type) for (name, column), (_, expr) in zip(self._result_names(computed), computed, strict=True)]
-        if any(not isinstance(expr, Column) for _, expr in computed):
-            kept = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema if f.name not in dict(measures)]
-            plan = logical.Project(plan, (*kept, *((field.column, expr) for field, (_, expr) in zip(shown, computed, strict=True))))
+        if all(isinstance(expr, Column) for _, expr in computed):
+            return Relation(plan, self._shown(spec, [Field(name, expr.name, expr.type) for name, expr in computed]))
+        shown = [Field(name, self.taken.unique(name), expr.type) for name, expr in computed]
+        kept = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema if f.name not in dict(measures)]
+        plan = logical.Project(plan, (*kept, *((field.column, expr) for field, (_, expr) in zip(shown, computed, strict=True))))
         return Relation(plan, self._shown(spec, shown))
-
-    def _result_names(self, computed: list[tuple[str, Expr]]) -> list[tuple[str, Column]]:
-        """The name of each measure, and its column in the plan."""
-        plain = all(isinstance(expr, Column) for _, expr in computed)
-        return [(name, Column(expr.name if plain else self.taken.unique(name), expr.type)) for name, expr in computed]
 
     def _shown(self, spec: MatchSpec, measures: list[Field]) -> tuple[Field, ...]:
         keys = self.keys
