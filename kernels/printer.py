@@ -11,6 +11,7 @@ from typing import Any
 
 from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, Outer, Parameter, SortKey
 from tsql.kernels.keywords import quote
+from tsql.kernels.patterns.reads import Read
 from tsql.kernels.types import INTEGER, Type
 from tsql.kernels.windows.call import DEFAULT_FRAME, WindowCall
 from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
@@ -79,6 +80,8 @@ def _sql(expr: Expr) -> str:
             return f"({_sql(expr.arg)} IN ({', '.join(options)}))"
         case Call():
             return _call(expr)
+        case Read():
+            return expr.text()
     raise TypeError(f"no text for {type(expr).__name__}")
 
 

@@ -17,6 +17,9 @@ SERIES_ROWS = 1e3
 ROUNDS = 10.0
 """How many times the rows that a recursion starts with come out of it."""
 
+MATCHED = 0.2
+"""Matches of a row pattern, of the rows."""
+
 WORKING_ROWS = 1e7
 """Of the working table of a recursion. So large that joins build their tables of the other side, which is done once and not
 in each round."""

@@ -15,7 +15,7 @@ from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substi
 from tsql.kernels.selection import is_selectable, string_equality
 from tsql.kernels.types import BIGINT, BOOLEAN
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner import cost, generating, logical, stats
+from tsql.planner import cost, generating, logical, matching, stats
 from tsql.planner.asof import asof_step
 from tsql.planner.cost import Costs
 from tsql.planner.enforce import enforce
@@ -30,6 +30,7 @@ from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.match import Match
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.recursive import Recursive, Working
 from tsql.planner.operators.replicate import Replicate
@@ -111,6 +112,8 @@ class Enumerator:
                 return self._window(node)
             case SnapshotAggregate():
                 return self._snapshot(node)
+            case matching.Match():
+                return Match((self.step(node.input),), spec=node.spec)
             case logical.SetOperation():
                 return self._set_operation(node)
             case AsofJoin():

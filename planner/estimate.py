@@ -21,6 +21,7 @@ from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.match import Match
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.recursive import Recursive, Working
 from tsql.planner.operators.sample import Sample
@@ -142,6 +143,8 @@ class Estimator:
                 return (given[0].rows if given else 1.0) * stats.series_rows(step.start, step.stop, step.by)
             case Sample():
                 return given[0].rows * step.percent / 100 if step.rows is None else min(given[0].rows, float(step.rows))
+            case Match() if step.spec.is_one_row:
+                return given[0].rows * cost.MATCHED
             case Recursive():
                 return given[0].rows * cost.ROUNDS
             case Working():

@@ -17,6 +17,7 @@ from tsql.kernels.errors import PlanError
 from tsql.planner.hint import Hint, Relation, find_relation
 from tsql.planner.join_methods import METHOD_NAMES, METHODS
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort, Window
+from tsql.planner.matching import Match
 from tsql.planner.tree import nodes
 
 BY_ALIAS = "name one of them by its alias"
@@ -209,7 +210,7 @@ def _barrier(node: Node, relation: Relation) -> str | None:
                 return _article(node)
             case Aggregate():
                 return "a grouping"
-            case Distinct() | Limit() | Sort() | Window():
+            case Distinct() | Limit() | Sort() | Window() | Match():
                 return f"a {node.describe().split()[0]}"
             case Project() | Filter() if any(isinstance(below, Join) for below in nodes(node)):
                 nested = "a join of its own"

@@ -10,6 +10,7 @@ from tsql.planner.generating import Sample, Series
 from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.matching import Match
 from tsql.planner.tree import expressions
 
 
@@ -64,6 +65,8 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
         case SnapshotAggregate():
             # All results are compared to know when they change: none can be left out.
             return [{*node.keys, node.start, node.end} | _columns(expressions(node))]
+        case Match():
+            return [node.spec.used(needed)]
         case Series():
             return [(needed - {node.column}) | _columns(expressions(node))]
         case LimitBy():

@@ -28,6 +28,7 @@ from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.input import Input
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.match import Match
 from tsql.planner.operators.merge_join import MergeJoin
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.recursive import Recursive, Working
@@ -43,7 +44,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Snapshot, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
+STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Snapshot, Match, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
 INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2), "merge_join": (2, 2), "asof_join": (2, 2), "series": (0, 1), "working": (0, 0), "recursive": (2, 2)}
 TARGETS = ("local", "spark")
 

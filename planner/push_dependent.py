@@ -22,6 +22,7 @@ from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.matching import Match
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
 from tsql.planner.tree import expressions, map_call, map_keys, nodes
 
@@ -79,6 +80,8 @@ class Pusher(Binding):
                 return self._window(node)
             case SnapshotAggregate():
                 return self._snapshot(node)
+            case Match():
+                return self._match(node)
             case SetOperation():
                 return self._set_operation(node)
             case Values():
@@ -261,6 +264,14 @@ class Pusher(Binding):
         bound = self.bindings(d)
         resolved = node.changed(lambda call: map_call(call, lambda e: resolve(e, bound)))
         return replace(d, plan=replace(resolved, input=d.plan, keys=tuple(dict.fromkeys((*node.keys, *self._keys(d))))))
+
+    def _match(self, node: Match) -> Dependent:
+        """As for a window; its partitions are kept apart by columns that the result has too."""
+        d = self.settle(self.push(node.input), self.outers(*node.spec.expressions()))
+        bound = self.bindings(d)
+        spec = node.spec.changed(lambda e: resolve(e, bound))
+        added = tuple(Column(n, d.plan.schema[n].type, d.plan.schema[n].nullable) for n in self._keys(d))
+        return replace(d, plan=Match(d.plan, replace(spec, by=tuple(dict.fromkeys((*spec.by, *added))))))
 
     def _set_operation(self, node: SetOperation) -> Dependent:
         sides = [self.push(i) for i in node.inputs]

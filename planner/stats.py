@@ -11,6 +11,7 @@ from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.matching import Match
 
 
 def rows(node: Node) -> float:
@@ -60,6 +61,8 @@ def _rows(node: Node) -> float:
         case Sample():
             below = rows(node.input)
             return below * node.percent / 100 if node.rows is None else min(below, float(node.rows))
+        case Match() if node.spec.is_one_row:
+            return rows(node.input) * cost.MATCHED
         case Recursive():
             return rows(node.initial) * cost.ROUNDS
         case Working():
@@ -107,7 +110,7 @@ def column_statistics(node: Node, name: str) -> object | None:
                 return None
             case Series() if name == node.column:
                 return _series_statistics(node)
-            case Window() if name not in node.input.schema:
+            case Window() | Match() if name not in node.input.schema:
                 return None
             case SnapshotAggregate() if name not in node.keys:
                 return None

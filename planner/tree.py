@@ -12,6 +12,7 @@ from tsql.planner.generating import Series
 from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Filter, Join, Limit, LimitBy, Node, Project, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.matching import Match
 
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -78,7 +79,7 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
         case Sort():
             keys = map_keys(node.keys, change)
             return node if keys is node.keys else replace(node, keys=keys)
-        case Window():
+        case Window() | Match():
             return node.changed(change)
         case AsofJoin():
             return node.changed(change)

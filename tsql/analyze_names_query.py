@@ -13,6 +13,7 @@ from sqlglot import exp
 from tsql.analyze_from import is_comma
 from tsql.kernels.keywords import KEYWORDS
 from tsql.planner.bind_subquery import QUERIES, listed_query
+from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import TimeFunction
 
 _SETS = {exp.Union: "UNION", exp.Intersect: "INTERSECT", exp.Except: "EXCEPT"}
@@ -196,7 +197,7 @@ class QueryNames:
                 text = f"({self.query(_without_alias(node))})"
             case exp.Table() if isinstance(inner, exp.Identifier):
                 text = ".".join(_name(part.name) for part in node.parts)
-            case exp.Table() if isinstance(inner, TimeFunction):
+            case exp.Table() if isinstance(inner, (RowMatch, TimeFunction)):
                 from tsql.dialect import Temporal
 
                 text = Temporal().generate(inner)

@@ -33,8 +33,10 @@ from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
 from tsql.temporal.analyze_joins import as_of
 from tsql.temporal.analyze_lifetimes import LifetimeFunctions, by_entry
+from tsql.temporal.analyze_match import matched
 from tsql.temporal.analyze_windows import window_function
 from tsql.temporal.lifetimes import kept, without_lifetime
+from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
 from tsql.temporal.nodes import LifetimeFunction, Sequenced, WindowFunction
 from tsql.temporal.sequenced import sequenced
@@ -142,13 +144,9 @@ class QueryAnalyzer:
 
     def table(self, node: exp.Expr, environment: Environment) -> Table:
         """One relation of FROM."""
-        for key, what in (
-            ("laterals", "LATERAL VIEW is"),
-            ("match", "MATCH_RECOGNIZE is"),
-        ):
-            part = node.args.get(key)
-            if part:
-                raise self.error(f"{what} not supported yet", part[0] if isinstance(part, list) else part)
+        views = node.args.get("laterals")
+        if views:
+            raise self.error("LATERAL VIEW is not supported yet", views[0])
         alias = node.args.get("alias")
         name = alias.name if alias is not None and alias.name else None
         match node:
@@ -174,6 +172,8 @@ class QueryAnalyzer:
             case exp.Table() if isinstance(node.this, LifetimeFunction):
                 table = LifetimeFunctions(self, environment).table(node.this)
                 name, relation = name or table.alias, table.relation
+            case exp.Table() if isinstance(node.this, RowMatch):
+                relation = matched(self, node.this, environment)
             case exp.Table():
                 relation = self._named(node, environment)
                 if node.args.get("version"):

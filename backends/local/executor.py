@@ -18,6 +18,7 @@ from tsql.backends.local.constants import constant_array
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
 from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
+from tsql.backends.local.matches import MatchRunner
 from tsql.backends.local.ranges import RangeData
 from tsql.backends.local.runner import Flow, Kernels
 from tsql.backends.local.snapshots import SnapshotRunner
@@ -48,6 +49,7 @@ from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.match import Match
 from tsql.planner.operators.merge_join import MergeJoin
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.recursive import Recursive
@@ -63,7 +65,7 @@ from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
 
-class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, SpillingJoinRunner, SortRunner, GroupRunner):
+class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -222,6 +224,8 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, SpillingJoinRunn
                 return self._combine(step, flow)
             case Snapshot():
                 return self._snapshot(step, flow)
+            case Match():
+                return self._match(step, flow)
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():

@@ -19,6 +19,7 @@ from tsql.backends.sources.normalize import unique_names
 from tsql.kernels import errors
 from tsql.kernels.errors import ExecutionError, TsqlError
 from tsql.kernels.expr import Aggregate, Expr, SortKey
+from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.step import Step
 
@@ -149,6 +150,10 @@ def _nodes(value: Any) -> Iterator[Any]:
             yield from expression.walk()
     elif isinstance(value, SortKey):
         yield from value.expr.walk()
+    elif isinstance(value, MatchSpec):
+        yield value.skip
+        for expression in value.expressions():
+            yield from expression.walk()
     elif isinstance(value, tuple):
         for item in value:
             yield from _nodes(item)

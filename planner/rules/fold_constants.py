@@ -15,6 +15,7 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BOOLEAN
 from tsql.planner.logical import Aggregate, Filter, Join, Node, Project, Sort, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.matching import Match
 from tsql.planner.predicates import TRUE
 from tsql.planner.tree import map_expressions, transform_up
 
@@ -70,7 +71,7 @@ def _fold_node(node: Node) -> Node:
             if isinstance(node, Filter) and node.predicate == TRUE:
                 return node.input
             return replace(node, condition=None) if not isinstance(node, Filter) and node.condition == TRUE else node
-        case Window():
+        case Window() | Match():
             return node.changed(fold)
         case Project() | Aggregate() | Sort():
             return map_expressions(node, fold)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.planner.logical import Aggregate, Node, Project, Scan, SetOperation, Window
+from tsql.planner.matching import Match
 from tsql.planner.needed import kept_calls, kept_columns, needed_columns
 from tsql.planner.predicates import column
 
@@ -49,6 +50,8 @@ def _prune(node: Node, inputs: tuple[Node, ...], needed: set[str]) -> Node:
             if not kept:
                 return inputs[0]
             return node.with_inputs(inputs) if len(kept) == len(node.calls) else replace(node, input=inputs[0], calls=kept)
+        case Match():
+            return replace(node, input=inputs[0], spec=node.spec.kept(needed)) if node.spec.kept(needed) is not node.spec else node.with_inputs(inputs)
     return node.with_inputs(inputs)
 
 

@@ -1,5 +1,5 @@
-"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate or a window if it
-is on keys.
+"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate, a window or
+a match if it is on keys.
 
     filter (y > 5)          project y = x + 1
       project y = x + 1 ->    filter (x + 1 > 5)
@@ -24,6 +24,7 @@ from tsql.planner.generating import Series
 from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.matching import Match
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.rules.unwrap_casts import is_widening
 from tsql.planner.tree import shared, transform_down
@@ -72,6 +73,8 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
             return bool(predicate.columns()) and all(any(isinstance(e, Column) and e.name == c for e in node.keys) for c in predicate.columns())
         case SnapshotAggregate():
             return bool(predicate.columns()) and set(predicate.columns()) <= set(node.keys)
+        case Match():
+            return bool(predicate.columns()) and set(predicate.columns()) <= {c.name for c in node.spec.by}
         case SetOperation():
             return node.kind == "union"
         case LimitBy():

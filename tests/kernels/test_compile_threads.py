@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from tests.kernels.test_compile_cache import square_plus
+from tsql.kernels.codegen import llvm
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import FULL, Compiler
 from tsql.kernels.errors import CancelledError
@@ -56,3 +58,14 @@ def test_work_that_is_ended_can_be_done_again(compiler: Compiler) -> None:
     with pytest.raises(CancelledError):
         compiler.compile(square_plus(4), FULL, cancelled)
     assert compiler.compile(square_plus(4)).origin == "llvm"
+
+
+def test_code_that_was_found_on_disk_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query may find code on disk just before the thread that wrote it there links it: both have the same code, and a function keeps it."""
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    compiler, module, found = Compiler(), square_plus(5), []
+    write = llvm.write_code
+    monkeypatch.setattr(llvm, "write_code", lambda key, code: (write(key, code), found.append(compiler.known(module))))
+    made = compiler.compile(module)
+    assert found == [made] and found[0] is made
+    assert made.function.tracker is made.tracker

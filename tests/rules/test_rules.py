@@ -110,7 +110,9 @@ def test_rows(record: Record, db: Any, duck: Any) -> None:
         assert reference_rows(optimize(plan)) == reference_rows(plan)
         return
     query = logical_plan(db, record.sql)
-    expected = duck.sql(record.sql).to_arrow_table()
+    # What DuckDB cannot say is compared with the plan that no rule has changed.
+    told = "MATCH_RECOGNIZE" not in record.sql
+    expected = duck.sql(record.sql).to_arrow_table() if told else run_plan(db, make_plan(query, Settings(optimizer=False), shards=3))
     for disabled in (frozenset(), frozenset({record.rule})):
         plan = make_plan(optimize(query, disabled), Settings(optimizer=False), shards=3)
         assert_same_rows(run_plan(db, plan), expected, ordered=is_ordered(record.sql))

@@ -15,14 +15,9 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import Call
 from tsql.temporal.functions import USAGE
-from tsql.temporal.match_nodes import RowMatch
-from tsql.temporal.nodes import (
-    FUNCTIONS,
-    Progressive,
-)
+from tsql.temporal.nodes import FUNCTIONS, Progressive
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
-    RowMatch: "MATCH_RECOGNIZE",
     Progressive: "PROGRESSIVE",
 }
 """What is refused, with the name that the error gives it."""
