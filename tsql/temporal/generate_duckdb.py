@@ -237,7 +237,7 @@ class DuckdbTimeText(TimeGenerator):
         rows, keys = self._timed_rows(node)
         gap, by = self._span(node, "gap"), _partition(keys)
         marked = f"SELECT *, CASE WHEN __time <= lag(__time) OVER ({by}ORDER BY __time) + {gap} THEN 0 ELSE 1 END AS __new FROM ({rows})"
-        numbered = f"SELECT *, sum(__new) OVER ({by}ORDER BY __time ROWS UNBOUNDED PRECEDING) AS __session FROM ({marked})"
+        numbered = f"SELECT *, sum(__new) OVER ({by}ORDER BY __time RANGE UNBOUNDED PRECEDING) AS __session FROM ({marked})"
         over = f"OVER ({_partition([*keys, '__session'])})"
         dropped = ", ".join([*keys, "__time", "__new", "__session"])
         return f"SELECT * EXCLUDE ({dropped}), min(__time) {over} AS window_start, max(__time) {over} + {gap} AS window_end FROM ({numbered})"

@@ -1,0 +1,17 @@
+"""Random queries over windows, against DuckDB. `python -m tests.temporal.random_windows` runs more of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.temporal.random_windows import case, differs
+
+FIRST, COUNT = 20_261_116, 48
+
+
+@pytest.mark.parametrize("seed", range(FIRST, FIRST + COUNT, 6))
+def test_random_windows(seed: int) -> None:
+    for number in range(seed, seed + 6):
+        asked = case(number)
+        print(f"seed {number}: {asked.settings} {asked.sql}")
+        assert differs(asked) is None
