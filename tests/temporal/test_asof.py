@@ -120,6 +120,29 @@ def test_the_last_part_of_a_union_wins() -> None:
         assert db.sql(sql).fetchall() == [("last",)]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_right_sides_of_every_origin(threads: int) -> None:
+    """Where right rows come from a window, a grouping, a sort, a join or a recursion, each of their times is there once for a key."""
+    left, right = events("unsorted", 1, rows=300), events("unsorted", 2, rows=3000)
+    sources = {
+        "window": "SELECT k, ts, id FROM r QUALIFY row_number() OVER (PARTITION BY k, ts ORDER BY id DESC) = 1",
+        "groups": "SELECT k, ts, max(id) AS id FROM r GROUP BY k, ts",
+        "sort": "SELECT k, ts, max(id) AS id FROM r GROUP BY k, ts ORDER BY ts DESC LIMIT 100000",
+        "join": "SELECT r.k, r.ts, max(r.id) AS id FROM r JOIN (SELECT DISTINCT k FROM r) USING (k) GROUP BY ALL",
+        "distinct": "SELECT DISTINCT ON (k, ts) k, ts, id FROM (SELECT * FROM r ORDER BY id DESC)",
+    }
+    expected = selected(asof_join(to_rows(left), right_of(to_rows(right)), equal("k"), "ts", "rts"), "id", "other")
+    with tsql.connect(threads=threads, shards=5) as db:
+        db.register("l", left)
+        db.register("r", right)
+        for name, source in sources.items():
+            ours = db.sql(f"SELECT l.id AS id, q.id AS other FROM l ASOF JOIN ({source}) q ON l.k = q.k AND l.ts >= q.ts").arrow()
+            try:
+                assert_same_rows(to_rows(ours), expected)
+            except AssertionError as problem:
+                raise AssertionError(f"{name}: {problem}") from problem
+
+
 @pytest.mark.parametrize("is_sorted", [True, False], ids=["sorted", "shuffled"])
 @pytest.mark.parametrize("keys", [1, 50, 6000], ids=lambda keys: f"{keys} keys")
 def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
