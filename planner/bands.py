@@ -20,9 +20,9 @@ def banded(joined: HashJoin, node: logical.Join, is_fixed: bool) -> HashJoin:
     found = _bounded(joined)
     if _ends(found) < 2 and not is_fixed and joined.kind != "single":
         other = _bounded(replace(joined, build="left" if joined.build == "right" else "right"))
-        if _ends(other) == 2:
+        if _ends(other) == 2 and (not joined.keys or rows_per_key(joined, node) >= cost.BAND_OTHER_ROWS):
             found = other
-    if not found.range or (found.keys and rows_per_key(found, node) < cost.BAND_ROWS):
+    if not found.range or (found.keys and rows_per_key(joined, node) < cost.BAND_ROWS):
         return joined
     return found
 

@@ -56,8 +56,9 @@ MERGED_DISTANCE = 1024
 """Sides in the order of their keys are merged if the built one has so many rows, and its keys are so far apart on average:
 smaller tables fit a cache, and keys that are closer are places in an array or in a bitmap."""
 
-BAND_ROWS = 4.0
-"""From so many rows of equal keys on, those that are within a range are searched for in order, instead of being looked at one by one."""
+BAND_ROWS, BAND_OTHER_ROWS = 4.0, 16.0
+"""From so many rows of equal keys on, those that are within a range are searched for in order, instead of being looked at one by one;
+the second where the larger side has to be built for it."""
 
 MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
 """A semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its rows; a left

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.kernels.expr import Expr
-from tsql.planner.operators.join import HashJoin, is_range
+from tsql.kernels.expr import Call, Expr, Literal
+from tsql.kernels.types import BOOLEAN
+from tsql.planner.operators.join import HashJoin, is_number, is_range
 from tsql.planner.operators.merge_join import MergeJoin, refusal
 from tsql.planner.predicates import conjunction, conjuncts
 from tsql.planner.step import Step
@@ -56,7 +57,7 @@ def ranged(joined: HashJoin) -> HashJoin:
     """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the built side."""
     built = joined.inputs[0 if joined.build == "left" else 1].schema
     groups: dict[Expr, list[Expr]] = {}
-    for part in conjuncts(joined.condition):
+    for part in (bound for part in conjuncts(joined.condition) if (bound := closed(part)) is not None):
         if is_range((part,), built):
             inside = next(a for a in part.args if all(c in built for c in a.columns()))
             groups.setdefault(inside, []).append(part)
@@ -65,6 +66,18 @@ def ranged(joined: HashJoin) -> HashJoin:
     chosen = max(groups.values(), key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}))
     rest = [p for p in conjuncts(joined.condition) if p not in chosen]
     return replace(joined, range=tuple(chosen), condition=conjunction(rest))
+
+
+def closed(part: Expr) -> Expr | None:
+    """The comparison that a condition implies: itself if it is one; `x <= coalesce(e, the greatest)` for `e IS NULL OR x < e`, the end
+    of a period that may be open. The condition itself then stays a part of the join's."""
+    match part:
+        case Call("or", (Call("is_null", (end,)), Call("<" | "<=", (x, other)))) if other == end and is_number(end.type):
+            greatest = Literal(end.type.bounds[1], end.type)
+            return Call("<=", (x, Call("coalesce", (end, greatest), end.type)), BOOLEAN)
+        case Call("<" | "<=" | ">" | ">="):
+            return part
+    return None
 
 
 def _everything(joined: HashJoin) -> Expr | None:

@@ -37,6 +37,9 @@ FIRST_SLOTS = 1 << 12
 GROWTH = 8
 """Slots for groups at first, and how many times more if they do not do: a table that stays in a core's cache is filled much faster."""
 
+MOST_SEGMENTS = 4096
+"""Entries in more runs than this are sorted by their places."""
+
 WORKING_BYTES = 28
 """What sorting takes for each entry besides what comes out: its number, slot, address and place."""
 
@@ -87,7 +90,11 @@ class EntrySorter:
         size = len(words) if dense is None else dense[1] - dense[0] + 1
         segments = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]
         if sink.place_at >= 0:
-            segments = in_input_order(places, segments)
+            merged = in_input_order(places, segments)
+            if merged is None:
+                orders, addresses, slots = _taken((orders, addresses, slots), np.argsort(places, kind="stable"), self.workers)
+                merged = [(0, rows)]
+            segments = merged
         if sink.marks:
             # Those that never find a partner are put behind all groups.
             slots[slots < 0] = size
@@ -170,17 +177,16 @@ class EntrySorter:
         return lambda *args: interpreter("main", *args)
 
 
-def in_input_order(places: np.ndarray, lists: list[Segment]) -> list[Segment]:
-    """Segments of all lists of entries, in the order of their places in the input; each list is in order by itself, since a worker
-    takes morsels from the first on. The lists are made of few long runs: one search finds the end of each."""
+def in_input_order(places: np.ndarray, lists: list[Segment]) -> list[Segment] | None:
+    """Segments of all lists of entries, in the order of their places in the input. Each list is mostly in order by itself, since a
+    worker takes morsels from the first on, and made of few long runs: one search finds the end of each. None where it is not so."""
+    if not all(_ascends(places[start:end]) for start, end in lists):
+        return None
     if len(lists) < 2:
         return lists
     found: list[Segment] = []
-    if not all(_ascends(places[start:end]) for start, end in lists):
-        order = np.argsort(places, kind="stable")
-        return [(int(at), int(at) + 1) for at in order]
     heads = [start for start, _ in lists]
-    while True:
+    while len(found) < MOST_SEGMENTS:
         left = [(int(places[head]), number) for number, head in enumerate(heads) if head < lists[number][1]]
         if not left:
             return found
@@ -191,6 +197,7 @@ def in_input_order(places: np.ndarray, lists: list[Segment]) -> list[Segment]:
             end = start + max(1, int(np.searchsorted(places[start:end], left[1][0])))
         found.append((start, end))
         heads[number] = end
+    return None
 
 
 def _parts(segments: list[Segment], number: int) -> list[list[Segment]]:

@@ -34,6 +34,9 @@ QUERIES = {
     "not in": "SELECT v FROM f WHERE v NOT IN (SELECT v FROM t WHERE v < 390)",
     "lateral": "SELECT a.k, x.v FROM (SELECT DISTINCT k FROM t) a, LATERAL (SELECT v FROM f WHERE f.k = a.k ORDER BY v DESC NULLS LAST LIMIT 2) x",
     "range join": "SELECT count(*), sum(b.v - a.v) FROM t a JOIN f b ON a.v < b.v",
+    "asof join": "SELECT a.v, b.v AS before FROM t a ASOF JOIN (SELECT DISTINCT k, v FROM f WHERE v % 3 = 0) b ON a.k = b.k AND a.v > b.v",
+    "asof left join without a key": "SELECT a.v, b.v AS after FROM t a ASOF LEFT JOIN (SELECT DISTINCT v FROM f WHERE k = 2) b ON a.v <= b.v",
+    "band join": "SELECT count(*), sum(b.v - a.v) FROM t a JOIN f b ON a.k = b.k AND b.v BETWEEN a.v AND a.v + 20",
     "full join": "SELECT a.v, b.v FROM t a FULL JOIN (SELECT v + 100 AS v FROM f WHERE k = 2) b ON a.v = b.v",
     "cte used twice": "WITH c AS (SELECT k, sum(v) AS s FROM f GROUP BY k) SELECT a.k, b.s FROM c a JOIN c b ON a.k = b.k + 1",
 }

@@ -18,6 +18,8 @@ from tests.spark.cluster import InProcess
 from tests.temporal.data import ALL_SHAPES, assert_same_rows, event_tables, events, repeatable, selected, to_rows, write_pieces
 from tests.temporal.reference.joins import asof_join
 from tests.temporal.reference.rows import SECOND, On, Rows, equal
+from tsql.kernels.batch import Dictionary
+from tsql.kernels.operators import string_hashes
 from tsql.planner import cost
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -120,6 +122,29 @@ def test_the_last_part_of_a_union_wins() -> None:
         assert db.sql(sql).fetchall() == [("last",)]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_right_sides_of_every_origin(threads: int) -> None:
+    """Where right rows come from a window, a grouping, a sort, a join or a recursion, each of their times is there once for a key."""
+    left, right = events("unsorted", 1, rows=300), events("unsorted", 2, rows=3000)
+    sources = {
+        "window": "SELECT k, ts, id FROM r QUALIFY row_number() OVER (PARTITION BY k, ts ORDER BY id DESC) = 1",
+        "groups": "SELECT k, ts, max(id) AS id FROM r GROUP BY k, ts",
+        "sort": "SELECT k, ts, max(id) AS id FROM r GROUP BY k, ts ORDER BY ts DESC LIMIT 100000",
+        "join": "SELECT r.k, r.ts, max(r.id) AS id FROM r JOIN (SELECT DISTINCT k FROM r) USING (k) GROUP BY ALL",
+        "distinct": "SELECT DISTINCT ON (k, ts) k, ts, id FROM (SELECT * FROM r ORDER BY id DESC)",
+    }
+    expected = selected(asof_join(to_rows(left), right_of(to_rows(right)), equal("k"), "ts", "rts"), "id", "other")
+    with tsql.connect(threads=threads, shards=5) as db:
+        db.register("l", left)
+        db.register("r", right)
+        for name, source in sources.items():
+            ours = db.sql(f"SELECT l.id AS id, q.id AS other FROM l ASOF JOIN ({source}) q ON l.k = q.k AND l.ts >= q.ts").arrow()
+            try:
+                assert_same_rows(to_rows(ours), expected)
+            except AssertionError as problem:
+                raise AssertionError(f"{name}: {problem}") from problem
+
+
 @pytest.mark.parametrize("is_sorted", [True, False], ids=["sorted", "shuffled"])
 @pytest.mark.parametrize("keys", [1, 50, 6000], ids=lambda keys: f"{keys} keys")
 def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
@@ -146,6 +171,32 @@ def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
             sql = f"SELECT count(*) AS n, sum(a) AS a, sum(b) AS b, sum(a * b) AS ab FROM l ASOF JOIN r ON l.{key} = r.{key} AND l.ts >= r.ts"
             assert ("walks=yes" in db.sql(sql).explain()) == is_sorted
             assert [tuple(map(int, row)) for row in db.sql(sql).fetchall()] == [tuple(map(int, row)) for row in duck.sql(sql).fetchall()]
+
+
+@pytest.mark.parametrize("few", [0, 1 << 16], ids=["compared", "told apart"])
+def test_keys_in_dictionaries(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strings of tables are codes: their hashes are made once, and for few of them strings need not be compared."""
+    monkeypatch.setattr(string_hashes, "FEW_STRINGS", few)
+    left, right = events("few_times", 5, rows=400), events("few_times", 6, rows=600)
+    with tsql.connect(threads=2) as db:
+        db.register("l0", left)
+        db.register("r0", right)
+        db.sql("CREATE TABLE l AS SELECT * FROM l0")
+        db.sql("CREATE TABLE r AS SELECT * FROM r0 WHERE name IS DISTINCT FROM 'b'")
+        kept = right.filter(pa.array([name != "b" for name in right["name"].to_pylist()]))
+        for inequality in (">=", "<"):
+            check(db, left, kept, "text", inequality, True, None)
+            check(db, left, kept, "both", inequality, False, None)
+
+
+def test_hashes_tell_strings_apart() -> None:
+    strings = Dictionary(pa.array(["", "a", "ab", "abcd", "abcdefgh", "abcdefghi"]))
+    others = Dictionary(pa.array(["ab", "abc", "zz"]))
+    hashes = string_hashes.string_hashes(strings)
+    assert len(set(hashes.tolist())) == 6 and hashes[2] == string_hashes.string_hashes(others)[0]
+    assert string_hashes.tell_apart(strings) and string_hashes.tell_apart(strings, others)
+    others.tables["hashes"] = pa.py_buffer(hashes[[0, 1, 2]].tobytes() + bytes(8))
+    assert not string_hashes.tell_apart(strings, others)
 
 
 NUMBERS = (

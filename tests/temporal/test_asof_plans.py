@@ -201,9 +201,13 @@ def test_a_right_side_without_keys_must_fit_memory() -> None:
         ([[0, 0, 1], [], [2]], [(0, 3), (3, 4)]),
         ([[5], [4], [3]], [(2, 3), (1, 2), (0, 1)]),
         ([[1, 2, 3]], [(0, 3)]),
+        ([], []),
+        ([[2, 1]], None),
+        ([[1, 3], [5, 4]], None),
+        ([list(range(0, 10000, 2)), list(range(1, 10000, 2))], None),
     ],
 )
-def test_segments_come_in_the_order_of_the_input(lists: list[list[int]], expected: list[tuple[int, int]]) -> None:
+def test_segments_come_in_the_order_of_the_input(lists: list[list[int]], expected: list[tuple[int, int]] | None) -> None:
     places = np.array([place for one in lists for place in one], np.int64)
     ends = np.cumsum([len(one) for one in lists]).tolist()
     segments = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]

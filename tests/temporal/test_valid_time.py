@@ -88,3 +88,14 @@ def test_errors(sql: str, message: str) -> None:
         with pytest.raises(tsql.BindError) as caught:
             db.sql(sql).fetchall()
         assert message in str(caught.value) and caught.value.position is not None
+
+
+def test_many_versions_of_a_key_are_not_looked_at_one_by_one() -> None:
+    """Each key has 5,000 versions, the last of which is open: the rows of the left are sorted, and each version finds its own."""
+    with tsql.connect(threads=2) as db:
+        db.sql("CREATE TABLE l AS SELECT i AS id, i % 4 AS k, make_timestamp(i * 7919 % 5000 * 1000000 + 5) AS ts FROM range(30000) r(i)")
+        versions = "SELECT i % 4 AS k, i AS v, make_timestamp(i // 4 * 1000000) AS vs, CASE WHEN i < 19996 THEN make_timestamp((i // 4 + 1) * 1000000) END AS ve FROM range(20000) r(i)"
+        with_period(db, "rates", db.sql(versions).arrow())
+        relation = db.sql("SELECT count(*), count(r.v), sum(abs(r.v - (i.ts_us // 1000000 * 4 + i.k))) FROM (SELECT *, epoch_us(ts) AS ts_us FROM l) i LEFT JOIN rates FOR VALID_TIME AS OF i.ts AS r ON i.k = r.k")
+        assert "range=(vs <= ts, ts <= coalesce(ve, TIMESTAMP 'infinity')) where=((ve IS NULL) OR (ts < ve)) build=left" in relation.explain()
+        assert relation.fetchall() == [(30000, 30000, 0)]
