@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tsql.analyze_scope import Life, Names, Relation
-from tsql.kernels.expr import Call, Cast, Column, Expr, Literal
-from tsql.kernels.types import BIGINT, HUGEINT, Type
+from tsql.kernels.expr import Call, Cast, Column, Expr, Literal, SortKey
+from tsql.kernels.types import BIGINT, BOOLEAN, HUGEINT, TIMESTAMP, Type
+from tsql.kernels.windows.call import WHOLE_PARTITION, WindowCall
 from tsql.planner import logical
 from tsql.planner.bind_types import coerce
 from tsql.planner.generating import Series
 from tsql.temporal.cut import coalesced, covered, domain_of, levels, uncovered, union
-from tsql.temporal.lifetimes import always, bounds, kept, new_life
+from tsql.temporal.lifetimes import always, bounds, columns_of, kept, new_life
 
 
 def combined(
@@ -56,9 +57,23 @@ def _copies(kind: str, left: logical.Node, right: logical.Node, columns: Sequenc
     values: list[tuple[str, Expr]] = [(total, Column(name, BIGINT)) for total, name in zip(sums, (ours, theirs), strict=True)]
     plan, span = levels(union(sides), columns, life, values, taken)
     a, b = (Column(name, HUGEINT) for name in sums)
-    number = Call("least", (a, b), HUGEINT) if kind == "intersect" else Call("-", (a, b), HUGEINT)
-    copy = names.unique("copy")
-    plan = Series(plan, copy, Literal(1, BIGINT), Cast(number, BIGINT), Literal(1, BIGINT), inclusive=True)
-    plan = coalesced(plan, (*columns, copy), span, taken)
+    number = Call("least", (a, b), HUGEINT) if kind == "intersect" else Call("greatest", (Call("-", (a, b), HUGEINT), Literal(0, HUGEINT)), HUGEINT)
+    return _numbered(plan, columns, span, Cast(number, BIGINT), life, names)
+
+
+def _numbered(plan: logical.Node, columns: Sequence[str], span: Life, number: Expr, life: Life, names: Names) -> logical.Node:
+    """The n-th copy of a row for as long as `number` is n or more. It begins where the number rises above n - 1 and ends where it falls below n, so
+    that the work is by how much the number changes, and not how large it is."""
+    rows, before, last, copy, until = (names.unique(name) for name in ("copies", "copies_before", "last_end", "copy", "copy_end"))
     start, end = bounds(span)
-    return logical.Project(plan, (*kept(plan, columns), (life.start, start), (life.end, end)))
+    plan = logical.Project(plan, (*kept(plan, columns), (rows, number), *kept(plan, span.columns)))
+    now, then = Column(rows, BIGINT), Call("coalesce", (Column(before, BIGINT), Literal(0, BIGINT)), BIGINT)
+    seen = (before, WindowCall("lag", (now,), BIGINT)), (last, WindowCall("max", (end,), TIMESTAMP, WHOLE_PARTITION))
+    plan = logical.Window(plan, tuple(columns_of(plan, columns)), (SortKey(start),), seen)
+    changed = logical.Filter(plan, Call("<>", (now, then), BOOLEAN))
+    low = Call("+", (Call("least", (now, then), BIGINT), Literal(1, BIGINT)), BIGINT)
+    plan = Series(changed, copy, low, Call("greatest", (now, then), BIGINT), Literal(1, BIGINT), inclusive=True)
+    plan = logical.Window(plan, tuple(columns_of(plan, (*columns, copy))), (SortKey(start),), ((until, WindowCall("lead", (start,), TIMESTAMP)),))
+    risen = logical.Filter(plan, Call(">", (now, then), BOOLEAN))
+    ends = Call("coalesce", (Column(until, TIMESTAMP), Column(last, TIMESTAMP)), TIMESTAMP)
+    return logical.Project(risen, (*kept(risen, columns), (life.start, start), (life.end, ends)))

@@ -17,9 +17,10 @@ from tsql.kernels.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner import logical
+from tsql.planner.generating import Series
 from tsql.planner.lifetimes import SnapshotAggregate, ends_of
 from tsql.temporal.cut import merged, union
-from tsql.temporal.lifetimes import bound, columns_of, equal, every, kept, less, new_life
+from tsql.temporal.lifetimes import bound, columns_of, equal, every, kept, new_life
 
 Calls = Sequence[tuple[str, Aggregate]]
 
@@ -67,20 +68,31 @@ def _by_sets(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple
 
 
 def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]) -> tuple[logical.Node, Life]:
-    """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group."""
+    """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group.
+
+    The edges of a group are numbered in the order of time. A row finds the numbers of its start and its end, and is repeated for each number
+    between them: all joins are by equality, and the work is the number of rows alive in all spans.
+    """
     names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
-    over = [names.unique(f"{key}_of") for key in keys]
-    time, until = names.unique("at"), names.unique("until")
-    sides = [
-        logical.Project(rows, (*((new, column) for new, column in zip(over, columns_of(rows, keys), strict=True)), (time, bound(side))))
-        for side in life.columns
-    ]
+    time, until, number, span = (names.unique(name) for name in ("at", "until", "edge", "span"))
+    sides = [logical.Project(rows, (*kept(rows, keys), (time, bound(side)))) for side in life.columns]
     edges = logical.Distinct(logical.SetOperation("union", True, *sides))
-    spans: logical.Node = logical.Window(
-        edges, tuple(columns_of(edges, over)), (SortKey(bound(time)),), ((until, WindowCall("lead", (bound(time),), TIMESTAMP)),)
-    )
-    spans = logical.Filter(spans, Call("is_not_null", (Column(until, TIMESTAMP),), BOOLEAN))
-    at_time = [Call("<=", (bound(life.start), bound(time)), BOOLEAN), less(bound(time), bound(life.end))]
-    joined = logical.Join("inner", rows, spans, every([*equal(columns_of(rows, keys), columns_of(spans, over)), *at_time]))
-    plan = logical.Aggregate(joined, (*kept(joined, keys), *kept(joined, (time, until))), tuple(calls))
-    return plan, Life(time, until)
+    order = (SortKey(bound(time)),)
+    numbering = ((until, WindowCall("lead", (bound(time),), TIMESTAMP)), (number, WindowCall("row_number", (), BIGINT)))
+    edges = logical.Window(edges, tuple(columns_of(edges, keys)), order, numbering)
+
+    def meet(plan: logical.Node, column: Column, at: str, wanted: Sequence[str]) -> tuple[logical.Node, list[Column]]:
+        """The plan with the wanted columns of the edge of its group whose `at` is equal to a column of it."""
+        shown = (*keys, at, *wanted)
+        fresh = {name: names.unique(f"{name}_of") for name in shown}
+        side = logical.Project(edges, tuple((fresh[name], found) for name, found in kept(edges, shown)))
+        own = columns_of(side, [fresh[key] for key in keys])
+        found = Call("=", (column, columns_of(side, [fresh[at]])[0]), BOOLEAN)
+        return logical.Join("inner", plan, side, every([*equal(columns_of(plan, keys), own), found])), columns_of(side, [fresh[name] for name in wanted])
+
+    placed, (first,) = meet(rows, bound(life.start), time, (number,))
+    placed, (last,) = meet(placed, bound(life.end), time, (number,))
+    repeated = Series(placed, span, first, last, Literal(1, BIGINT))
+    groups = logical.Aggregate(repeated, tuple(kept(repeated, (*keys, span))), tuple(calls))
+    plan, (begins, ends) = meet(groups, Column(span, BIGINT), number, (time, until))
+    return logical.Project(plan, (*kept(plan, keys), *kept(plan, [name for name, _ in calls]), (time, begins), (until, ends))), Life(time, until)
