@@ -59,7 +59,9 @@ def on(one: Row, other: Row) -> bool:
 def test_joins_of_random_tables(one: pa.Table, other: pa.Table, shards: int) -> None:
     data = {"periods": one, "more": other}
     left = lifetime(to_rows(one), "vs", end="ve")
-    right = [{"w": r["v"], "j": r["id"], "k": r["k"], "valid_from": r["valid_from"], "valid_to": r["valid_to"]} for r in lifetime(to_rows(other), "vs", end="ve")]
+    right = [
+        {"w": r["v"], "j": r["id"], "k": r["k"], "valid_from": r["valid_from"], "valid_to": r["valid_to"]} for r in lifetime(to_rows(other), "vs", end="ve")
+    ]
     condition = "l.k = r.k AND l.v <= r.v"
 
     def joined(kind: str) -> Rows:

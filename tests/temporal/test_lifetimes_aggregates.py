@@ -66,7 +66,9 @@ def test_aggregates(source: str, call: str) -> None:
 
 
 @repeatable(25)
-@hypothesis.given(event_tables(), st.sampled_from(sorted(SOURCES)), st.sampled_from(sorted(AGGREGATES)), st.sampled_from(sorted(set(CONFIGURATIONS) - {"interp"})))
+@hypothesis.given(
+    event_tables(), st.sampled_from(sorted(SOURCES)), st.sampled_from(sorted(AGGREGATES)), st.sampled_from(sorted(set(CONFIGURATIONS) - {"interp"}))
+)
 def test_random_tables(table: pa.Table, source: str, call: str, configuration: str) -> None:
     check(source, call, table, configuration)
 

@@ -48,9 +48,11 @@ def pipelines(db: Any, sql: str) -> str:
 def test_how_aggregates_follow(db: Any) -> None:
     """The choice is shown."""
     calls = "count(*) AS n, sum(v) AS s, max(v) AS m, max(name) AS t, sum(x) AS f"
-    assert "n=count(*) (removing) s=sum(v) (removing) m=max(v) (two stacks) t=max(\"name\") (heap) f=sum(x) (two stacks)" in pipelines(db, f"SELECT {calls} FROM {SLIDE}")
+    assert 'n=count(*) (removing) s=sum(v) (removing) m=max(v) (two stacks) t=max("name") (heap) f=sum(x) (two stacks)' in pipelines(
+        db, f"SELECT {calls} FROM {SLIDE}"
+    )
     own = "LIFETIME(events, start => ts, end => ts + INTERVAL '1 second' * v)"
-    assert "n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max(\"name\") (heap) f=sum(x) (tree)" in pipelines(db, f"SELECT {calls} FROM {own}")
+    assert 'n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max("name") (heap) f=sum(x) (tree)' in pipelines(db, f"SELECT {calls} FROM {own}")
 
 
 def test_holistic_aggregates_have_another_plan(db: Any) -> None:

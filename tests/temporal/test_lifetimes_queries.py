@@ -70,12 +70,27 @@ REFUSED = [
     (f"SELECT * FROM {T} l CLIP JOIN p ON l.k = p.k", "p ON", "CLIP JOIN needs the time of its right rows", "LIFETIME"),
     ("SEQUENCED VALIDTIME SELECT * FROM t", "SEQUENCED", "SEQUENCED VALIDTIME needs a table with a PERIOD, or a stream", "PERIOD FOR"),
     (f"SELECT (SELECT count(*) FROM {T}) FROM p", "(SELECT", "a subquery over a temporal relation stands in WHERE", "join"),
-    (f"SELECT k FROM {T} x WHERE k = 1 OR EXISTS (SELECT 1 FROM {T} y WHERE y.k = x.k)", "EXISTS", "a subquery over a temporal relation stands in WHERE", "join"),
+    (
+        f"SELECT k FROM {T} x WHERE k = 1 OR EXISTS (SELECT 1 FROM {T} y WHERE y.k = x.k)",
+        "EXISTS",
+        "a subquery over a temporal relation stands in WHERE",
+        "join",
+    ),
     (f"SELECT k FROM {T} WHERE k NOT IN (SELECT k FROM {T})", "k NOT", "a subquery over a temporal relation stands in WHERE", "join"),
-    (f"SELECT 1 FROM {T} a LEFT JOIN {T} b ON a.k = b.k AND EXISTS (SELECT 1 FROM p WHERE p.k = a.k)", "a.k = b", "a subquery in the condition of a join", "WHERE"),
+    (
+        f"SELECT 1 FROM {T} a LEFT JOIN {T} b ON a.k = b.k AND EXISTS (SELECT 1 FROM p WHERE p.k = a.k)",
+        "a.k = b",
+        "a subquery in the condition of a join",
+        "WHERE",
+    ),
     (f"UPDATE p SET name = 'y' FROM {T} x WHERE x.k = p.k", "UPDATE", "UPDATE or DELETE cannot depend on a temporal relation", "CREATE TABLE"),
     (f"DELETE FROM p WHERE EXISTS (SELECT 1 FROM {T} x WHERE x.k = p.k)", "DELETE", "UPDATE or DELETE cannot depend on a temporal relation", "CREATE TABLE"),
-    (f"WITH RECURSIVE r AS (SELECT k FROM {T} UNION ALL SELECT k + 1 FROM r WHERE k < 3) SELECT * FROM r", "r AS", "a recursive query over temporal relations", None),
+    (
+        f"WITH RECURSIVE r AS (SELECT k FROM {T} UNION ALL SELECT k + 1 FROM r WHERE k < 3) SELECT * FROM r",
+        "r AS",
+        "a recursive query over temporal relations",
+        None,
+    ),
 ]
 
 
@@ -116,9 +131,7 @@ NESTED: dict[str, tuple[str, Any]] = {
     "an aggregate over a join over an aggregate": (
         f"WITH busy AS (SELECT k, count(*) AS n FROM {PERIODS} GROUP BY k) "
         f"SELECT b.n, count(*) AS pairs FROM busy b JOIN {MORE} m ON b.k = m.k WHERE m.v > 0 GROUP BY b.n",
-        lambda t: aggregate(
-            inner_join(aggregate(living(t), ("k",), n=count), [r for r in living(t, "more") if r["v"] > 0], equal("k")), ("n",), pairs=count
-        ),
+        lambda t: aggregate(inner_join(aggregate(living(t), ("k",), n=count), [r for r in living(t, "more") if r["v"] > 0], equal("k")), ("n",), pairs=count),
     ),
     "a result that is not shown": (
         f"SELECT k FROM {PERIODS} GROUP BY k HAVING count(*) > 1",
@@ -145,7 +158,9 @@ NESTED: dict[str, tuple[str, Any]] = {
             [
                 row
                 for one in living(t)
-                for row in coalesce(inner_join([one], selected([m for m in aggregate(living(t, "more"), ("k",), n=count) if m["n"] > 1], "k", *LIFE), equal("k")))
+                for row in coalesce(
+                    inner_join([one], selected([m for m in aggregate(living(t, "more"), ("k",), n=count) if m["n"] > 1], "k", *LIFE), equal("k"))
+                )
             ],
             "id",
             *LIFE,
