@@ -65,6 +65,8 @@ class _Analyzer:
         self.queries, self.node = queries, node
         table = queries.table(node.this, environment)
         self.input = table.relation
+        if self.input.life is not None:
+            raise queries.error("MATCH_RECOGNIZE is over rows in an order: the rows of its input have lifetimes", node, "match the table itself, ORDER BY its start")
         self.scope = Scope((table,), queries.source)
         self.level = Level(queries, environment, self.input.plan.schema.names)
         self.taken = Names((*self.input.plan.schema.names, *queries.taken))

@@ -1,0 +1,57 @@
+"""What windows, ASOF joins and row patterns refuse: each error names its place and a way out."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import tsql
+
+EVENTS = pa.table({"k": [1], "n": [5], "s": ["x"], "ts": pa.array([0], pa.timestamp("us")), "window_start": [1]})
+PLAIN = "(SELECT k, n, s, ts FROM t)"
+
+
+@pytest.fixture(scope="module")
+def db() -> tsql.Session:
+    session = tsql.connect()
+    session.register("t", EVENTS)
+    session.execute("CREATE TABLE p AS SELECT k, n, s, ts FROM t")
+    return session
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "place"),
+    [
+        ("SELECT * FROM TUMBLE(p, n, INTERVAL '1 second')", "TUMBLE needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not a BIGINT", "n,"),
+        ("SELECT * FROM HOP(p, s, slide => INTERVAL '1 second', size => INTERVAL '1 second')", "HOP needs the time of a row", "s,"),
+        ("SELECT * FROM TUMBLE(p, tz, INTERVAL '1 second')", 'column "tz" does not exist', "tz,"),
+        ("SELECT * FROM TUMBLE(p, ts, to_seconds(n))", "size of TUMBLE must be a constant interval", "to_seconds"),
+        ("SELECT * FROM TUMBLE(p, ts, to_seconds(-1))", "size of TUMBLE must be more than zero", "to_seconds"),
+        ("SELECT * FROM TUMBLE(p, ts, to_months(1))", "size of TUMBLE cannot be in months or years", "to_months"),
+        ("SELECT * FROM CUMULATE(p, ts, step => to_seconds(2), size => to_seconds(5))", "the size of CUMULATE must be a multiple of its step", "to_seconds(5)"),
+        ("SELECT * FROM TUMBLE(p, ts, rows => n)", "rows of TUMBLE must be a constant, at least 1", "n)"),
+        ("SELECT * FROM TUMBLE(p, ts, INTERVAL '1 day', timezone => 'Europe/Berlin')", "windows are aligned in UTC", "'Europe"),
+        ("SELECT * FROM TUMBLE(t, ts, INTERVAL '1 second')", "the input of TUMBLE has a column window_start already", "TUMBLE"),
+        ("SELECT * FROM TUMBLE(SLIDE(p, ts, INTERVAL '1 second'), ts, INTERVAL '1 second')", "the rows of its input have lifetimes", "TUMBLE"),
+        ("SELECT a.k FROM SLIDE(p, ts, INTERVAL '1 second') a ASOF JOIN p b ON a.k = b.k AND a.ts >= b.ts", "an ASOF JOIN is of plain relations", "p b"),
+        ("SELECT * FROM SLIDE(p, ts, INTERVAL '1 second') MATCH_RECOGNIZE (ORDER BY ts MEASURES count(*) AS n PATTERN (A) DEFINE A AS n > 0)", "the rows of its input have lifetimes", "MATCH"),
+    ],
+)
+def test_errors(db: tsql.Session, sql: str, message: str, place: str) -> None:
+    with pytest.raises(tsql.BindError) as refused:
+        db.sql(sql).arrow()
+    assert message in refused.value.message
+    assert refused.value.position is not None
+    assert sql[refused.value.position :].startswith(place), sql[refused.value.position :]
+
+
+def test_a_constant_may_be_computed(db: tsql.Session) -> None:
+    assert db.sql("SELECT epoch(window_end) FROM TUMBLE(p, ts, to_seconds(10) + INTERVAL '2 seconds')").fetchall() == [(12.0,)]
+
+
+def test_rows_without_a_time_are_counted(db: tsql.Session) -> None:
+    db.register("gaps", pa.table({"ts": pa.array([0, None, 5, None], pa.timestamp("us"))}))
+    for windows in ("TUMBLE(gaps, ts, INTERVAL '1 second')", "HOP(gaps, ts, slide => INTERVAL '1 second', size => INTERVAL '2 seconds')", "SESSION(gaps, ts, gap => INTERVAL '1 second')"):
+        relation = db.sql(f"SELECT window_start, count(*) AS n FROM {windows} GROUP BY window_start")
+        assert {row[1] for row in relation.fetchall()} == {2}
+        assert sum(relation.counts.values()) == 2, windows
