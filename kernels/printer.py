@@ -25,6 +25,9 @@ _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_dis
 _DAY_US = 86_400_000_000
 _LINE_ENDS = frozenset("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
+TIME_UNITS = (("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000), ("millisecond", 1_000), ("microsecond", 1))
+"""The units in which intervals are shown, and their microseconds: the largest of which there is a whole number is taken."""
+
 
 def expression_sql(expr: Expr) -> str:
     """The text of an expression, without parentheses around the whole."""
@@ -219,7 +222,9 @@ def _time_text(value: Any, dtype: Type) -> str:
         case "TIME":
             return _clock(value)
         case "INTERVAL":
-            parts = [f"{count} {unit}" for count, unit in zip(value, ("months", "days", "microseconds"), strict=True) if count]
+            micros, size = next((unit, size) for unit, size in TIME_UNITS if value[2] % size == 0)
+            amounts = (value[0], "month"), (value[1], "day"), (value[2] // size, micros)
+            parts = [f"{count} {unit}{'' if abs(count) == 1 else 's'}" for count, unit in amounts if count]
             return " ".join(parts) or "0 days"
     if abs(value) == 2**63 - 1:
         return "infinity" if value > 0 else "-infinity"
