@@ -179,7 +179,7 @@ class Stages:
     def _framed(self, step: Scan, shards: int) -> DataFrame:
         """A DataFrame that enters together with others: its rows become blobs first."""
         part = Part(top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common)
-        return self._frame(step).mapInArrow(partial(run_frame, part.encode()), WIRE)
+        return self._frame(step).mapInArrow(partial(run_frame, part.encode(), self.tallies), WIRE)
 
 
 def union(frames: list[DataFrame]) -> DataFrame:

@@ -42,7 +42,6 @@ ERRORS = [
     ("SELECT * FROM a JOIN b ON true JOIN d USING (k)", 46, 'column "k" is ambiguous: it is more than once on the left side', None),
     ("SELECT * FROM a NATURAL JOIN (SELECT 1 AS z) q", None, "No columns found to join on in NATURAL JOIN", "Left candidates: k, x"),
     ("SELECT * FROM a JOIN b ON sum(x) > 1", 27, "an aggregate is not allowed in JOIN conditions", None),
-    ("SELECT * FROM a ASOF JOIN b ON a.k >= b.k", 17, "there is no plan for ASOF JOIN", None),
     ("SELECT * FROM a POSITIONAL JOIN b", 33, "POSITIONAL joins are not supported yet", None),
     ("SELECT * FROM a LEFT SEMI JOIN b ON true", 32, "LEFT SEMI JOIN is not supported", None),
     ("SELECT * FROM a RIGHT JOIN LATERAL (SELECT y FROM b WHERE b.k = a.k) q ON true", None, "The combining JOIN type must be INNER or LEFT for a LATERAL", None),
