@@ -1,6 +1,6 @@
 """Windows, lifetimes and joins in time against DuckDB, Polars and Spark.
 
-    python -m bench.temporal [--rows 20000000] [--runs 5] [--engines tsql,duckdb,polars] [--only TEXT] [--json FILE] [--markdown FILE]
+    python -m bench.temporal [--rows 20000000] [--runs 5] [--engines tsql,duckdb,polars] [--only TEXT] [--skip TEXT] [--json FILE] [--markdown FILE]
 
 All engines hold the same tables in this one process (Spark beside it), give their whole answer as an Arrow table, and take turns. Before anything is
 timed the answers are compared, first over a sample and then over all rows; one that differs ends the benchmark. A query that our engine does
@@ -170,8 +170,9 @@ def _say(row: Row) -> None:
     print(f"{row.case}: {'; '.join(f'{name} {shown}' for name, shown in row.measured.items())}", file=sys.stderr)
 
 
-def _chosen(cases: Iterable[Case], only: str) -> list[Case]:
-    return [case for case in cases if only.lower() in case.name.lower()]
+def _chosen(cases: Iterable[Case], only: str, skip: str | None = None) -> list[Case]:
+    left_out = (skip or "").lower().split(",") if skip else []
+    return [case for case in cases if only.lower() in case.name.lower() and not any(text in case.name.lower() for text in left_out)]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -181,6 +182,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--runs", type=int, default=5, help="timed runs of each query on each engine (default: 5)")
     parser.add_argument("--engines", default="tsql,duckdb,polars", help="comma-separated, of: " + ", ".join(ENGINES))
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cases whose name has this text")
+    parser.add_argument("--skip", metavar="TEXT", help="not the cases whose names have this text, or one of several with commas between")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measured times as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as markdown")
     options = parser.parse_args(arguments)
@@ -190,9 +192,10 @@ def main(arguments: list[str] | None = None) -> int:
     if options.rows < 1_000 or options.runs < 1:
         parser.error("--rows is at least 1000 and --runs at least 1")
     facts = machine()
-    groups = {"Windows and lifetimes": _chosen(WINDOWS, options.only), "Joins in time": _chosen(JOINS, options.only), "From 1 to 10 M keys": _chosen(KEYS, options.only)}
-    order = [pair for pair in ORDER if options.only.lower() in pair[0].name.lower()]
-    long_window = [LONG_WINDOW] if _chosen(LONG_WINDOW, options.only) else []
+    chosen = partial(_chosen, only=options.only, skip=options.skip)
+    groups = {"Windows and lifetimes": chosen(WINDOWS), "Joins in time": chosen(JOINS), "From 1 to 10 M keys": chosen(KEYS)}
+    order = [pair for pair in ORDER if chosen(pair[:1])]
+    long_window = [LONG_WINDOW] if chosen(LONG_WINDOW) else []
 
     if options.rows > SAMPLE_ROWS:
         sample = Bench(names, SAMPLE_ROWS)
