@@ -169,6 +169,10 @@ LARGE = {
 }
 
 
+AHEAD = 2 * (128 << 10)
+"""Kernels look at the memory in use every some rows: each of two threads may have taken as much before it stops."""
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_ten_times_the_limit(name: str, large: pa.Table, counters: list[host.Shared]) -> None:
     with duckdb.connect() as oracle:
@@ -181,7 +185,7 @@ def test_ten_times_the_limit(name: str, large: pa.Table, counters: list[host.Sha
         assert list(zip(*(c.to_pylist() for c in table.columns), strict=True)) == expected
         del table
     gc.collect()
-    assert 0 < counters[-1].peak <= LIMIT // 3
+    assert 0 < counters[-1].peak <= LIMIT // 3 + AHEAD
     assert counters[-1].memory == 0
 
 
