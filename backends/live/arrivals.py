@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tsql.backends.live.fragments import SPREAD_ROWS, Arrived, Engine
+from tsql.backends.local.entry import BatchData
 from tsql.backends.local.executor import Flow
 from tsql.backends.sources.normalize import normalize
-from tsql.backends.spark.entry import BatchData
 from tsql.kernels.errors import SourceError
 from tsql.kernels.types import Type
 from tsql.planner.operators.input import Input

@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.dataset import ChunkData
+from tsql.backends.local.entry import chunk_columns
 from tsql.backends.local.executor import Executor, Flow, Kernels
 from tsql.backends.local.host import Chunk
-from tsql.backends.spark.entry import chunk_columns
 from tsql.kernels.schema import Schema
 from tsql.planner.enforce import enforce
 from tsql.planner.movement import Movement

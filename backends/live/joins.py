@@ -16,7 +16,6 @@ from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.planner.operators.join import MIRROR, HashJoin
 from tsql.planner.predicates import conjuncts
 
-
 KINDS = ("inner", "left", "semi", "anti")
 """A full join, and the kinds in which a NULL of any right row may leave an answer open, need all rows."""
 
