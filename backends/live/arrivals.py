@@ -1,4 +1,4 @@
-"""Rows that have arrived, as fragments take them."""
+"""Rows that have arrived, as fragments take them: batches, or parts of files."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tsql.backends.live.fragments import SPREAD_ROWS, Arrived, Engine
+from tsql.backends.local.dataset import SourceData
 from tsql.backends.local.entry import BatchData
-from tsql.backends.local.executor import Flow
+from tsql.backends.local.executor import Executor, Flow
+from tsql.backends.sources import Split
 from tsql.backends.sources.normalize import normalize
 from tsql.kernels.errors import SourceError
 from tsql.kernels.types import Type
 from tsql.planner.operators.input import Input
+from tsql.planner.operators.scan import Scan
 from tsql.planner.step import Step
 
 DAY_US = 86_400_000_000
@@ -26,9 +29,24 @@ class Batches(Arrived):
         self.batches = [_normal(b, step) for b in batches if b.num_rows]
         self.rows = sum(b.num_rows for b in self.batches)
 
-    def flow(self, step: Input, engine: Engine) -> Flow:
+    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
         shards = engine.shards if self.rows > SPREAD_ROWS else 1
         return Flow(DealtBatches(step, self.batches, shards, engine), step.schema)
+
+
+class Splits(Arrived):
+    """Parts of a source; they are read when a fragment asks for their rows."""
+
+    def __init__(self, step: Scan, splits: list[Split]):
+        self.step, self.splits = step, splits
+        self.rows = sum(s.rows if s.rows is not None else 1 for s in splits)
+
+    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+        scan = self.step
+        data = SourceData(scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, executor.shared)
+        data.splits = list(self.splits)
+        data.rows = self.rows
+        return Flow(data, step.schema)
 
 
 class DealtBatches(BatchData):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.operator import Operator, compare, negated, parameter, unless_null
 from tsql.backends.live.panes import restricted
-from tsql.backends.live.progress import DAY_US, Progress
 from tsql.kernels.expr import Call, Column, Literal, SortKey
 from tsql.kernels.types import BOOLEAN, INTERVAL
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.window import Window
+from tsql.planner.progress import DAY_US, Progress
 
 
 class AsofJoins(Operator):

@@ -13,17 +13,21 @@ from tsql.backends.local.dataset import ChunkData
 from tsql.backends.local.entry import chunk_columns
 from tsql.backends.local.executor import Executor, Flow, Kernels
 from tsql.backends.local.host import Chunk
+from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.schema import Schema
 from tsql.planner.enforce import enforce
 from tsql.planner.movement import Movement
 from tsql.planner.operators.input import Input
-from tsql.planner.step import PhysicalPlan, Step, named
+from tsql.planner.step import PhysicalPlan, Step
 
 SPREAD_ROWS = 50_000
 """Fewer rows are not dealt to several shards."""
 
 MANY_CHUNKS = 64
 """So many chunks of held rows are made one."""
+
+LEAST_BYTES = 16 << 20
+"""A fragment has at least so much memory, however much is held."""
 
 Rows = list[Chunk]
 
@@ -33,8 +37,8 @@ class Arrived:
 
     rows: int
 
-    def flow(self, step: Input, engine: Engine) -> Flow:
-        """The rows as the input of a fragment."""
+    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+        """The rows as the input of a fragment that an executor runs."""
         raise NotImplementedError
 
 
@@ -48,13 +52,32 @@ class Engine:
     shards: int
     run: Run
     interpret: bool = False
+    held_bytes: int = 0
+    """What the operators of the query hold; fragments have what is left of memory_limit."""
 
-    def execute(self, kernels: Kernels, inputs: dict[int, Flow], parameters: dict[str, Any]) -> Executor:
+    def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Executor:
         """An executor of its own for each run of a fragment; counts and cancellation are those of the query."""
         run = self.run
-        mine = Run(settings=run.settings, parameters={**run.parameters, **parameters}, wall_clock=run.wall_clock, counts=run.counts)
+        settings = run.settings
+        if settings.memory_limit is not None:
+            settings = replace(settings, memory_limit=max(settings.memory_limit - self.held_bytes, LEAST_BYTES))
+        mine = Run(settings=settings, parameters={**run.parameters, **parameters}, wall_clock=run.wall_clock, counts=run.counts, profile=run.profile)
         mine._counting, mine._cancelled, mine._on_cancel = run._counting, run._cancelled, run._on_cancel
-        return Executor(mine, kernels, self.interpret, inputs=inputs)
+        return Executor(mine, kernels, self.interpret, inputs={})
+
+
+    def finish(self, executor: Executor) -> None:
+        """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""
+        executor.tell()
+        executor.close()
+        mine, run = executor.run, self.run
+        for name, rows in mine.rows_of.items():
+            run.rows_of[name] = run.rows_of.get(name, 0) + rows
+        for name, found in mine.steps.items():
+            known = run.steps.setdefault(name, {"rows": 0, "ms": 0.0})
+            for what, value in found.items():
+                known[what] = known.get(what, 0) + value
+        run.notes += [note for note in mine.notes if note not in run.notes]
 
 
 def count(given: Given) -> int:
@@ -102,7 +125,7 @@ class Fragment:
 
     def __post_init__(self) -> None:
         # Rows that were cut off from where they lay are in any shard: movement is put in where a step needs it.
-        self.top = named(enforce(self.top, self.engine.shards, "local"))
+        self.top = _named(enforce(self.top, self.engine.shards, "local"))
         self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
 
     def rows(self, given: dict[str, Given], **parameters: Any) -> Rows:
@@ -112,10 +135,9 @@ class Fragment:
         executor = self._executor(given, parameters)
         try:
             lists = executor.chunks(self.top, self.engine.shards)
-            return [c for one in lists for c in one if c.rows]
+            return [_in_memory(c) for one in lists for c in one if c.rows]
         finally:
-            executor.tell()
-            executor.close()
+            self.engine.finish(executor)
 
     def batches(self, given: dict[str, Given]) -> Iterator[pa.RecordBatch]:
         """The rows of the last step as a result."""
@@ -127,18 +149,32 @@ class Fragment:
                 if batch.num_rows:
                     yield batch
         finally:
-            executor.tell()
-            executor.close()
+            self.engine.finish(executor)
 
     def _executor(self, given: dict[str, Given], parameters: dict[str, Any]) -> Executor:
-        inputs = {id(step): self._flow(step, given.get(name, [])) for name, step in self.inputs.items()}
-        return self.engine.execute(self.kernels, inputs, parameters)
+        executor = self.engine.execute(self.kernels, parameters)
+        executor.inputs.update({id(step): self._flow(step, given.get(name, []), executor) for name, step in self.inputs.items()})
+        return executor
 
-    def _flow(self, step: Input, rows: Given) -> Flow:
+    def _flow(self, step: Input, rows: Given, executor: Executor) -> Flow:
         if isinstance(rows, Arrived):
-            return rows.flow(step, self.engine)
+            return rows.flow(step, self.engine, executor)
         shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
         return Flow(ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows), step.schema)
+
+
+def _named(root: Step) -> Step:
+    """A name for each step that has none: other names than the plan's, so that what is measured is not taken for its steps'."""
+    done: dict[int, Step] = {}
+    for number, step in enumerate(root.walk()):
+        rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
+        done[id(step)] = rebuilt if rebuilt.name else replace(rebuilt, name=f"live_{rebuilt.op}_{number}")
+    return done[id(root)]
+
+
+def _in_memory(chunk: AnyChunk) -> Chunk:
+    """A chunk that outlives its executor: files of rows that did not fit are closed with it."""
+    return chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
 
 
 def _dealt(rows: Rows, shards: int) -> list[Rows]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count
 from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
-from tsql.backends.live.progress import Progress
 from tsql.kernels.expr import Column, Expr
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.filter import Filter
+from tsql.planner.progress import Progress
 from tsql.planner.step import Step
 
 MERGE_ROWS = 100_000

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
-from tsql.backends.live.progress import DAY_US, Progress
 from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.planner.operators.join import MIRROR, HashJoin
 from tsql.planner.predicates import conjuncts
+from tsql.planner.progress import DAY_US, Progress
 
 KINDS = ("inner", "left", "semi", "anti")
 """A full join, and the kinds in which a NULL of any right row may leave an answer open, need all rows."""

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count, from_table, given, graft, joined, to_table
-from tsql.backends.live.progress import MOVES, Progress
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Call, Expr, Literal, Parameter
 from tsql.kernels.schema import Schema
@@ -14,6 +13,7 @@ from tsql.kernels.types import BOOLEAN, Type
 from tsql.planner.operators.aggregate import Aggregate, partial_of
 from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.filter import Filter
+from tsql.planner.progress import MOVES, Progress
 from tsql.planner.step import Step
 
 

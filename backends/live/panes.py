@@ -10,7 +10,6 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.groups import States
 from tsql.backends.live.operator import Operator, all_of, compare, parameter
-from tsql.backends.live.progress import Progress
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal
 from tsql.kernels.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
 from tsql.kernels.windows.call import Bound, Frame, WindowCall
@@ -19,6 +18,7 @@ from tsql.planner.operators.combine import Combine
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.window import Window
+from tsql.planner.progress import Progress
 from tsql.planner.step import Step
 
 NEVER = -(2**63) + 1

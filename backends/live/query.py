@@ -17,12 +17,12 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.live.arrivals import Batches, stored_time
 from tsql.backends.live.choose import operator_of
-from tsql.backends.live.fragments import Engine, Fragment, Given, count, given, graft
-from tsql.backends.live.operator import Operator, Pass, held_step, origin
-from tsql.backends.live.progress import STATELESS, Progress, through
-from tsql.kernels.errors import ExecutionError
+from tsql.backends.live.fragments import Arrived, Engine, Fragment, Given, count, given, graft
+from tsql.backends.live.operator import Held, Operator, Pass, held_step, origin
+from tsql.kernels.errors import ExecutionError, OutOfMemoryError
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.scan import Scan
+from tsql.planner.progress import STATELESS, Progress, through
 from tsql.planner.step import PhysicalPlan, Step
 
 METADATA = b"tsql"
@@ -101,10 +101,14 @@ class LiveQuery:
 
     def consume(self, scan: str, batch: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         """Rows of a live scan; they have at least its columns."""
+        return self.take(scan, Batches(batch, self._scan(scan).step))
+
+    def take(self, scan: str, rows: Arrived) -> list[pa.RecordBatch]:
+        """Rows of a live scan, from wherever they come."""
         node = self._scan(scan)
         if node.progress.ended:
             raise ExecutionError(f"the scan {scan} has ended")
-        return self._advance({id(node.step): Batches(batch, node.step)})
+        return self._advance({id(node.step): rows})
 
     def punctuate(self, scan: str, time_us: int | None = None) -> list[pa.RecordBatch]:
         """No row of a live scan to come has a time before this; without a time there is no row to come."""
@@ -124,6 +128,12 @@ class LiveQuery:
 
     def _advance(self, arrived: dict[int, Given]) -> list[pa.RecordBatch]:
         """Let rows and promises go through all nodes, inputs first."""
+        try:
+            return self._advanced(arrived)
+        except OutOfMemoryError as error:
+            raise (self._too_much() if self.engine.held_bytes else error) from error
+
+    def _advanced(self, arrived: dict[int, Given]) -> list[pa.RecordBatch]:
         rows: dict[int, list[Given]] = {key: [given] for key, given in arrived.items()}
         if not self.begun:
             self.begun = True
@@ -139,7 +149,31 @@ class LiveQuery:
                 node.progress = node.operator.promise()
                 if found:
                     rows[key] = [found]
+                self._check_memory()
         return [b for part in self._parts(self.last, rows) for b in self.output.batches(part)]
+
+    def _check_memory(self) -> None:
+        """What is held counts against memory_limit; it cannot be spilled."""
+        limit = self.engine.run.settings.memory_limit
+        if limit is not None:
+            self.engine.held_bytes = sum(a.nbytes for _, held in self.held() for c in held.rows for a in c.arrays)
+            if self.engine.held_bytes > limit:
+                raise self._too_much()
+
+    def _too_much(self) -> OutOfMemoryError:
+        most, _ = max(self.held(), key=lambda one: len(one[1]))
+        by_choice = set(self.live) == {s.name for s in self._progressing()}
+        return OutOfMemoryError(
+            f"the steps of the plan hold {self.engine.held_bytes:,} bytes for rows to come, of memory_limit {self.engine.run.settings.memory_limit:,}; step {most} the most",
+            hint="leave progress out of the plan's scan: its steps then spill to disk" if by_choice else "raise memory_limit",
+        )
+
+    def _progressing(self) -> list[Scan]:
+        return [n.step for n in self.nodes.values() if isinstance(n.step, Scan) and n.step.progress is not None]
+
+    def held(self) -> list[tuple[str, Held]]:
+        """Everything that operators hold, with the names of their steps."""
+        return [(n.name, held) for n in self.nodes.values() if n.operator is not None for held in n.operator.tables().values()]
 
     def _take(self, node: Node, rows: dict[int, list[Given]]) -> list[Any]:
         """Feed a node; gives what it knows at once."""
@@ -163,7 +197,7 @@ class LiveQuery:
 
     def rows_held(self) -> int:
         """How many rows, or states, all operators hold."""
-        return sum(len(h) for n in self.nodes.values() if n.operator is not None for h in n.operator.tables().values())
+        return sum(len(held) for _, held in self.held())
 
     def state(self) -> dict[str, pa.Table]:
         """Everything that is needed to go on, at any number of shards: a table for each thing held, and one named "" for the scans."""

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
 from tsql.backends.live.operator import Held, Operator, all_of, compare, parameter
-from tsql.backends.live.progress import Progress
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import TIMESTAMP
@@ -20,6 +19,7 @@ from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.snapshot import Snapshot
 from tsql.planner.predicates import JoinKey
+from tsql.planner.progress import Progress
 from tsql.planner.step import Step
 
 BEGINNING = -(2**63) + 1
