@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tsql.backends.live.asof import AsofJoins
+from tsql.backends.live.count_windows import CountWindows
 from tsql.backends.live.fragments import Engine
 from tsql.backends.live.groups import Groups
 from tsql.backends.live.joins import KINDS, Joins
@@ -28,6 +29,8 @@ def operator_of(step: Step, engine: Engine) -> Operator:
             return Panes(step, engine)
         case Combine() if step.windows.kind == "session":
             return Sessions(step, engine)
+        case Combine():
+            return CountWindows(step, engine)
         case Window() if has_sessions(step):
             return SessionRows(step, engine)
         case AsofJoin() if step.kind in ("inner", "left"):

@@ -2,7 +2,7 @@
 
 State: panes (partial states, or rows where the plan has `over=rows`), and the time up to which windows have been given. Windows are made
 again from the panes of open ones with each punctuation, and those that were given already are left out: a window has its
-panes as long as it is open. Windows of so many rows have no time by which they are over; they hold everything until the end.
+panes as long as it is open.
 """
 
 from __future__ import annotations

@@ -31,6 +31,8 @@ SHRINKING = {
     "cumulate": "SELECT window_end, k, sum(v) AS s FROM CUMULATE(events, ts, step => INTERVAL '2 seconds', size => INTERVAL '20 seconds') GROUP BY ALL",
     "session": "SELECT window_start, window_end, k, sum(v) AS s FROM SESSION((SELECT * FROM events WHERE v < 20) e PARTITION BY k, ts, gap => INTERVAL '6 seconds') GROUP BY ALL",
     "session, median": "SELECT window_start, window_end, k, median(v) AS s FROM SESSION((SELECT * FROM events WHERE v < 20) e PARTITION BY k, ts, gap => INTERVAL '6 seconds') GROUP BY ALL",
+    "count windows": "SELECT k, window_id, window_start, sum(v) AS s FROM TUMBLE(events PARTITION BY k, ts, rows => 4) GROUP BY ALL",
+    "count windows of all rows": "SELECT window_id, window_end, sum(v) AS s FROM TUMBLE(events, ts, rows => 7) GROUP BY ALL",
     "snapshot": "SELECT k, count(*) AS n, max(v) AS top FROM SLIDE(events, ts, INTERVAL '12 seconds') GROUP BY k",
     "windows of windows": "SELECT window_start, max(s) AS s FROM (SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL) GROUP BY ALL",
     "band join": f"SELECT e.id, o.id AS other FROM {BANDS.format('')}",
