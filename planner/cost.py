@@ -120,7 +120,7 @@ fresh pages of the system."""
 MOST_SORTED_SHARDS = 256
 """At most so many shards are made for that."""
 
-PROGRESS_BYTES = 1 << 30
+PROGRESS_BYTES = 1 << 28
 """Groups that have a time among their keys, and take more than this, are given and forgotten as the time passes, where files are in its order; a
 quarter of memory_limit, if that is less."""
 PROGRESS_ROWS = 1_000_000
