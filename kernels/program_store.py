@@ -98,7 +98,7 @@ class Description:
             self._words.append(("set", sorted(value, key=repr)))
         elif isinstance(value, type) or (kind is types.FunctionType and value.__closure__ is None and "<" not in value.__qualname__):
             self._words.append((kind.__name__, value.__module__, value.__qualname__))
-        elif kind.__module__.startswith("tsql.kernels."):
+        elif kind.__module__.startswith("tsql.kernels.") and not isinstance(value, _EMISSION) and hasattr(value, "__dict__"):
             # What is computed once and kept follows from the rest.
             own = {name: one for name, one in value.__dict__.items() if not isinstance(getattr(kind, name, None), cached_property) and not _is_of_emission(value, name, one)}
             self._words.append((kind.__module__, kind.__qualname__, *own))
