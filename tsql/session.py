@@ -291,12 +291,16 @@ class Session:
             spent = {"parse": 0.0, "plan": 0.0} if cached else dict(prepared.timings_ms)
             return Run(settings=settings, parameters=values, timings_ms=spent)
 
-        def start(run: Run) -> Iterator[pa.RecordBatch]:
+        def plan_for(run: Run) -> PhysicalPlan:
             fresh = prepared.physical is None
             plan = prepared.make_plan(settings, self.target, self._shards)
             if fresh:
                 run.timings_ms["plan"] = prepared.timings_ms["plan"]
-            return self.backend.run(plan, run)
+            return plan
+
+        def start_all(run: Run) -> Any:
+            run_all = getattr(self.backend, "run_all", self.backend.run)
+            return run_all(plan_for(run), run)
 
         def frame(run: Run) -> Any:
             return self.backend.frame(prepared.make_plan(settings, self.target, self._shards), run)
@@ -304,12 +308,13 @@ class Session:
         return Relation(
             prepared.names,
             prepared.types,
-            start,
+            lambda run: self.backend.run(plan_for(run), run),
             new_run,
             describe_plan=lambda level: self._explain(prepared, values, level),
             source=prepared.source,
             relocate=lambda error: self._failed(prepared, error),
             frame=frame if self.target == "spark" else None,
+            start_all=start_all,
         )
 
     def _failed(self, prepared: Prepared, error: TsqlError) -> TsqlError:
