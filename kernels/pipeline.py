@@ -16,6 +16,7 @@ from itertools import takewhile
 from operator import and_
 from typing import Any
 
+from tsql.kernels import program_store
 from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
@@ -69,6 +70,8 @@ class Sink:
 
     state_bytes = 0
     needs_probe = False
+    transient: tuple[str, ...] = ()
+    """Attributes, besides values of the kernel, that mean something only while the sink emits."""
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         """With `needs_probe`: see a row before anything is emitted, to learn what is known of its values."""
@@ -185,16 +188,23 @@ class Pipeline:
     program: Program | None = field(default=None, repr=False)
 
     def emit(self) -> Program:
-        """The kernel of this pipeline; emitted once."""
+        """The kernel of this pipeline; emitted once, or found where an earlier process has left it."""
         if self.program is None:
             self._probe()
-            module = Module()
-            k = PipelineKernel(module)
-            self._emit(k)
-            k.ret()
-            k.finish()
-            self.program = Program(module, k.slots, k.sites)
+            about = program_store.described(self)
+            self.program = None if about is None else program_store.find(about, lambda: self._emitted().module)
+            if self.program is None:
+                self.program = self._emitted()
+                if about is not None:
+                    program_store.keep(about, self, self.program)
         return self.program
+
+    def _emitted(self) -> Program:
+        k = PipelineKernel(Module())
+        self._emit(k)
+        k.ret()
+        k.finish().freeze()
+        return Program(k.module, k.slots, k.sites)
 
     def _probe(self) -> None:
         """A dry run into a kernel that is thrown away: the sink sees the row as it will arrive and lays out its state."""

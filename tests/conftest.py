@@ -33,6 +33,14 @@ def no_user_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         os.environ["XDG_CONFIG_HOME"] = before
 
 
+@pytest.fixture(scope="session", autouse=True)
+def no_stored_plans() -> Iterator[None]:
+    """Tests that patch rules, costs or the catalog must not find plans that other tests have left on disk; those of stored plans turn them on."""
+    os.environ["TSQL_STORED_PLANS"] = "0"
+    yield
+    del os.environ["TSQL_STORED_PLANS"]
+
+
 @pytest.fixture(autouse=True)
 def sigint_as_it_was() -> Iterator[None]:
     """A test that leaves another handler of Ctrl-C behind fails, and not the one after it. The run may have been started with SIGINT ignored."""

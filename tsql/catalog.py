@@ -76,6 +76,7 @@ class Catalog:
         self._sources: dict[str, tuple[External, FileUse, Source]] = {}
         self._lock = threading.Lock()
         self._opened: list[FileUse] | None = None
+        self._asking = threading.local()
         self.run_plan: Callable[[Any], Any] | None = None
         """How the session runs a logical plan; it gives an Arrow table."""
 
@@ -83,6 +84,7 @@ class Catalog:
         """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
         if self.run_plan is None:
             raise CatalogError("PIVOT without a list of values needs a session that can look for them", hint="say ON column IN (..)")
+        self._ask("fetch", "")
         return self.run_plan(plan).column(0).to_pylist()
 
     def lookup(self, name: str) -> Source | View | None:
@@ -94,6 +96,7 @@ class Catalog:
 
     def _source_of(self, key: str, entry: External) -> Source:
         """The files of a stream as they are now; files that have not changed are not opened again."""
+        self._ask("file", key)
         if entry.files is None:
             return entry.data
         paths = entry.files.paths
@@ -108,6 +111,7 @@ class Catalog:
 
     def entry(self, name: str) -> Entry | None:
         """What is bound to a name."""
+        self._ask("entry", name)
         found = self._entries.get(name.lower())
         return None if found is None else found[1]
 
@@ -119,7 +123,13 @@ class Catalog:
         """All names with what they are bound to, sorted."""
         return sorted(self._entries.values(), key=lambda pair: pair[0].lower())
 
+    def _ask(self, kind: str, name: str) -> None:
+        """Remember a question for those who record what an analysis depends on, in this thread."""
+        for asked in getattr(self._asking, "recorders", ()):
+            asked[kind, name.lower()] = None
+
     def macro(self, name: str) -> Macro | None:
+        self._ask("macro", name)
         return self._macros.get(name.lower())
 
     def macros(self) -> list[Macro]:
@@ -138,6 +148,13 @@ class Catalog:
         with self._lock:
             return Snapshot(dict(self._entries), dict(self._macros))
 
+    @staticmethod
+    def of(snapshot: Snapshot) -> Catalog:
+        """A catalog that holds what another one held."""
+        catalog = Catalog()
+        catalog.restore(snapshot)
+        return catalog
+
     def restore(self, snapshot: Snapshot) -> None:
         """Put back what was bound at the time of a snapshot."""
         with self._lock:
@@ -153,6 +170,7 @@ class Catalog:
         from tsql.backends.sources.open import open_source
 
         where = path if isinstance(path, str) else tuple(path)
+        self._ask("file", str(where))
         before = fingerprint(where)
         source = open_source(where if isinstance(where, str) else list(where), kind, dict(options or {}))
         if self._opened is not None:
@@ -160,7 +178,7 @@ class Catalog:
         return source
 
     def record_files(self) -> FileRecorder:
-        """A context that collects the files opened inside it."""
+        """A context that collects the files opened inside it, and the names that are asked for in this thread."""
         return FileRecorder(self)
 
     def add(self, name: str, entry: Entry, *, replace: bool = True) -> None:
@@ -202,18 +220,24 @@ class Catalog:
 
 
 class FileRecorder:
-    """Collects in `files` what `Catalog.open_file` opens while the context is active."""
+    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` what else was wanted of the
+    catalog: ("entry" | "macro" | "file" | "fetch", name)."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.files: list[FileUse] = []
+        self.asked: dict[tuple[str, str], None] = {}
         self._catalog = catalog
         self._outer: list[FileUse] | None = None
 
     def __enter__(self) -> FileRecorder:
         self._outer, self._catalog._opened = self._catalog._opened, self.files
+        asking = self._catalog._asking
+        asking.recorders = (*getattr(asking, "recorders", ()), self.asked)
         return self
 
     def __exit__(self, *_: object) -> None:
+        asking = self._catalog._asking
+        asking.recorders = tuple(asked for asked in asking.recorders if asked is not self.asked)
         self._catalog._opened = self._outer
         if self._outer is not None:
             self._outer.extend(self.files)

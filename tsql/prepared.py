@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from tsql import statements
@@ -23,21 +25,31 @@ _CACHED_PLANS = 256
 
 @dataclass
 class Prepared:
-    """An analyzed query with its plan, once that is made; what the plan cache holds."""
+    """A query with its plan, once that is made; what the plan cache holds. One whose plan was on disk is analyzed only if somebody
+    asks for what it means (`query`). `keep` is called with a plan that was made here."""
 
     piece: Piece
-    query: statements.Query
+    analyze: Callable[[], statements.Query]
     names: tuple[str, ...]
     types: tuple[Type, ...]
     files: tuple[FileUse, ...] = ()
     timings_ms: dict[str, float] = field(default_factory=dict)
     physical: PhysicalPlan | None = None
+    source: Any = None
+    """The table that the query is the whole of, if it is one."""
+    keep: Callable[[PhysicalPlan], None] | None = None
+
+    @cached_property
+    def query(self) -> statements.Query:
+        return self.analyze()
 
     def make_plan(self, settings: Settings, target: str, shards: int | None = None) -> PhysicalPlan:
         """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at the first use."""
         if self.physical is None:
             begun = time.perf_counter()
             self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
+            if self.keep is not None:
+                self.keep(self.physical)
             self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
         return self.physical
 

@@ -6,6 +6,7 @@ import os
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -32,7 +33,7 @@ Start = Callable[[Run], Iterator[pa.RecordBatch]]
 class Relation:
     """A result that is computed when it is asked for.
 
-    `start` hands out the batches of one run; `describe_plan(level)` gives the texts of `explain`, or is None where there
+    `start` hands out the batches of one run, `start_all` those of one that is wanted as a whole; `describe_plan(level)` gives the texts of `explain`, or is None where there
     is no plan (the results of statements such as SHOW TABLES). `message` is set for statements without a result of their
     own (DDL), `text` where the result is one long text (EXPLAIN).
     """
@@ -50,9 +51,10 @@ class Relation:
         text: Callable[[], str] | None = None,
         relocate: Callable[[TsqlError], TsqlError] = lambda error: error,
         frame: Callable[[Run], Any] | None = None,
+        start_all: Start | None = None,
     ) -> None:
         self._names, self._types = names, types
-        self._start, self._new_run = start, new_run
+        self._start, self._start_all, self._new_run = start, start_all, new_run
         self._describe_plan = describe_plan
         self._relocate = relocate
         self._frame = frame
@@ -78,13 +80,16 @@ class Relation:
         """The types of the columns as `kernels.types.Type` values."""
         return self._types
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result, known without running the query."""
         return pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(self._names, self._types, strict=True)])
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Run the query and hand out its batches as they come."""
+        return self._batches(self._start)
+
+    def _batches(self, start: Start) -> Generator[pa.RecordBatch, None, None]:
         run = self._new_run()
         handle = _Handle(run)
         self._runs.add(handle)
@@ -93,10 +98,16 @@ class Relation:
         begun = time.perf_counter()
         stream: Iterator[pa.RecordBatch] | None = None
         try:
-            stream = iter(self._start(run))
+            with Interruptible(run):
+                found = start(run)
+            stream = iter(found)
+            at_hand = isinstance(found, list)
             while True:
-                with Interruptible(run):
+                if at_hand:
                     batch = next(stream, None)
+                else:
+                    with Interruptible(run):
+                        batch = next(stream, None)
                 if batch is None:
                     break
                 yield batch if batch.schema.equals(schema) else _fit(batch, schema)
@@ -125,7 +136,7 @@ class Relation:
 
     def arrow(self) -> pa.Table:
         """The whole result as an Arrow table."""
-        return pa.Table.from_batches(list(self.batches()), schema=self.schema)
+        return pa.Table.from_batches(list(self._batches(self._start_all or self._start)), schema=self.schema)
 
     def pandas(self, **options: Any) -> pandas.DataFrame:
         """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`."""

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tsql import changes, copying, introspect, registering, statements
+from tsql import changes, copying, introspect, plan_store, registering, statements
 from tsql import settings as setting
 from tsql.backends import Backend, Run, Settings
 from tsql.catalog import Catalog, FileUse, as_source
+from tsql.costs import calibrated
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
-from tsql.planner import logical, make_plan
+from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.candidates import listing
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, too_much
@@ -78,16 +79,60 @@ class Session:
         key = (text, origin, tuple(kinds.items()), self.catalog.version, setting.key_of(self.settings))
         prepared = self._plans.find(key)
         if prepared is not None:
-            self.transactions.check(prepared.query)
+            self.transactions.check(prepared)
             return self._relation(prepared, values, cached=True)
         again = self._inserts.find((text, origin, key[2]), self.catalog)
         if again is not None:
             return self._insert_again(again, values)
+        stored = self._stored(text, origin, kinds, values)
+        if stored is not None:
+            self.transactions.check(stored)
+            self._plans.keep(key, self.catalog.version, stored)
+            return self._relation(stored, values)
         pieces = _split(text, origin, values)
         for piece in pieces[:-1]:
             for _ in self._statement(piece, kinds, values).batches():
                 pass
         return self._statement(pieces[-1], kinds, values, key if len(pieces) == 1 else None)
+
+    def _stored(self, text: str, origin: str | None, kinds: dict[str, Type], values: dict[str, Any]) -> Prepared | None:
+        """A query whose plan an earlier process has left on disk."""
+        if self.target != "local" or not plan_store.is_on():
+            return None
+        begun = time.perf_counter()
+        found = plan_store.find(self._stored_key(text, kinds), self.catalog)
+        if found is None:
+            return None
+        parameters, start, length, plan = found
+        check_names(values, parameters)
+        piece = Piece(text[start : start + length], start, text, origin, parameters)
+        before, mine = self.catalog.snapshot(), {name: kinds[name] for name in parameters}
+
+        def analyze() -> statements.Query:
+            from tsql.analyze import analyze as analyze_text
+
+            (statement,) = analyze_text(piece.text, Catalog.of(before), mine, piece.origin)
+            return statement
+
+        fields = plan.root.schema
+        spent = {"parse": (time.perf_counter() - begun) * 1000, "plan": 0.0}
+        return Prepared(piece, analyze, plan.names, tuple(fields[c].type for c in plan.columns), (), spent, plan)
+
+    def _stored_key(self, text: str, kinds: dict[str, Type]) -> str:
+        return plan_store.key_of(text, kinds, setting.key_of(self.settings), calibrated())
+
+    def _keeper(self, piece: Piece, kinds: dict[str, Type], asked: dict[tuple[str, str], None]) -> Callable[[PhysicalPlan], None] | None:
+        """What writes the plan of a query for later processes."""
+        if self.target != "local" or not plan_store.is_on():
+            return None
+        key, version = self._stored_key(piece.whole, kinds), self.catalog.version
+
+        def keep(plan: PhysicalPlan) -> None:
+            # A catalog that has changed since says other things than the analysis was told.
+            if self.catalog.version == version:
+                plan_store.keep(key, self.catalog, asked, piece.parameters, piece.start, len(piece.text), plan)
+
+        return keep
 
     def _insert_again(self, known: RepeatedInsert, values: dict[str, Any]) -> Relation:
         check_names(values, list(known.piece.parameters))
@@ -134,7 +179,7 @@ class Session:
         try:
             self.transactions.check(found[0])
             if not isinstance(found[0], statements.Change):
-                return self._perform(found[0], piece, used, key, tuple(recorder.files), spent)
+                return self._perform(found[0], piece, used, key, tuple(recorder.files), spent, None if key is None else self._keeper(piece, kinds, recorder.asked))
             with self.transactions.lock:
                 if self.catalog.version != version:
                     # Another thread has changed the catalog since: places of rows, say, would be those of an older version.
@@ -149,7 +194,16 @@ class Session:
             self.transactions.fail()
             raise piece.relocate(error) from error.__cause__
 
-    def _perform(self, statement: Any, piece: Piece, values: dict[str, Any], key: Any, files: tuple[FileUse, ...], spent: dict[str, float]) -> Relation:
+    def _perform(
+        self,
+        statement: Any,
+        piece: Piece,
+        values: dict[str, Any],
+        key: Any,
+        files: tuple[FileUse, ...],
+        spent: dict[str, float],
+        keep: Callable[[PhysicalPlan], None] | None = None,
+    ) -> Relation:
         def query(inner: statements.Query) -> Prepared:
             return _prepare(piece, inner, files, spent)
 
@@ -157,6 +211,7 @@ class Session:
             case statements.Query():
                 prepared = query(statement)
                 if key is not None:
+                    prepared.keep = keep if prepared.source is None else None
                     self._plans.keep(key, self.catalog.version, prepared)
                 return self._relation(prepared, values)
             case statements.Explain():
@@ -236,27 +291,30 @@ class Session:
             spent = {"parse": 0.0, "plan": 0.0} if cached else dict(prepared.timings_ms)
             return Run(settings=settings, parameters=values, timings_ms=spent)
 
-        def start(run: Run) -> Iterator[pa.RecordBatch]:
+        def plan_for(run: Run) -> PhysicalPlan:
             fresh = prepared.physical is None
             plan = prepared.make_plan(settings, self.target, self._shards)
             if fresh:
                 run.timings_ms["plan"] = prepared.timings_ms["plan"]
-            return self.backend.run(plan, run)
+            return plan
+
+        def start_all(run: Run) -> Any:
+            run_all = getattr(self.backend, "run_all", self.backend.run)
+            return run_all(plan_for(run), run)
 
         def frame(run: Run) -> Any:
             return self.backend.frame(prepared.make_plan(settings, self.target, self._shards), run)
 
-        scan = prepared.query.plan.input
-        source = scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == prepared.names else None
         return Relation(
             prepared.names,
             prepared.types,
-            start,
+            lambda run: self.backend.run(plan_for(run), run),
             new_run,
             describe_plan=lambda level: self._explain(prepared, values, level),
-            source=source,
+            source=prepared.source,
             relocate=lambda error: self._failed(prepared, error),
             frame=frame if self.target == "spark" else None,
+            start_all=start_all,
         )
 
     def _failed(self, prepared: Prepared, error: TsqlError) -> TsqlError:
@@ -408,7 +466,9 @@ def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]
 
 
 def _prepare(piece: Piece, query: statements.Query, files: tuple[FileUse, ...], spent: dict[str, float]) -> Prepared:
-    return Prepared(piece, query, tuple(query.plan.names), tuple(f.type for f in query.plan.schema), files, spent)
+    scan, names = query.plan.input, tuple(query.plan.names)
+    source = scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == names else None
+    return Prepared(piece, lambda: query, names, tuple(f.type for f in query.plan.schema), files, spent, source=source)
 
 
 def _make_backend(name: str, spark: Any) -> Backend:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.executor import Executor, Kernels
-from tsql.backends.local.released import released
+from tsql.backends.local.released import released, released_all
 from tsql.planner.step import PhysicalPlan
 
 
@@ -22,6 +22,10 @@ class LocalBackend:
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan. It is computed in a thread of its own: see `released`."""
         return released(lambda: self._batches(plan, run), run)
+
+    def run_all(self, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
+        """The whole result of a plan, for callers who want all of it at once."""
+        return released_all(lambda: self._batches(plan, run), run)
 
     def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
         kernels = Kernels() if run.profile else kernels_of(plan, self.interpret)

@@ -207,7 +207,12 @@ class BlockData(Dataset):
         return fresh
 
     def spread(self, tasks: int) -> Dataset:
-        return self
+        """Fewer tasks where there is little to do; they take from the same counter, however many they are."""
+        if tasks >= self.shards:
+            return self
+        fewer = copy(self)
+        fewer.shards = tasks
+        return fewer
 
     def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
         """The same rows in several datasets, one after the other."""

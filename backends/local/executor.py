@@ -113,7 +113,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         if isinstance(flow.data, ChunkData) and not flow.operators:
             yield from self._as_they_are(flow.data, columns)
             return
-        flow = self._coalesced(flow) if flow.data.shards == 1 else flow
+        flow = self._coalesced(flow) if flow.data.shards == 1 or isinstance(flow.data, BlockData) else flow
         if isinstance(flow.data, SourceData | BlockData):
             for wave in flow.data.waves(self.threads, self.spill.active):
                 yield from self._collect(step, replace(flow, data=wave), columns, "output")[0]
@@ -201,7 +201,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         match step:
             case Filter():
                 flow, (predicate,) = self._host_calls(step, flow, (step.predicate,))
-                return flow.then(kernel_filter.Filter(predicate, selects=step.how == "select"), step.schema)
+                return flow.then(self._filter(step, predicate), step.schema)
             case Project():
                 flow, expressions = self._host_calls(step, flow, tuple(e for _, e in step.columns))
                 columns = tuple((n, e) for (n, _), e in zip(step.columns, expressions, strict=True))
@@ -241,6 +241,13 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
             case movement.Gather():
                 return self._gather(step, flow, self._rows_asked(step))
         raise TypeError(f"the local backend has no step {step.op}")
+
+    def _filter(self, step: Filter, predicate: Expr) -> kernel_filter.Filter:
+        """The filter of a step; it looks at its predicate more closely than every run should."""
+        known = self.kernels.filters.get(id(step))
+        if known is None or known.predicate is not predicate:
+            known = self.kernels.filters[id(step)] = kernel_filter.Filter(predicate, selects=step.how == "select")
+        return known
 
     def _scan(self, step: Scan, shards: int) -> Flow:
         if step.ranges is not None:

@@ -227,6 +227,9 @@ class State:
         free(self.address)
 
 
+_HEADER = struct.Struct(f"<{SLOTS // 8}Q")
+
+
 class Context:
     """The context record of one worker."""
 
@@ -248,12 +251,11 @@ class Context:
         self.program = program
         self.taken_chunks = 0
         self.failure: BaseException | None = None
-        words = {
-            FULL_AT: NO_LIMIT, ROOM_AT: NO_LIMIT, CANCEL: shared.address, COUNTER: ctypes.addressof(self.counter), MEMORY: shared.address + 8, SINK: self.state_address,
-            ROWS_DONE: shared.address + 16, LIMIT: shared.address + 24, MEMORY_LIMIT: shared.address + 32,
-        }  # fmt: skip
-        for offset, word in words.items():
-            self.store(offset, word)
+        words = [0] * (SLOTS // 8)
+        words[FULL_AT // 8] = words[ROOM_AT // 8] = NO_LIMIT
+        words[CANCEL // 8], words[COUNTER // 8], words[SINK // 8] = shared.address, ctypes.addressof(self.counter), self.state_address
+        words[MEMORY // 8], words[ROWS_DONE // 8], words[LIMIT // 8], words[MEMORY_LIMIT // 8] = (shared.address + 8 * word for word in (1, 2, 3, 4))
+        _HEADER.pack_into(self.buffer, 0, *words)
         for index, slot in enumerate(program.slots):
             data = self._slot(slot, fill)
             ctypes.memmove(self.address + SLOTS + SLOT_BYTES * index, data, len(data))

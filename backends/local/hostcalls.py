@@ -20,9 +20,15 @@ def innermost(expressions: tuple[Expr, ...]) -> list[Call]:
     """Host calls whose arguments hold no host call; each distinct call once."""
     found: dict[Call, None] = {}
     for expression in expressions:
+        # An expression without any, which is most of them, is looked at once and not in every run.
+        if expression.__dict__.get("_has_no_host_call"):
+            continue
+        before = len(found)
         for node in expression.walk():
             if is_host_call(node) and not any(is_host_call(below) for arg in node.args for below in arg.walk()):
                 found[node] = None
+        if len(found) == before and not any(is_host_call(node) for node in expression.walk()):
+            expression.__dict__["_has_no_host_call"] = True
     return list(found)
 
 

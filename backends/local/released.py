@@ -26,21 +26,44 @@ IDLE_THREADS = 8
 Answer = tuple[str, Any]
 
 
+class Answers:
+    """What the thread of a query has to say to its caller. `abandoned`: the caller waits no longer."""
+
+    def __init__(self, run: Run) -> None:
+        self._queue: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self.put, self.get = self._queue.put, self._queue.get
+        self.abandoned = False
+        run.on_cancel(lambda: self.put(("wake", None)))
+
+    def forget(self) -> None:
+        """Drop answers that nobody has waited for: an error keeps all that its query held alive, as long as the relation lives."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self.get(block=False)
+
+
 class QueryThread:
-    """A thread that computes the items of one query after the other, each item when it is asked for."""
+    """A thread that computes the items of one query after the other, each item when it is asked for, or all of them at once."""
 
     def __init__(self) -> None:
-        self.requests: queue.SimpleQueue[tuple[Generator[Any, None, None], queue.SimpleQueue[Answer], bool]] = queue.SimpleQueue()
+        self.requests: queue.SimpleQueue[tuple[str, Generator[Any, None, None], Answers]] = queue.SimpleQueue()
         threading.Thread(target=self._serve, name="tsql-query", daemon=True).start()
 
     def _serve(self) -> None:
         while True:
-            items, answers, wanted = self.requests.get()
-            if not wanted:
-                _forget(answers)
-            answers.put(_next(items) if wanted else _closed(items))
+            wanted, items, answers = self.requests.get()
+            match wanted:
+                case "next":
+                    answers.put(_next(items))
+                case "all":
+                    answers.put(_all(items))
+                    if answers.abandoned:
+                        answers.forget()
+                case "close":
+                    answers.forget()
+                    answers.put(_closed(items))
             del items, answers
-            if not wanted:
+            if wanted != "next":
                 # The last request of its query, of which there is one: this thread is nobody's now.
                 if len(_idle) >= IDLE_THREADS:
                     return
@@ -50,18 +73,18 @@ class QueryThread:
 _idle: list[QueryThread] = []
 
 
-def _forget(answers: queue.SimpleQueue[Answer]) -> None:
-    """Drop answers that nobody has waited for: an error keeps all that its query held alive, as long as the relation lives."""
-    with contextlib.suppress(queue.Empty):
-        while True:
-            answers.get_nowait()
-
-
 def _next(items: Generator[Any, None, None]) -> Answer:
     try:
         return "item", next(items)
     except StopIteration:
         return "end", None
+    except BaseException as error:
+        return "error", error
+
+
+def _all(items: Generator[Any, None, None]) -> Answer:
+    try:
+        return "all", list(items)
     except BaseException as error:
         return "error", error
 
@@ -74,19 +97,20 @@ def _closed(items: Generator[Any, None, None]) -> Answer:
     return "closed", None
 
 
+def _thread() -> QueryThread:
+    try:
+        return _idle.pop()
+    except IndexError:
+        return QueryThread()
+
+
 def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterator[Any]:
     """The items of `make()`, each computed in another thread when it is asked for."""
-    try:
-        thread = _idle.pop()
-    except IndexError:
-        thread = QueryThread()
-    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-    run.on_cancel(lambda: answers.put(("wake", None)))
-    items = make()
+    thread, answers, items = _thread(), Answers(run), make()
     ended = abandoned = False
     try:
         while not ended:
-            thread.requests.put((items, answers, True))
+            thread.requests.put(("next", items, answers))
             abandoned = True
             kind, value = _answer(answers, run)
             abandoned = False
@@ -98,12 +122,28 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
             del value
     finally:
         # The thread closes the generator when it is back from what it does, and is free again then.
-        thread.requests.put((items, answers, False))
+        thread.requests.put(("close", items, answers))
         if not ended and not abandoned:
             _wait_for_end(answers)
 
 
-def _answer(answers: queue.SimpleQueue[Answer], run: Run) -> Answer:
+def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> list[Any]:
+    """All items of `make()`, computed in another thread: one way there and back, which counts where a query takes a millisecond."""
+    answers = Answers(run)
+    _thread().requests.put(("all", make(), answers))
+    try:
+        kind, value = _answer(answers, run)
+    except CancelledError:
+        # The thread looks at the flag after it has answered, and one of the two finds the answer.
+        answers.abandoned = True
+        answers.forget()
+        raise
+    if kind == "error":
+        raise value
+    return value
+
+
+def _answer(answers: Answers, run: Run) -> Answer:
     """The next answer; once the run is cancelled it must come soon."""
     deadline: float | None = None
     while True:
@@ -117,7 +157,7 @@ def _answer(answers: queue.SimpleQueue[Answer], run: Run) -> Answer:
             return answer
 
 
-def _wait_for_end(answers: queue.SimpleQueue[Answer]) -> None:
+def _wait_for_end(answers: Answers) -> None:
     """Most queries that are left early end at once: what they hold is free again when the caller goes on."""
     deadline = time.monotonic() + GRACE_SECONDS
     try:

@@ -69,7 +69,10 @@ class Kernels:
 
     def __init__(self) -> None:
         self.made: dict[Any, tuple[Pipeline, Code]] = {}
+        self.last: dict[tuple[int, str], tuple[Any, Any, tuple[Pipeline, Code]]] = {}
+        """The kernel that a step has used last, with the columns of its source and the rest of its signature."""
         self.variants: dict[Any, Step] = {}
+        self.filters: dict[int, kernel_filter.Filter] = {}
         self.dense: dict[Any, bool] = {}
         self.lock = threading.Lock()
         self.compile_ms = 0.0
@@ -210,11 +213,18 @@ class PipelineRunner:
 
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
-        signature = (id(step), role, source.columns, type(source), getattr(source, "stable", False), getattr(source, "signature", None), tuple(o.signature for o in flow.operators))
+        rest = (type(source), getattr(source, "stable", False), getattr(source, "signature", None), tuple([o.signature for o in flow.operators]))
         with self.kernels.lock:
-            found = self.kernels.made.get(signature)
-            if found is None:
-                found = self.kernels.made[signature] = self._made(step, role, flow, source, make)
+            last = self.kernels.last.get((id(step), role))
+            # Hashing the layouts of many columns takes longer than a kernel over few rows.
+            if last is not None and last[0] is source.columns and last[1] == rest:
+                found = last[2]
+            else:
+                signature = (id(step), role, source.columns, *rest)
+                found = self.kernels.made.get(signature)
+                if found is None:
+                    found = self.kernels.made[signature] = self._made(step, role, flow, source, make)
+                self.kernels.last[id(step), role] = (source.columns, rest, found)
         if id(found[0]) not in self.listed:
             self.listed.add(id(found[0]))
             self.pipelines.append((step, found[0]))

@@ -13,7 +13,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from concurrent.futures import Future, wait
 from typing import Any
 
 from tsql.backends import Run
@@ -21,33 +20,26 @@ from tsql.backends import Run
 EXIT_SECONDS = 0.1
 """How long the end of the program waits for workers that are busy."""
 
-Task = tuple[Future[None], Callable[[], None]]
+Task = tuple[Callable[[], None], queue.SimpleQueue[None]]
 
 
 class Pool:
-    """So many threads that take tasks in turn. They live as long as the process."""
+    """So many threads that take tasks in turn, and say when one is done; a task raises nothing. They live as long as the process."""
 
     def __init__(self, threads: int) -> None:
         self.tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
         for number in range(threads):
             threading.Thread(target=self._serve, name=f"tsql-{threads}-{number}", daemon=True).start()
 
-    def submit(self, work: Callable[[], None]) -> Future[None]:
-        future: Future[None] = Future()
-        self.tasks.put((future, work))
-        return future
-
     def _serve(self) -> None:
         while True:
-            future, work = self.tasks.get()
+            work, done = self.tasks.get()
             try:
                 work()
-            except BaseException as error:
-                future.set_exception(error)
-            else:
-                future.set_result(None)
+            finally:
+                done.put(None)
             # What a thread waits with would keep the data of the last query alive.
-            del future, work
+            del work, done
 
 
 _pools: dict[int, Pool] = {}
@@ -73,6 +65,7 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     results: list[Any] = [None] * tasks
     failures: list[BaseException] = []
     numbers = itertools.count()
+    done: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def take() -> None:
         while not failures and (number := next(numbers)) < tasks:
@@ -85,9 +78,12 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
 
     _active[id(run)] = run
     try:
-        futures = [pool(threads).submit(take) for _ in range(min(threads, tasks) - 1)]
+        others = min(threads, tasks) - 1
+        for _ in range(others):
+            pool(threads).tasks.put((take, done))
         take()
-        wait(futures)
+        for _ in range(others):
+            done.get()
     finally:
         _active.pop(id(run), None)
     if failures:

@@ -23,7 +23,7 @@ from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, pars
 from tsql.kernels.codegen.object_cache import read_code, write_code
 from tsql.kernels.codegen.room import HOST_CALLS
 
-VERSION = 2
+VERSION = 3
 """Part of the cache key: raise it when rendering or the calling convention changes."""
 
 QUICK, TIERED, FULL = 0, 1, 2
@@ -278,13 +278,14 @@ class Compiler:
         # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use best.
         return binding.Target.from_default_triple().create_target_machine(cpu=self._cpu, features=self._features, opt=opt, reloc="pic", codemodel="jitdefault", jit=True)
 
-    def _key(self, text: str, opt: int) -> str:
-        parts = (str(VERSION), llvmlite.__version__, self._cpu, self._features, str(opt), text)
+    def _key(self, name: str, opt: int) -> str:
+        """The key of the code of a module by its fingerprint, or of code that has a name."""
+        parts = (str(VERSION), llvmlite.__version__, self._cpu, self._features, str(opt), name)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def known(self, module: Module, opt: int = FULL) -> Compiled | None:
         """The machine code of `module` if it is in memory or on disk."""
-        start, key = time.perf_counter(), self._key(module.text(), opt)
+        start, key = time.perf_counter(), self._key(module.fingerprint(), opt)
         with self._lock:
             found = self._memory.get(key)
             if found is None:
@@ -321,8 +322,7 @@ class Compiler:
 
     def _compile(self, module: Module, opt: int, check: Callable[[], None]) -> Compiled:
         start = time.perf_counter()
-        text = module.text()
-        key = self._key(text, opt)
+        key = self._key(module.fingerprint(), opt)
         with self._lock:
             found = self._memory.get(key)
             if found is not None:
@@ -353,7 +353,7 @@ class Compiler:
 
     def store(self, name: str, module: Module, opt: int = FULL) -> None:
         """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
-        code = read_code(self._key(module.text(), opt))
+        code = read_code(self._key(module.fingerprint(), opt))
         if code is not None:
             write_code(self._key(name, opt), code)
 

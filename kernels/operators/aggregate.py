@@ -222,6 +222,7 @@ class ScalarAggregate(AggregateSink):
     """No keys: the state of the one group is in registers between `begin` and `end`. State: a flag, then the entry."""
 
     how = "scalar"
+    transient = ("registers",)
 
     def layout(self) -> None:
         self.entry_bytes = self.grouping.place(8)

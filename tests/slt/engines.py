@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from tests.slt.datasets import DATASETS
 
@@ -28,6 +29,7 @@ class Config:
     settings: dict[str, Any] = field(default_factory=dict)
     reload_plan: bool = False
     blocks: bool = False
+    stored: bool = False
 
 
 CONFIGS = {
@@ -41,6 +43,7 @@ CONFIGS = {
         Config("interp", backend="interp"),
         Config("plan_text", reload_plan=True),
         Config("blocks", blocks=True),
+        Config("stored_plans", blocks=True, stored=True),
         Config("spill", settings={"spill_after": 1}),
     )
 }
@@ -72,7 +75,18 @@ class Tsql:
         if self._config.reload_plan and relation._describe_plan is not None:  # DESCRIBE and INSERT .. RETURNING have no plan
             plan = self._tsql.load_plan_text(relation.plan())
             return (plan.run(self._db, params) if params is not None else plan.run(self._db)).arrow()
+        if self._config.stored and relation._describe_plan is not None:
+            return self._stored(sql, params, relation)
         return relation.arrow()
+
+    def _stored(self, sql: str, params: Any, relation: Any) -> pa.Table:
+        """The rows of a query by the plan and the programs that its first run has left on disk."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TSQL_STORED_PLANS", "1")
+            self._db._plans.clear()
+            self._db.sql(sql, params).arrow()
+            self._db._plans.clear()
+            return self._db.sql(sql, params).arrow()
 
     def execute(self, sql: str, params: Any = None) -> None:
         if reads_only(sql):

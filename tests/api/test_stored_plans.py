@@ -1,0 +1,195 @@
+"""Plans and programs that one session leaves on disk for the next: found where they hold, made anew where they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import tsql
+from tsql import plan_store
+from tsql.kernels import pipeline, program_store
+from tsql.kernels.errors import TsqlError
+
+QUERY = "SELECT k, sum(v) AS total FROM t WHERE v > 10 GROUP BY k ORDER BY k"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TSQL_STORED_PLANS", "1")
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    yield tmp_path
+
+
+class Analyses:
+    """Counts how often a text is analyzed, and how often a pipeline is emitted."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from tsql import analyze
+
+        self.texts: list[str] = []
+        self.emitted = 0
+        real, emitted = analyze.analyze, pipeline.Pipeline._emitted
+
+        def counted(text: str, *rest: object) -> object:
+            self.texts.append(text)
+            return real(text, *rest)
+
+        def emit(own: pipeline.Pipeline) -> object:
+            self.emitted += 1
+            return emitted(own)
+
+        monkeypatch.setattr(analyze, "analyze", counted)
+        monkeypatch.setattr(pipeline.Pipeline, "_emitted", emit)
+
+    def of(self, query: str) -> int:
+        return self.texts.count(query)
+
+
+@pytest.fixture
+def analyses(monkeypatch: pytest.MonkeyPatch) -> Analyses:
+    return Analyses(monkeypatch)
+
+
+def session(values: str = "range % 3 AS k, range AS v", rows: int = 100, **settings: object) -> tsql.Session:
+    db = tsql.connect(threads=2, **settings)
+    db.sql(f"CREATE TABLE t AS SELECT {values} FROM range({rows})")
+    return db
+
+
+def test_the_next_session_neither_analyzes_nor_emits(analyses: Analyses) -> None:
+    expected = session().sql(QUERY).fetchall()
+    db, before = session(), analyses.emitted
+    assert db.sql(QUERY).fetchall() == expected
+    assert analyses.of(QUERY) == 1
+    assert analyses.emitted == before
+
+
+def test_positions_in_errors_are_those_of_the_text() -> None:
+    query = "SELECT\n  k, 1 // (v - 50)::TINYINT FROM t;"
+    errors = []
+    for _ in range(2):
+        with pytest.raises(TsqlError) as caught:
+            session(rows=1000).sql(query).fetchall()
+        errors.append((str(caught.value), caught.value.position, caught.value.text))
+    assert errors[0] == errors[1]
+    assert errors[0][1] is not None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"rows": 101},
+        {"values": "range % 4 AS k, range AS v"},
+        {"values": "range % 3 AS k, range::DOUBLE AS v"},
+        {"values": "range % 3 AS k, CASE WHEN range <> 7 THEN range END AS v"},
+        {"optimizer": False},
+    ],
+)
+def test_other_tables_and_settings_make_another_plan(other: dict[str, object], analyses: Analyses) -> None:
+    session().sql(QUERY).fetchall()
+    db = session(**other)
+    found = db.sql(QUERY).fetchall()
+    assert analyses.of(QUERY) == 2
+    monkey = tsql.connect(threads=1)
+    monkey.register("t", db.table("t").arrow())
+    assert found == monkey.sql(QUERY).fetchall()
+
+
+def test_a_view_a_macro_and_a_definition_count(analyses: Analyses) -> None:
+    query = "SELECT count(*), sum(twice(v)) FROM w"
+
+    def prepared(condition: str, factor: int) -> tsql.Session:
+        db = session()
+        db.sql(f"CREATE VIEW w AS SELECT * FROM t WHERE {condition}")
+        db.sql(f"CREATE MACRO twice(x) AS x * {factor}")
+        return db
+
+    assert prepared("v < 10", 2).sql(query).fetchall() == [(10, 90)]
+    assert prepared("v < 10", 2).sql(query).fetchall() == [(10, 90)]
+    assert analyses.of(query) == 1
+    assert prepared("v < 20", 2).sql(query).fetchall() == [(20, 380)]
+    assert prepared("v < 20", 3).sql(query).fetchall() == [(20, 570)]
+    assert analyses.of(query) == 3
+
+
+def test_a_name_that_was_missing_and_is_there_now() -> None:
+    query = "WITH t AS (SELECT 1 AS v) SELECT v FROM t"
+    assert tsql.connect().sql(query).fetchall() == [(1,)]
+    assert session().sql(query).fetchall() == [(1,)]
+
+
+def test_files_and_registered_data_are_looked_at_again(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    for count in (3, 5):
+        db = tsql.connect()
+        db.sql(f"SELECT * FROM range({count})").write(path)
+        assert db.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(count,)]
+        db.register("given", {"a": list(range(count))})
+        assert db.sql("SELECT count(*) FROM given").fetchall() == [(count,)]
+
+
+def test_parameters_are_checked_and_used(analyses: Analyses) -> None:
+    query = "SELECT count(*) FROM t WHERE v < ?"
+    assert session().sql(query, [10]).fetchall() == [(10,)]
+    assert session().sql(query, [20]).fetchall() == [(20,)]
+    assert analyses.of(query) == 1
+    with pytest.raises(TsqlError, match="no value for the parameter"):
+        session().sql(query)
+    assert session().sql(query, [9.5]).fetchall() == [(10,)]
+    assert analyses.of(query) >= 2
+
+
+def test_explain_of_a_stored_plan(analyses: Analyses) -> None:
+    first, second = session(), session()
+    texts = []
+    for db in (first, second):
+        relation = db.sql(QUERY)
+        relation.fetchall()
+        db.sql("DROP TABLE t")
+        texts.append([relation.explain(level) for level in ("logical", "physical", "pipelines", "kir")])
+    assert texts[0] == texts[1]
+
+
+def test_damaged_entries_are_ignored_and_written_again(cache: Path, analyses: Analyses) -> None:
+    expected = session().sql(QUERY).fetchall()
+    for path in cache.iterdir():
+        data = path.read_bytes()
+        path.write_bytes(data[:32] + data[32:60] + b"?" + data[61:])
+    assert session().sql(QUERY).fetchall() == expected
+    assert session().sql(QUERY).fetchall() == expected
+    assert analyses.of(QUERY) == 2
+
+
+def test_entries_of_another_shape_are_ignored(monkeypatch: pytest.MonkeyPatch, analyses: Analyses) -> None:
+    expected = session().sql(QUERY).fetchall()
+    for store in (plan_store, program_store):
+        real = store.read_code
+        monkeypatch.setattr(store, "read_code", lambda key, real=real: b'{"depends": {}}\n[1]' if real(key) else None)
+    assert session().sql(QUERY).fetchall() == expected
+    assert analyses.of(QUERY) == 2
+
+
+def test_a_transaction_that_has_failed_refuses_a_stored_plan() -> None:
+    session().sql(QUERY).fetchall()
+    db = session()
+    db.sql("BEGIN")
+    with pytest.raises(TsqlError):
+        db.sql("SELECT nothing FROM nowhere")
+    with pytest.raises(TsqlError, match="aborted"):
+        db.sql(QUERY)
+
+
+def test_dictionaries_of_strings_count(analyses: Analyses) -> None:
+    query = "SELECT name, count(*) FROM t WHERE name >= 'b' GROUP BY name ORDER BY name"
+    for letters, expected in (("abc", [("b", 3), ("c", 3)]), ("abd", [("b", 3), ("d", 3)]), ("abc", [("b", 3), ("c", 3)])):
+        db = session(values=f"'{letters}'[range % 3 + 1] AS name", rows=9)
+        assert db.sql(query).fetchall() == expected
+
+
+def test_none_of_it_without_a_cache(monkeypatch: pytest.MonkeyPatch, analyses: Analyses) -> None:
+    monkeypatch.setenv("TSQL_CACHE", "")
+    for _ in range(2):
+        assert len(session().sql(QUERY).fetchall()) == 3
+    assert analyses.of(QUERY) == 2

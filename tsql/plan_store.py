@@ -1,0 +1,107 @@
+"""Plans on disk: a query that an earlier process has planned over the same tables is neither parsed nor planned again.
+
+An entry is found by what its plan was made from: the text, the types of its parameters, the settings, the costs, this code. It
+says what the analysis has asked the catalog for, with a digest of each answer (definitions, texts of views, statistics): if one
+is another now, the entry counts as missing and is written again. Only queries over tables of the session are kept; those over
+files or registered data are made anew. Entries stand beside the kernels (`kernels/codegen/object_cache.py`), as JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from tsql.catalog import Catalog
+from tsql.definition import Table, View
+from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_code
+from tsql.kernels.identity import code_identity
+from tsql.kernels.plain import Damaged, NotPlain, decode, encode
+from tsql.kernels.types import Type
+from tsql.planner import PhysicalPlan
+
+FORMAT = 1
+"""Part of the key: raise it when entries are written differently."""
+
+Asked = Iterable[tuple[str, str]]
+
+
+def is_on() -> bool:
+    """Whether plans are kept; TSQL_STORED_PLANS=0 says no, and so does having no cache at all."""
+    return os.environ.get("TSQL_STORED_PLANS") != "0" and cache_directory() is not None
+
+
+def key_of(text: str, kinds: dict[str, Type], settings: tuple[Any, ...], costs: Any) -> str:
+    """The name of an entry; everything that a plan depends on but the catalog is in it."""
+    parts = (FORMAT, code_identity(), text, tuple((name, str(t)) for name, t in kinds.items()), settings, costs, os.cpu_count())
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def digest(catalog: Catalog, kind: str, name: str) -> str | None:
+    """What the catalog says to a question, in short; None for what cannot be told from another answer."""
+    if kind == "macro":
+        return _short(repr(catalog.macro(name)))
+    if kind not in ("entry", "order"):
+        return None
+    entry = catalog.entry(name)
+    if entry is None or isinstance(entry, View):
+        return _short(repr(entry))
+    if not isinstance(entry, Table):
+        return None
+    data = entry.data
+    if kind == "order":
+        return _short(repr([sorted(piece.sorted_columns) for piece in data.pieces]))
+    fields = [(f.name, str(f.type), f.nullable) for f in data.schema]
+    known = data.statistics()
+    columns = [(c.minimum, c.maximum, c.nulls, c.distinct, c.exact) for c in known.columns.values()]
+    return _short(repr((repr(entry.definition), fields, known.rows, known.bytes, columns)))
+
+
+def _questions(catalog: Catalog, asked: Asked) -> list[tuple[str, str]]:
+    """What was asked, and by what the tables are sorted where somebody had to know: that is found out by looking at the rows."""
+    found = list(asked)
+    for kind, name in asked:
+        entry = catalog.entry(name) if kind == "entry" else None
+        if isinstance(entry, Table) and any("sorted_columns" in piece.__dict__ for piece in entry.data.pieces):
+            found.append(("order", name))
+    return found
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def keep(key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], start: int, length: int, plan: PhysicalPlan) -> None:
+    """Write a plan, if everything that it was made from can be told again."""
+    depends = {f"{kind} {name}": digest(catalog, kind, name) for kind, name in _questions(catalog, asked)}
+    if any(found is None for found in depends.values()):
+        return
+    tables = {id(catalog.lookup(name)): name for kind, name in asked if kind == "entry"}
+    try:
+        written = encode(plan, lambda value: tables.get(id(value)))
+    except NotPlain:
+        return
+    head = json.dumps({"depends": depends, "parameters": parameters, "start": start, "length": length})
+    write_code(key, head.encode() + b"\n" + written)
+
+
+def find(key: str, catalog: Catalog) -> tuple[tuple[str, ...], int, int, PhysicalPlan] | None:
+    """The parameters, the place of the statement in its text, and the plan of an entry that still holds."""
+    data = read_code(key)
+    if data is None:
+        return None
+    head, _, written = data.partition(b"\n")
+    try:
+        found = json.loads(head)
+        for question, answer in found["depends"].items():
+            kind, _, name = question.partition(" ")
+            if digest(catalog, kind, name) != answer:
+                return None
+        plan = decode(written, catalog.lookup)
+        if not isinstance(plan, PhysicalPlan):
+            return None
+        return tuple(found["parameters"]), int(found["start"]), int(found["length"]), plan
+    except (Damaged, ValueError, KeyError, TypeError, AttributeError):
+        return None
