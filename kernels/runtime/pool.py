@@ -23,8 +23,9 @@ STATE = "pool_state"
 LOCK, BASE, RANGE, REGION, BOUND, USED, IDLE, RECYCLED, FRESH, GIVEN_UP, CALLS = range(11)
 """Words of the state. Bytes: in use, idle with pages; and ever handed out from warm blocks, from others, and given back to the system."""
 CLASSES_AT = 16 * 8
-WARM, COLD, NEXT, WARM_AT, COLD_AT, SIZE, BLOCKS = range(7)
-"""Words of a class: how many blocks are warm, cold and were ever handed out; where the stacks lie; bytes of a block; how many there can be."""
+WARM, COLD, NEXT, WARM_AT, COLD_AT, SIZE, BLOCKS, STAMP = range(8)
+"""Words of a class: how many blocks are warm, cold and were ever handed out; where the stacks lie; bytes of a block; how many there can be;
+and the number of the last call that used it."""
 CLASS_WORDS = 8
 SMALLEST_BITS, LARGEST_BITS = 17, 33
 SMALLEST, LARGEST = 1 << SMALLEST_BITS, 1 << LARGEST_BITS
@@ -77,11 +78,17 @@ def _address(k: Kernel, state: Val, number: Val, block: Val, size: Val) -> Val:
 
 @routine("pool_give_up", ("i64",), None)
 def pool_give_up(k: Kernel, most: Val) -> None:
-    """Give pages of idle blocks back to the system until so many bytes are idle at most, large blocks first. The lock is held."""
+    """Give pages of idle blocks back to the system until so many bytes are idle at most, those of classes first that have not been used
+    for longest. The lock is held."""
     state = k.symbol(STATE)
-    number = k.var(k.i64(CLASSES - 1))
     with k.forever() as classes:
-        classes.stop_if((number.value < 0) | (k.load("i64", state, IDLE) <= most))
+        classes.stop_if(k.load("i64", state, IDLE) <= most)
+        number, oldest = k.var(k.i64(0)), k.var(k.i64(2**63 - 1))
+        with k.range(k.i64(CLASSES)) as one:
+            candidate = _class(k, one)
+            older = (k.load("i64", candidate, WARM) > 0) & (k.load("i64", candidate, STAMP) < oldest.value)
+            number.set(k.select(older, one, number.value))
+            oldest.set(k.select(older, k.load("i64", candidate, STAMP), oldest.value))
         record = _class(k, number.value)
         size = k.load("i64", record, SIZE)
         with k.forever() as blocks:
@@ -93,7 +100,6 @@ def pool_give_up(k: Kernel, most: Val) -> None:
             k.store(record, cold + 1, COLD)
             _add(k, state, IDLE, k.i64(0) - size)
             _add(k, state, GIVEN_UP, size)
-        number.set(number.value - 1)
 
 
 @routine("pool_take", ("i64",), "i64")
@@ -104,7 +110,7 @@ def pool_take(k: Kernel, bytes: Val) -> None:
     size = k.load("i64", record, SIZE)
     block, is_zero = k.var(k.i64(-1)), k.var(k.i64(1))
     _lock(k, state)
-    _add(k, state, CALLS, 1)
+    k.store(record, _add(k, state, CALLS, 1), STAMP)
     with k.when(k.load("i64", record, WARM) > 0):
         block.set(k.load("i32", k.load("ptr", record, WARM_AT), _add(k, record, WARM, -1)).to("i64"))
         is_zero.set(k.i64(0))
@@ -168,17 +174,14 @@ def pool_free(k: Kernel, block: Val) -> None:
         size = k.load("i64", record, SIZE)
         number = at.urem(region).udiv(size).to("i32")
         _lock(k, state)
+        k.store(record, _add(k, state, CALLS, 1), STAMP)
         used, idle = _add(k, state, USED, k.i64(0) - size), k.load("i64", state, IDLE)
-        keep = used + idle + size <= k.load("i64", state, BOUND)
-        with k.when(keep):
-            warm = _add(k, record, WARM, 1)
-            k.store(k.load("ptr", record, WARM_AT), number, warm - 1)
-            k.store(state, idle + size, IDLE)
-        with k.otherwise():
-            k.call("madvise", block, size, k.i32(MADV_DONTNEED))
-            cold = _add(k, record, COLD, 1)
-            k.store(k.load("ptr", record, COLD_AT), number, cold - 1)
-            _add(k, state, GIVEN_UP, size)
+        warm = _add(k, record, WARM, 1)
+        k.store(k.load("ptr", record, WARM_AT), number, warm - 1)
+        k.store(state, idle + size, IDLE)
+        room = k.max(k.load("i64", state, BOUND) - used, k.i64(0))
+        with k.when(idle + size > room):
+            pool_give_up(k, room)
         _unlock(k, state)
 
 
