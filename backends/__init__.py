@@ -50,6 +50,8 @@ class Run:
     timings_ms: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+    """The memory of the query at its peak, and what the pool has done for all queries in that time."""
     profile: bool = False
     """Count the rows of each step, in `rows_of`."""
     rows_of: dict[str, int] = field(default_factory=dict)

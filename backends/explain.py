@@ -93,6 +93,8 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     for name in ("parse", "plan", "compile", "run"):
         if name in run.timings_ms:
             lines.append(f"{name:<10} {run.timings_ms[name]:>10.2f} ms")
+    if run.memory_bytes:
+        lines.append(f"{'memory':<10} " + ", ".join(f"{bytes / 2**20:,.1f} MiB {what}" for what, bytes in run.memory_bytes.items()))
     lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
     lines += run.told()
     return "\n".join(lines) + "\n"

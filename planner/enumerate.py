@@ -377,7 +377,10 @@ class Enumerator:
             source = Project((source,), columns=tuple(columns))
             keys = tuple((n, Column(n, e.type)) for n, e in keys)
             calls = tuple((n, _rename_call(c, renamed)) for n, c in calls)
-        placed = self._in_cache(source, tuple(e.name for _, e in keys), groups)
+        # An aggregate without phases keeps its values: a table has room for the rows of its shard, not only for their groups.
+        # A shard should have several groups.
+        kept = groups if all(can_split(c) for _, c in calls) else max(groups, min(self.estimator.of(source).rows, groups * cost.GROUPS_PER_SHARD / 4))
+        placed = self._in_cache(source, tuple(e.name for _, e in keys), kept)
         return Aggregate((placed,), by=keys, calls=calls, groups=int(groups))
 
     def _in_cache(self, source: Step, key: tuple[str, ...], groups: float) -> Step:

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from tsql.kernels.dense import KEYS_PER_GROUP, LARGEST_DENSE
-from tsql.kernels.expr import Call, Column, Expr, Literal
+from tsql.kernels.expr import Call, Cast, Column, Expr, Literal
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import FIXED_BITS, Type
 from tsql.planner import cost, logical, stats
@@ -227,13 +227,10 @@ class Estimator:
         """Whether the groups will be in an array, by the bounds of the keys."""
         possible = 1.0
         for _, key in step.by:
-            width = 1
-            if isinstance(key, Call) and key.name == "time_pane":
-                key, width = key.args[0], key.args[1].value
-            known = stats.column_statistics(given.shadow, key.name) if isinstance(key, Column) and key.name in given.shadow.schema else None
-            if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
+            known = _bounds(key, given.shadow)
+            if known is None:
                 return False
-            possible *= (known.maximum - known.minimum) // width + 1
+            possible *= known[1] - known[0] + 1
         return possible <= min(LARGEST_DENSE, KEYS_PER_GROUP * groups)
 
     def _movement(self, step: Movement, given: Estimate, properties: Properties) -> Cost:
@@ -243,6 +240,27 @@ class Estimator:
         if step.scope == "local":
             return work + Cost(local_bytes=moved)
         return work + Cost(moved * self.costs.global_byte_ns / max(1, min(given.properties.shards, self.shards)), global_bytes=moved)
+
+
+def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
+    """Between which integers an expression over the rows of a node is, as far as kernels will know it too."""
+    match expr:
+        case Literal(value=int() as value):
+            return value, value
+        case Column(name=name) if name in node.schema:
+            known = stats.column_statistics(node, name)
+            return (known.minimum, known.maximum) if known is not None and isinstance(known.minimum, int) and isinstance(known.maximum, int) else None
+        case Call(name="time_pane", args=(time, Literal(value=int() as width), _)) if (known := _bounds(time, node)) is not None:
+            return known[0] // width, known[1] // width
+        case Call(name="%", args=(dividend, Literal(value=int() as divisor))) if divisor:
+            low, high = _bounds(dividend, node) or (-abs(divisor), abs(divisor))
+            return max(min(low, 0), 1 - abs(divisor)), min(max(high, 0), abs(divisor) - 1)
+        case Call(name="+" | "-" | "*" as name, args=(first, second)) if (a := _bounds(first, node)) is not None and (b := _bounds(second, node)) is not None:
+            ends = [x + y if name == "+" else x - y if name == "-" else x * y for x in a for y in b]
+            return min(ends), max(ends)
+        case Cast(arg=arg) if expr.type.is_integer:
+            return _bounds(arg, node)
+    return None
 
 
 def seen(groups: float, rows: float) -> float:

@@ -10,6 +10,7 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.local.executor import Executor, Kernels
 from tsql.backends.local.released import released, released_all
+from tsql.kernels.codegen import memory
 from tsql.planner.step import PhysicalPlan
 
 
@@ -29,7 +30,9 @@ class LocalBackend:
 
     def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
         kernels = Kernels() if run.profile else kernels_of(plan, self.interpret)
-        before = kernels.compile_ms
+        before, limit = kernels.compile_ms, run.settings.memory_limit
+        memory.bound(limit)
+        pool = memory.usage()
         executor = Executor(run, kernels, self.interpret)
         start = time.perf_counter()
         # The live operators are built on this package.
@@ -42,6 +45,10 @@ class LocalBackend:
         finally:
             executor.tell()
             executor.close()
+            memory.unbound(limit)
+            memory.rest()
+            after = memory.usage()
+            run.memory_bytes = {"at most": executor.shared.peak, "used again": after.recycled - pool.recycled, "fresh": after.fresh - pool.fresh, "idle now": after.idle}
             compile_ms = kernels.compile_ms - before
             run.timings_ms["compile"] = compile_ms
             run.timings_ms["run"] = (time.perf_counter() - start) * 1000 - compile_ms

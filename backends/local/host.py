@@ -7,7 +7,6 @@ wrapped without copying; their memory is freed when the last Arrow buffer over i
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import threading
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from tsql.backends import Run
 from tsql.kernels.batch import Dictionary, Morsels, source_columns
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED, Compiled, compiler
+from tsql.kernels.codegen.memory import allocate_zeroed, free
 from tsql.kernels.codegen.promote import promoter
 from tsql.kernels.codegen.room import rooms
 from tsql.kernels.context import (
@@ -53,61 +53,6 @@ from tsql.kernels.operators.collect import RECORD_HEADER, STATE_BYTES, Collect, 
 from tsql.kernels.operators.string_hashes import string_hashes
 from tsql.kernels.pipeline import ColumnarScan, Pipeline
 from tsql.kernels.types import Type
-
-_libc = ctypes.CDLL(None)
-_libc.free.argtypes = [ctypes.c_void_p]
-_libc.free.restype = None
-
-
-_libc.malloc.argtypes = [ctypes.c_size_t]
-_libc.malloc.restype = ctypes.c_void_p
-_libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
-_libc.calloc.restype = ctypes.c_void_p
-_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-
-M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3
-KEPT_BYTES = 1 << 30
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep up to a gigabyte of freed memory for the next query: fresh pages cost more than kernels do
-    (48 MB of them took 11 ms). TSQL_KEEP_MEMORY=0 leaves its settings alone."""
-    if os.environ.get("TSQL_KEEP_MEMORY") != "0":
-        _libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
-        _libc.mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
-        _libc.mallopt(M_TOP_PAD, 16 << 20)
-
-
-keep_freed_memory()
-
-HUGE_PAGE = 1 << 21
-MADV_HUGEPAGE = 14
-
-
-def allocate_zeroed(bytes: int) -> int:
-    """Zeroed memory that kernels and `free` may free; a large region asks for huge pages before it is first touched."""
-    address = _libc.calloc(bytes, 1)
-    if not address:
-        raise OutOfMemoryError(f"the system has no {bytes / 2**20:.0f} MiB of memory left")
-    if bytes >= 2 * HUGE_PAGE:
-        first = -(-address // HUGE_PAGE) * HUGE_PAGE
-        _libc.madvise(first, (address + bytes - first) // HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE)
-    return address
-
-
-def allocate(bytes: int) -> int:
-    """Memory that `free` gives back."""
-    address = _libc.malloc(bytes)
-    if not address:
-        raise OutOfMemoryError(f"the system has no {bytes / 2**20:.0f} MiB of memory left")
-    return address
-
-
-def free(address: int) -> None:
-    """Give malloc'ed memory of a kernel back."""
-    if address:
-        _libc.free(address)
 
 
 def read_i64(address: int) -> int:

@@ -16,13 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsql.backends.local.string_words import short_string_words
+from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
+from tsql.kernels.runtime.gather import WIDTHS, gather_module
 from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
 
 POOL = pa.system_memory_pool()
-"""The C library keeps freed memory for the next query (host.py); Arrow's own pool gives it back, and fresh pages cost more than a sort."""
+"""Where Arrow takes the memory for strings and NULLs from; all else is the pool's (kernels/codegen/memory.py)."""
 
 PARALLEL_ROWS = 100_000
 """Fewer rows are sorted by one thread."""
@@ -130,7 +132,7 @@ def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.nd
         return _radix_order(word, bits)
     # With the number of the row in its lowest bits each word is there once, so the sort need not be stable.
     left = np.uint64(max(0, bits + row_bits - 64))
-    packed = np.empty(rows, np.uint64)
+    packed = memory.empty(rows, np.uint64)
     pieces = workers.pieces(rows)
 
     def fill(task: int) -> None:
@@ -142,8 +144,10 @@ def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.nd
 
     workers.run(fill, len(pieces))
     _sort_words(packed, workers)
-    order = (packed & np.uint64((1 << row_bits) - 1)).view(np.int64)
-    return _with_ties(word, int(left), order, packed >> np.uint64(row_bits), workers) if left else order
+    upper = packed >> np.uint64(row_bits) if left else None
+    packed &= np.uint64((1 << row_bits) - 1)
+    order = packed.view(np.int64)
+    return order if upper is None else _with_ties(word, int(left), order, upper, workers)
 
 
 def _with_ties(word: np.ndarray, left: int, order: np.ndarray, upper: np.ndarray, workers: Workers) -> np.ndarray:
@@ -170,8 +174,9 @@ def _sort_words(words: np.ndarray, workers: Workers) -> None:
 def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
     """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py."""
     rows = len(word)
-    keys, numbers = np.ascontiguousarray(word), np.arange(rows, dtype=np.int32)
-    spare_keys, spare_numbers, counts = np.empty_like(keys), np.empty_like(numbers), np.empty(BUCKETS, np.int64)
+    keys, numbers = np.ascontiguousarray(word), memory.empty(rows, np.int32)
+    numbers[:] = np.arange(rows, dtype=np.int32)
+    spare_keys, spare_numbers, counts = memory.empty(rows, np.uint64), memory.empty(rows, np.int32), np.empty(BUCKETS, np.int64)
     plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
     compiler().routine(radix_module)(plan.ctypes.data, counts.ctypes.data, rows)
     return numbers
@@ -186,12 +191,18 @@ def _words(ranks: list[np.ndarray]) -> Iterator[tuple[np.ndarray, int]]:
         if not bits:
             continue
         # The difference wraps where the type is too narrow for it, and is right as an unsigned number.
-        shifted = rank.astype(np.uint64) - np.uint64(low % 2**64)
+        shifted = memory.empty(len(rank), np.uint64)
+        np.copyto(shifted, rank, casting="unsafe")
+        shifted -= np.uint64(low % 2**64)
         taken = 0
         while taken < bits:
             count = min(bits - taken, 64 - used)
             piece = shifted if count == bits else (shifted >> np.uint64(taken)) & np.uint64((1 << count) - 1)
-            word = piece if word is None else word | (piece << np.uint64(used))
+            if word is None:
+                word = piece
+            else:
+                piece <<= np.uint64(used)
+                word |= piece
             used, taken = used + count, taken + count
             if used == 64:
                 yield word, used
@@ -204,6 +215,14 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
     """One array of many."""
     if len(arrays) == 1:
         return arrays[0]
+    width = _plain_bytes(arrays)
+    if width:
+        rows, at = sum(map(len, arrays)), 0
+        out = memory.empty(rows * width, np.uint8)
+        for array in arrays:
+            out[at : at + len(array) * width] = _bytes(array, width)
+            at += len(array) * width
+        return pa.Array.from_buffers(arrays[0].type, rows, [None, pa.py_buffer(out)], 0)
     try:
         return pa.concat_arrays(arrays, memory_pool=POOL)
     except pa.ArrowInvalid as error:
@@ -214,11 +233,40 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
     """The rows of arrays in an order."""
     if order is None:
         return arrays
+    order = np.ascontiguousarray(order)
     pieces = workers.pieces(len(order))
-    parts = [pa.array(order[start:end]) for start, end in pieces]
+    widths = [_plain_bytes([array]) for array in arrays]
+    targets = [memory.empty(len(order) * width, np.uint8) for width in widths]
+
+    def take(task: int) -> pa.Array | None:
+        array, width, target, (start, end) = arrays[task // len(pieces)], widths[task // len(pieces)], targets[task // len(pieces)], pieces[task % len(pieces)]
+        if not width:
+            return pc.take(array, pa.array(order[start:end]), boundscheck=False, memory_pool=POOL)
+        source, index = _bytes(array, width), order[start:end]
+        plan = np.array([source.ctypes.data, target.ctypes.data + start * width, index.ctypes.data, width, index.itemsize], np.int64)
+        compiler().routine(gather_module)(plan.ctypes.data, None, end - start)
+        return None
+
     # Neighbours in the list are of one array, so that workers read the same memory at the same time.
-    found = workers.run(lambda task: pc.take(arrays[task // len(parts)], parts[task % len(parts)], boundscheck=False, memory_pool=POOL), len(arrays) * len(parts))
-    return [combine(found[i * len(parts) : (i + 1) * len(parts)]) for i in range(len(arrays))]
+    found = workers.run(take, len(arrays) * len(pieces))
+    return [
+        pa.Array.from_buffers(array.type, len(order), [None, pa.py_buffer(target)], 0) if width else combine(found[i * len(pieces) : (i + 1) * len(pieces)])
+        for i, (array, width, target) in enumerate(zip(arrays, widths, targets, strict=True))
+    ]
+
+
+def _plain_bytes(arrays: list[pa.Array]) -> int:
+    """The bytes of a value, where arrays are nothing but values; 0 for others."""
+    t = arrays[0].type
+    if pa.types.is_boolean(t) or not (pa.types.is_primitive(t) or pa.types.is_decimal128(t)) or any(a.null_count for a in arrays):
+        return 0
+    return t.bit_width // 8 if t.bit_width // 8 in WIDTHS else 0
+
+
+def _bytes(array: pa.Array, width: int) -> np.ndarray:
+    """The values of an array as bytes."""
+    buffer = array.buffers()[1]
+    return np.frombuffer(b"" if buffer is None else buffer, np.uint8)[array.offset * width : (array.offset + len(array)) * width]
 
 
 def _ranks(array: pa.Array, key: SortKey, workers: Workers = SERIAL) -> list[np.ndarray]:

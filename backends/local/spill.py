@@ -34,8 +34,9 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
-from tsql.backends.local.host import Chunk, ChunkMemory, Shared, allocate
+from tsql.backends.local.host import Chunk, ChunkMemory, Shared
 from tsql.kernels.batch import Morsels, all_ones
+from tsql.kernels.codegen.memory import allocate
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.operators.collect import CHUNK_ROWS, OutputColumn
 

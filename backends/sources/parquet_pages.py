@@ -18,6 +18,7 @@ import pyarrow as pa
 from tsql.backends.sources.parquet_decoder import Call, Decoder, decoder
 from tsql.backends.sources.parquet_footer import Chunk
 from tsql.backends.sources.parquet_forms import CODECS, GZIP, SNAPPY, UNCOMPRESSED, ColumnForm
+from tsql.kernels.codegen import memory
 from tsql.kernels.errors import SourceError
 from tsql.kernels.runtime import parquet_headers as headers
 from tsql.kernels.runtime import parquet_reader as reader
@@ -52,9 +53,6 @@ _Words = ctypes.c_int64 * (_PAGES_AT + PAGE_TABLE * headers.PAGE_WORDS)
 """All that a reader and its kernel have in common, in one piece of memory."""
 
 _TEXT_ADDRESS, _TEXT_ROOM, _TEXT_USED = (reader.TEXT_RECORD + number for number in (ADDRESS, ROOM, USED))
-_libc = ctypes.CDLL(None)
-_libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
-_libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
 
 
 class UnknownPages(Exception):
@@ -62,13 +60,13 @@ class UnknownPages(Exception):
 
 
 class _Text:
-    """Owns memory of the C library that a kernel has filled with text."""
+    """Owns memory that a kernel has filled with text."""
 
     def __init__(self, address: int):
         self.address = address
 
     def __del__(self) -> None:
-        _libc.free(self.address)
+        memory.free(self.address)
 
 
 def _text_buffer(address: int, size: int) -> pa.Buffer:
@@ -275,7 +273,7 @@ class ChunkReader:
         words[reader.OUT] = self.values.address
         words[reader.VALIDITY] = 0 if self.validity is None else self.validity.address
         if form == TEXT and self.expected_text:
-            words[_TEXT_ADDRESS] = _libc.malloc(self.expected_text) or 0
+            words[_TEXT_ADDRESS] = memory.allocate(self.expected_text)
             words[_TEXT_ROOM] = self.expected_text if words[_TEXT_ADDRESS] else 0
 
     def finish(self) -> pa.Array:
@@ -313,7 +311,7 @@ class ChunkReader:
     def __del__(self) -> None:
         # There is text that nobody took where another column of the batch was damaged.
         if self.words is not None and self.words[_TEXT_ADDRESS]:
-            _libc.free(self.words[_TEXT_ADDRESS])
+            memory.free(self.words[_TEXT_ADDRESS])
 
 
 def read_all(readers: list[ChunkReader], rows: int) -> list[pa.Array]:

@@ -15,8 +15,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, INTEGERS, Function, Module, Op
-from tsql.kernels.codegen.room import HOST_CALLS
+from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
 
 Frame = list[Any]
 Step = Callable[[Frame], Any]
@@ -204,6 +205,9 @@ def _unary(name: str, type: str) -> Callable[[Any], Any]:
 def _extern(name: str) -> Callable[..., Any]:
     if name in HOST_CALLS:
         return HOST_CALLS[name][0]
+    if name in ("free", "realloc"):
+        # The host may have taken the block from the pool.
+        return memory.free if name == "free" else memory.reallocate
     returns, params = EXTERNS[name]
     library = _LIBC if hasattr(_LIBC, name) else _LIBM
     f = library[name]
@@ -249,6 +253,8 @@ class Interpreter:
             case "const":
                 value = round_f32(op.attr) if op.type == "f32" else op.attr
                 return lambda r: r.__setitem__(dst, value)
+            case "symbol":
+                return lambda r: r.__setitem__(dst, HOST_SYMBOLS[op.attr])
             case "var" | "get":
                 return lambda r: r.__setitem__(dst, r[args[0]])
             case "set":

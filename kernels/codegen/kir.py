@@ -28,11 +28,12 @@ UNARY_INT = ("popcount", "leading_zeros", "trailing_zeros", "bswap")
 MEMORY = ("load", "store", "offset", "atomic_add", "cas")
 VARIABLES = ("var", "get", "set")
 CONTROL = ("loop", "break_if", "when", "ret")
-OPS = ("const", "select", "call", *ARITHMETIC, *BITWISE, *COMPARISONS, *OVERFLOWS, *CONVERSIONS, *UNARY_FLOAT, *UNARY_INT, *MEMORY, *VARIABLES, *CONTROL)
+OPS = ("const", "select", "call", "symbol", *ARITHMETIC, *BITWISE, *COMPARISONS, *OVERFLOWS, *CONVERSIONS, *UNARY_FLOAT, *UNARY_INT, *MEMORY, *VARIABLES, *CONTROL)
 
 EXTERNS: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "make_room": (None, ("ptr",)),
     "malloc": ("ptr", ("i64",)), "calloc": ("ptr", ("i64", "i64")), "realloc": ("ptr", ("ptr", "i64")), "free": (None, ("ptr",)),
+    "malloc_usable_size": ("i64", ("ptr",)), "madvise": ("i32", ("ptr", "i64", "i32")), "sched_yield": ("i32", ()),
     "memcpy": ("ptr", ("ptr", "ptr", "i64")), "memmove": ("ptr", ("ptr", "ptr", "i64")), "memset": ("ptr", ("ptr", "i32", "i64")),
     "memcmp": ("i32", ("ptr", "ptr", "i64")), "memchr": ("ptr", ("ptr", "i32", "i64")), "memmem": ("ptr", ("ptr", "i64", "ptr", "i64")),
     "strtod": ("f64", ("ptr", "ptr")), "strtof": ("f32", ("ptr", "ptr")), "snprintf": ("i32", ("ptr", "i64", "ptr", "i32", "f64")),
@@ -86,10 +87,11 @@ class Function:
 
 @dataclass(slots=True)
 class Module:
-    """Functions by name; `main` names the entry."""
+    """Functions by name; `main` names the entry, `exports` others that can be called from outside."""
 
     functions: dict[str, Function] = field(default_factory=dict)
     main: str = "main"
+    exports: tuple[str, ...] = ()
 
     def text(self) -> str:
         return "\n".join(f.text() for f in self.functions.values())
@@ -125,8 +127,8 @@ def _print_block(block: list[Op], lines: list[str], depth: int) -> None:
         args = " ".join([f"%{a}" for a in op.args])
         if op.name == "const":
             rest = f"const {print_const(op.type, op.attr)}"
-        elif op.name == "call":
-            rest = f"call @{op.attr}" + (f" {args}" if args else "")
+        elif op.name in ("call", "symbol"):
+            rest = f"{op.name} @{op.attr}" + (f" {args}" if args else "")
         else:
             rest = op.name + (f" {args}" if args else "")
         head = f"%{op.dst}: {op.type} = {rest}" if op.dst is not None else rest
@@ -208,7 +210,7 @@ def _parse_op(line: str) -> Op | None:
         if name == "const":
             (text,) = words
             attr, words = parse_const(type, text), []
-        elif name == "call":
+        elif name in ("call", "symbol"):
             attr, words = words[0].removeprefix("@"), words[1:]
         return Op(name, type, None if dst is None else int(dst), tuple(int(w.removeprefix("%")) for w in words), attr, nested)
     except (ValueError, IndexError):

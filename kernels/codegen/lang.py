@@ -345,6 +345,10 @@ class Kernel:
         returns, params = EXTERNS[name]
         return self.emit("call", returns, *(a if isinstance(a, Val) else self.const(t, a) for a, t in zip(args, params, strict=True)), attr=name)
 
+    def symbol(self, name: str) -> Val:
+        """The address of a record of the host (`HOST_SYMBOLS` in room.py)."""
+        return self.emit("symbol", "ptr", attr=name)
+
     def ret(self, value: Val | None = None) -> None:
         """Return; only as the last op of a block."""
         self.emit("ret", None, *(() if value is None else (value,)))

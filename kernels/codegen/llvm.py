@@ -14,14 +14,22 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import llvmlite
 import llvmlite.binding as binding
 
+from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, parse
 from tsql.kernels.codegen.object_cache import read_code, write_code
-from tsql.kernels.codegen.room import HOST_CALLS
+from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
+from tsql.kernels.runtime import pool
+
+MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")
+"""What kernels call of the pool where they call the C library."""
+
+POOL_SOURCE = Path(pool.__file__)
 
 VERSION = 3
 """Part of the cache key: raise it when rendering or the calling convention changes."""
@@ -120,6 +128,9 @@ class _Renderer:
         match op.name:
             case "const":
                 names[op.dst] = _constant(op.type, op.attr)
+            case "symbol":
+                self.declared.add(f"@{op.attr} = external global i8")
+                names[op.dst] = f"@{op.attr}"
             case "var":
                 self.allocas.append(f"  {out} = alloca {_type(op.type)}")
                 self.put(f"store {t} {args[0]}, ptr {out}")
@@ -230,9 +241,10 @@ def _render_routine(module: Module, f: Function, declared: set[str]) -> str:
 
 
 def render(module: Module) -> str:
-    """The module as LLVM text; only `main` is visible from outside."""
+    """The module as LLVM text; only `main` and the exports are visible from outside."""
     declared: set[str] = set()
-    bodies = [_render_routine(module, f, declared) if name != module.main else _Renderer(module, f, declared).render(False) for name, f in module.functions.items()]
+    visible = (module.main, *module.exports)
+    bodies = [_render_routine(module, f, declared) if name not in visible else _Renderer(module, f, declared).render(False) for name, f in module.functions.items()]
     return "\n".join([*sorted(declared), "", *bodies])
 
 
@@ -389,12 +401,33 @@ class Compiler:
         return llvm_module
 
     def _link(self, code: bytes, main: str, start: float, origin: str) -> Compiled:
-        self._serial += 1
-        library = binding.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(main)
-        for name, (_, address) in HOST_CALLS.items():
-            library.import_symbol(name, address)
-        tracker = library.link(self._jit, f"tsql{self._serial}")
+        functions = self.pool()
+        tracker = self._linked(code, (main,), {name: address for name, (_, address) in HOST_CALLS.items()} | {name: functions[f"pool_{name}"] for name in MEMORY_CALLS} | HOST_SYMBOLS)
         return Compiled(tracker[main], tracker, (time.perf_counter() - start) * 1000, origin)
+
+    def _linked(self, code: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> Any:
+        """Object code made part of the process: addresses by name of what it exports, as long as the result lives."""
+        self._serial += 1
+        library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
+        for name in exports:
+            library.export_symbol(name)
+        for name, address in imports.items():
+            library.import_symbol(name, address)
+        return library.link(self._jit, f"tsql{self._serial}")
+
+    def pool(self) -> Any:
+        """The functions of the memory pool (kernels/runtime/pool.py), which all other code calls in the place of the C library's. There
+        is one pool in a process. Its text takes longer to make than its code to load, so its source stands for it."""
+        with _pool_lock:
+            if not _pool:
+                key = self._key(POOL_SOURCE.read_text(), FULL)
+                code = read_code(key)
+                if code is None:
+                    machine = self._machine(FULL)
+                    code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
+                    write_code(key, code)
+                _pool.append((self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}), self._jit))
+            return _pool[0][0]
 
     def llvm_text(self, module: Module, opt: int = FULL) -> str:
         """What `explain LLVM` prints: the optimised module."""
@@ -406,6 +439,8 @@ class Compiler:
         return machine.emit_assembly(self.optimized(module, opt, machine))
 
 
+_pool: list[tuple[Any, Any]] = []
+_pool_lock = threading.Lock()
 _compiler: Compiler | None = None
 _compiler_lock = threading.Lock()
 
@@ -422,3 +457,6 @@ def compiler() -> Compiler:
 def compile_text(text: str, opt: int = FULL) -> Compiled:
     """Compile KIR text, as Spark tasks do."""
     return compiler().compile(parse(text), opt)
+
+
+memory.compiled_by.append(lambda: compiler().pool())

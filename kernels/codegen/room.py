@@ -1,4 +1,4 @@
-"""The one function of the host that kernels call: `make_room(ctx)`, when what their sink has collected should go elsewhere.
+"""What of the host kernels use by name. `make_room(ctx)` is called when what their sink has collected should go elsewhere.
 
 A kernel runs without the interpreter lock; the call takes it. The host says by the address of the context what is to be done
 (`rooms`), and must not raise: a failure is kept with the context, and the kernel is stopped like a cancelled one.
@@ -23,3 +23,6 @@ _callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_make_room)
 
 HOST_CALLS: dict[str, tuple[Callable[..., None], int]] = {"make_room": (_make_room, ctypes.cast(_callback, ctypes.c_void_p).value or 0)}
 """By name: the function for the interpreter, and the address for machine code."""
+
+HOST_SYMBOLS: dict[str, int] = {}
+"""By name: addresses of records of the host that live as long as the process."""

@@ -100,6 +100,7 @@ def _in_memory(t: str | None) -> bool:
 
 RULES: dict[str, Callable[[Op, Types], bool]] = {
     "const": _constant,
+    "symbol": lambda op, a: not a and op.type == "ptr" and isinstance(op.attr, str),
     "select": lambda op, a: len(a) == 3 and a[0] == "i1" and a[1] == a[2] == op.type,
     "load": lambda op, a: a == ["ptr"] and _in_memory(op.type),
     "store": lambda op, a: len(a) == 2 and a[0] == "ptr" and _in_memory(a[1]),

@@ -119,8 +119,10 @@ def _register_division() -> None:
                 k.fail((x == lowest) & (y == -1), "Overflow in division")
                 y = k.select((x == lowest) & (y == -1), k.const(y.type, 1), y)
             safe = k.select(y == 0, k.const(y.type, 1), y)
-            bound = max(abs(a.bounds[0]), abs(a.bounds[1]))
-            return Datum(result, (x // safe,), None, (max(-bound, lowest), min(bound, highest)))
+            least = b.bounds[0] if b.bounds[0] > 0 else -b.bounds[1] if b.bounds[1] < 0 else 1
+            bound = max(abs(a.bounds[0]), abs(a.bounds[1])) // least
+            bottom, top = (0 if a.bounds[0] >= 0 and b.bounds[0] > 0 else -bound), (0 if a.bounds[1] <= 0 and b.bounds[0] > 0 else bound)
+            return Datum(result, (x // safe,), None, (max(bottom, lowest), min(top, highest)))
 
         @function("%", args=(kind, kind), returns=lambda a, b: a, ranged=True, typed=True, can_fail=True)
         def exact_remainder(k: PipelineKernel, result: Type, a: Datum, b: Datum) -> Datum:
@@ -128,8 +130,9 @@ def _register_division() -> None:
             x, y = same_width(a, b)
             k.fail(y == 0, "Division by zero")
             safe = k.select((y == 0) | (y == -1), k.const(y.type, 1), y)
-            low, high = a.bounds
-            return Datum(result, (x % safe,), None, (min(low, 0), max(high, 0)))
+            # It has the sign of the dividend, and is nearer to zero than the divisor.
+            low, high, most = *a.bounds, max(abs(b.bounds[0]), abs(b.bounds[1]), 1) - 1
+            return Datum(result, (x % safe,), None, (max(min(low, 0), -most), min(max(high, 0), most)))
 
 
 _register_division()

@@ -25,7 +25,7 @@ NUMBERS = ("i8", "i16", "i32", "i64", "i128", "f32", "f64")
 SLOT = 16
 INPUT_SLOTS, SCRATCH_SLOTS = 16, 128
 SPECIAL_FLOATS = (0.0, -0.0, 0.5, -1.5, 2.5, 1e10, -3e38, 1e300, float("inf"), float("-inf"), float("nan"))
-VALUE_OPS = tuple(n for n in kir.OPS if n not in ("const", "call", *kir.MEMORY, *kir.VARIABLES, *kir.CONTROL))
+VALUE_OPS = tuple(n for n in kir.OPS if n not in ("const", "call", "symbol", *kir.MEMORY, *kir.VARIABLES, *kir.CONTROL))
 
 
 def signatures(name: str) -> list[tuple[tuple[str, ...], str]]:

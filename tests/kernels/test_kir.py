@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Iterator
@@ -12,12 +13,13 @@ from hypothesis import strategies as st
 
 from tests.kernels import programs
 from tests.kernels.programs import INPUT_SLOTS, SIGNATURES, SLOT, TYPES, VALUE_OPS, apply, compiled, interpreted
-from tsql.kernels.codegen import interp, kir
+from tsql.kernels.codegen import interp, kir, memory
 from tsql.kernels.codegen.interp import Interpreter, UndefinedBehaviour
 from tsql.kernels.codegen.kir import BYTES, FLOATS, INTEGERS, Function, Module, Op, parse
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK
 from tsql.kernels.codegen.spec import RULES, IllegalKernel, verify
+from tsql.kernels.runtime import pool
 
 CHECKED_BY_VERIFY = {"call", "ret"}
 """Ops whose rule needs the function or the module, and stands in `verify`."""
@@ -97,6 +99,16 @@ def test_memory_ops(type: str) -> None:
     scratch = agree(module, small_inputs("i64" if type == "ptr" else type)[0])
     assert scratch[:SLOT] == bytes(SLOT)
     assert scratch[SLOT : 2 * SLOT] == (b"\1" if type == "ptr" else small_inputs(type)[0]).ljust(SLOT, b"\0")
+
+
+def test_symbols() -> None:
+    """A symbol is the address of a record of the host."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    k.store(k.params[0], k.load("i64", k.symbol(pool.STATE), pool.REGION))
+    k.ret()
+    k.finish()
+    assert int.from_bytes(agree(module)[:8], "little") == ctypes.c_int64.from_address(memory.STATE + 8 * pool.REGION).value
 
 
 @hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))

@@ -1,0 +1,241 @@
+"""Memory that kernels and host share: the pool's state and its functions, for the host (kernels/runtime/pool.py has the pool itself).
+
+Whoever frees what a kernel has allocated does it here, since a block may be of the pool or of the C library. Idle memory goes back to the
+system when nothing has been asked of the pool for `REST_SECONDS`, and when a query's `memory_limit` is less than what is kept.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import resource
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tsql.kernels.codegen.room import HOST_SYMBOLS
+from tsql.kernels.errors import OutOfMemoryError
+from tsql.kernels.runtime import pool as words
+
+_libc = ctypes.CDLL(None)
+_libc.free.argtypes = [ctypes.c_void_p]
+_libc.free.restype = None
+_libc.malloc.argtypes = [ctypes.c_size_t]
+_libc.malloc.restype = ctypes.c_void_p
+_libc.calloc.argtypes = [ctypes.c_size_t, ctypes.c_size_t]
+_libc.calloc.restype = ctypes.c_void_p
+_libc.realloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+_libc.realloc.restype = ctypes.c_void_p
+_libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+_libc.mmap.restype = ctypes.c_void_p
+_libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+HUGE_PAGE = 1 << 21
+MADV_HUGEPAGE = 14
+MAP_NORESERVE = 0x4000
+MAP_FAILED = 2**64 - 1
+LARGEST_REGION, LEAST_REGION = 128 << 30, 1 << 30
+"""Addresses for each class of sizes: as many as the system lets us have between these."""
+
+KEPT_SHARE = 8
+"""Idle and used blocks together keep their pages up to this part of the machine's memory (1/8), or TSQL_KEEP_MEMORY bytes."""
+
+REST_SECONDS = 60.0
+"""After so long without a call all idle memory goes back to the system."""
+
+_state = (ctypes.c_int64 * (16 + words.CLASSES * words.CLASS_WORDS))()
+STATE = ctypes.addressof(_state)
+HOST_SYMBOLS[words.STATE] = STATE
+
+
+def _kept_bytes() -> int:
+    """How much memory blocks may keep while they are idle."""
+    asked = os.environ.get("TSQL_KEEP_MEMORY")
+    if asked is not None and asked.isdigit():
+        return int(asked)
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // KEPT_SHARE
+
+
+def _reserved(bytes: int) -> int | None:
+    """The address of so many bytes of addresses without memory."""
+    address = _libc.mmap(None, bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+    return None if address in (None, MAP_FAILED) else address
+
+
+def _set_up() -> None:
+    """Reserve the pool's addresses. Where the system limits a process in these there is no pool, and the C library serves all."""
+    _state[words.BOUND] = KEPT_BYTES
+    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
+        return
+    region = LARGEST_REGION
+    base = None
+    while base is None and region >= LEAST_REGION:
+        base = _reserved(region * words.CLASSES + HUGE_PAGE)
+        region = region if base is not None else region // 2
+    stacks = [region // words.class_size(number) for number in range(words.CLASSES)]
+    tables = None if base is None else _reserved(8 * sum(stacks))
+    if base is None or tables is None:
+        return
+    base = -(-base // HUGE_PAGE) * HUGE_PAGE
+    _libc.madvise(base, region * words.CLASSES, MADV_HUGEPAGE)
+    for number, blocks in enumerate(stacks):
+        at = 16 + number * words.CLASS_WORDS
+        for word, value in {words.WARM_AT: tables, words.COLD_AT: tables + 4 * blocks, words.SIZE: words.class_size(number), words.BLOCKS: blocks}.items():
+            _state[at + word] = value
+        tables += 8 * blocks
+    _state[words.BASE], _state[words.REGION], _state[words.RANGE] = base, region, region * words.CLASSES
+
+
+KEPT_BYTES = _kept_bytes()
+_set_up()
+# A fork may happen while another thread holds the lock; the child has no such thread.
+os.register_at_fork(after_in_child=lambda: _state.__setitem__(words.LOCK, 0))
+
+
+@dataclass(frozen=True)
+class Functions:
+    """The pool as the host calls it."""
+
+    malloc: Any
+    calloc: Any
+    realloc: Any
+    free: Any
+    trim: Any
+
+
+_functions: Functions | None = None
+compiled_by: list[Callable[[], Any]] = []
+"""What makes the addresses of the functions: llvm.py puts it here, since planning must not load a compiler."""
+
+
+def functions() -> Functions:
+    """The compiled functions of the pool."""
+    global _functions
+    if _functions is None:
+        pointer, size = ctypes.c_void_p, ctypes.c_size_t
+        at = compiled_by[0]()
+        kinds = ((pointer, size), (pointer, size, size), (pointer, pointer, size), (None, pointer), (None, size))
+        _functions = Functions(*(ctypes.CFUNCTYPE(*kind)(at[name]) for kind, name in zip(kinds, words.EXPORTS, strict=True)))
+    return _functions
+
+
+def is_pooled(address: int) -> bool:
+    """Whether a block is the pool's."""
+    return 0 <= address - _state[words.BASE] < _state[words.RANGE]
+
+
+def _had(address: int | None, bytes: int) -> int:
+    if not address:
+        raise OutOfMemoryError(f"the system has no {bytes / 2**20:.0f} MiB of memory left")
+    return address
+
+
+def allocate(bytes: int) -> int:
+    """Memory that `free` gives back."""
+    return _had((_libc.malloc if bytes <= words.SMALLEST else functions().malloc)(bytes), bytes)
+
+
+def allocate_zeroed(bytes: int) -> int:
+    """Zeroed memory that kernels and `free` may free."""
+    return _had((_libc.calloc if bytes <= words.SMALLEST else functions().calloc)(bytes, 1), bytes)
+
+
+def free(address: int) -> None:
+    """Give memory back that a kernel or `allocate` has taken."""
+    if is_pooled(address):
+        functions().free(address)
+    elif address:
+        _libc.free(address)
+
+
+def reallocate(address: int, bytes: int) -> int:
+    """As realloc, for a block of any origin."""
+    return (functions().realloc(address, bytes) if is_pooled(address) else _libc.realloc(address, bytes)) or 0
+
+
+class Block:
+    """Memory of the pool as numpy sees it; it goes back when the last array over it goes."""
+
+    def __init__(self, bytes: int):
+        self.address = allocate(max(bytes, 1))
+        self.__array_interface__ = {"shape": (bytes,), "typestr": "|u1", "data": (self.address, False), "version": 3}
+
+    def __del__(self) -> None:
+        if hasattr(self, "address"):
+            free(self.address)
+
+
+def empty(count: int, kind: Any) -> np.ndarray:
+    """An array of the pool's memory, its values arbitrary."""
+    kind = np.dtype(kind)
+    return np.asarray(Block(count * kind.itemsize)).view(kind)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Bytes of the pool: in use now, idle now, and ever: handed out again, handed out fresh, given back to the system."""
+
+    used: int
+    idle: int
+    recycled: int
+    fresh: int
+    given_up: int
+
+
+def usage() -> Usage:
+    """How the pool is doing."""
+    return Usage(*(_state[word] for word in (words.USED, words.IDLE, words.RECYCLED, words.FRESH, words.GIVEN_UP)))
+
+
+def trim(most: int = 0) -> None:
+    """Let at most so many bytes be idle."""
+    if _state[words.IDLE] > most:
+        functions().trim(most)
+
+
+_limits: list[int] = []
+_limiting = threading.Lock()
+
+
+def bound(limit: int | None) -> None:
+    """A query that may use `limit` bytes begins: what is idle counts against the least limit of all that run."""
+    if limit is not None:
+        with _limiting:
+            _limits.append(limit)
+            _set_bound()
+
+
+def unbound(limit: int | None) -> None:
+    """The query has ended."""
+    if limit is not None:
+        with _limiting:
+            _limits.remove(limit)
+            _set_bound()
+
+
+def _set_bound() -> None:
+    _state[words.BOUND] = min([KEPT_BYTES, *_limits])
+    trim(max(0, _state[words.BOUND] - _state[words.USED]))
+
+
+_resting = threading.Lock()
+
+
+def rest() -> None:
+    """A query has ended: if nothing is asked of the pool for a while, its idle memory goes back."""
+    if _state[words.IDLE] and _resting.acquire(blocking=False):
+        timer = threading.Timer(REST_SECONDS, _look, (_state[words.CALLS],))
+        timer.daemon = True
+        timer.start()
+
+
+def _look(calls: int) -> None:
+    _resting.release()
+    if _state[words.CALLS] == calls:
+        trim()
+    else:
+        rest()

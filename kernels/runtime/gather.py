@@ -1,0 +1,33 @@
+"""Fixed-width values in another order, in the kernel language: `main(plan, unused, rows)` writes `target[i] = source[index[i]]`.
+
+The plan is words: the addresses of the source, of the target and of the indices, bytes per value (1, 2, 4, 8 or 16) and per index (4 or 8).
+Indices are not checked.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tsql.kernels.codegen.kir import BYTES, Module
+from tsql.kernels.codegen.lang import Kernel
+
+VALUES = ("i8", "i16", "i32", "i64", "i128")
+INDICES = ("i32", "i64")
+WIDTHS = tuple(BYTES[machine] for machine in VALUES)
+
+
+@cache
+def gather_module() -> Module:
+    """The kernel, with a loop for each pair of widths."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    plan, _, rows = k.params
+    source, target, indices = (k.load("ptr", plan, word) for word in range(3))
+    value_bytes, index_bytes = k.load("i64", plan, 3), k.load("i64", plan, 4)
+    for index in INDICES:
+        for value in VALUES:
+            with k.when((value_bytes == BYTES[value]) & (index_bytes == BYTES[index])), k.range(rows) as i:
+                k.store(target, k.load(value, source, k.load(index, indices, i).to("i64")), i)
+    k.ret()
+    k.finish()
+    return module

@@ -1,0 +1,232 @@
+"""The memory pool of the process, in the kernel language: `malloc`, `calloc`, `realloc` and `free` as kernels and host call them.
+
+Blocks above `SMALLEST` are the pool's, smaller ones the C library's. The pool owns one range of addresses, reserved at once and made of huge
+pages, with a region for each class of sizes (four to a doubling), so that an address tells its class. Freed blocks keep their pages for the
+next block of their class: fresh pages cost more than what most kernels do with them, and what the C library keeps, others in the process
+may give back (DuckDB trims its heap several times a second). What is kept is bounded: pages of idle blocks go back to the system
+where used and idle blocks together would be more than `BOUND`.
+
+The state is a record of words (names below), then a record of `CLASS_WORDS` per class. A class has two stacks of block numbers, for idle
+blocks with pages (warm) and without (cold, which read as zeros), and the number of blocks that were ever handed out.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tsql.kernels.codegen.kir import Module
+from tsql.kernels.codegen.lang import Kernel, Val, routine
+
+STATE = "pool_state"
+"""The symbol under which code finds the state."""
+
+LOCK, BASE, RANGE, REGION, BOUND, USED, IDLE, RECYCLED, FRESH, GIVEN_UP, CALLS = range(11)
+"""Words of the state. Bytes: in use, idle with pages; and ever handed out from warm blocks, from others, and given back to the system."""
+CLASSES_AT = 16 * 8
+WARM, COLD, NEXT, WARM_AT, COLD_AT, SIZE, BLOCKS, STAMP = range(8)
+"""Words of a class: how many blocks are warm, cold and were ever handed out; where the stacks lie; bytes of a block; how many there can be;
+and the number of the last call that used it."""
+CLASS_WORDS = 8
+SMALLEST_BITS, LARGEST_BITS = 17, 33
+SMALLEST, LARGEST = 1 << SMALLEST_BITS, 1 << LARGEST_BITS
+"""Blocks above the first and up to the second are the pool's."""
+CLASSES = 4 * (LARGEST_BITS - SMALLEST_BITS)
+MADV_DONTNEED = 4
+EXPORTS = ("pool_malloc", "pool_calloc", "pool_realloc", "pool_free", "pool_trim")
+
+
+def class_size(number: int) -> int:
+    """Bytes of a block of a class: 1.25, 1.5, 1.75 and 2 times a power of two."""
+    return (5 + number % 4) << (SMALLEST_BITS + number // 4 - 2)
+
+
+def _class(k: Kernel, number: Val) -> Val:
+    return k.offset(k.symbol(STATE), number * (8 * CLASS_WORDS) + CLASSES_AT)
+
+
+def _class_of(k: Kernel, bytes: Val) -> Val:
+    """The number of the smallest class whose blocks have so many bytes."""
+    last = bytes - 1
+    power = k.i64(63) - k.unary("leading_zeros", last)
+    return (power - SMALLEST_BITS) * 4 + (last.ushr(power - 2) & 3)
+
+
+def _add(k: Kernel, record: Val, word: int, change: Val | int) -> Val:
+    value = k.load("i64", record, word) + change
+    k.store(record, value, word)
+    return value
+
+
+def _lock(k: Kernel, state: Val) -> None:
+    with k.forever() as loop:
+        loop.stop_if(k.cas(state, k.i64(0), k.i64(1)) == 0)
+        k.call("sched_yield")
+
+
+def _unlock(k: Kernel, state: Val) -> None:
+    k.cas(state, k.i64(1), k.i64(0))
+
+
+def _is_ours(k: Kernel, block: Val) -> Val:
+    state = k.symbol(STATE)
+    return (block.bits_as("i64") - k.load("i64", state, BASE)).ult(k.load("i64", state, RANGE))
+
+
+def _address(k: Kernel, state: Val, number: Val, block: Val, size: Val) -> Val:
+    return (k.load("i64", state, BASE) + number * k.load("i64", state, REGION) + block * size).bits_as("ptr")
+
+
+@routine("pool_give_up", ("i64",), None)
+def pool_give_up(k: Kernel, most: Val) -> None:
+    """Give pages of idle blocks back to the system until so many bytes are idle at most, those of classes first that have not been used
+    for longest. The lock is held."""
+    state = k.symbol(STATE)
+    with k.forever() as classes:
+        classes.stop_if(k.load("i64", state, IDLE) <= most)
+        number, oldest = k.var(k.i64(0)), k.var(k.i64(2**63 - 1))
+        with k.range(k.i64(CLASSES)) as one:
+            candidate = _class(k, one)
+            older = (k.load("i64", candidate, WARM) > 0) & (k.load("i64", candidate, STAMP) < oldest.value)
+            number.set(k.select(older, one, number.value))
+            oldest.set(k.select(older, k.load("i64", candidate, STAMP), oldest.value))
+        record = _class(k, number.value)
+        size = k.load("i64", record, SIZE)
+        with k.forever() as blocks:
+            blocks.stop_if((k.load("i64", record, WARM) == 0) | (k.load("i64", state, IDLE) <= most))
+            warm, cold = _add(k, record, WARM, -1), k.load("i64", record, COLD)
+            block = k.load("i32", k.load("ptr", record, WARM_AT), warm)
+            k.call("madvise", _address(k, state, number.value, block.to("i64"), size), size, k.i32(MADV_DONTNEED))
+            k.store(k.load("ptr", record, COLD_AT), block, cold)
+            k.store(record, cold + 1, COLD)
+            _add(k, state, IDLE, k.i64(0) - size)
+            _add(k, state, GIVEN_UP, size)
+
+
+@routine("pool_take", ("i64",), "i64")
+def pool_take(k: Kernel, bytes: Val) -> None:
+    """The address of a block, with its lowest bit set if all of it is zero; 0 if the class has none left."""
+    state, number = k.symbol(STATE), _class_of(k, bytes)
+    record = _class(k, number)
+    size = k.load("i64", record, SIZE)
+    block, is_zero = k.var(k.i64(-1)), k.var(k.i64(1))
+    _lock(k, state)
+    k.store(record, _add(k, state, CALLS, 1), STAMP)
+    with k.when(k.load("i64", record, WARM) > 0):
+        block.set(k.load("i32", k.load("ptr", record, WARM_AT), _add(k, record, WARM, -1)).to("i64"))
+        is_zero.set(k.i64(0))
+        _add(k, state, IDLE, k.i64(0) - size)
+        _add(k, state, RECYCLED, size)
+    with k.otherwise():
+        room = k.load("i64", state, BOUND) - k.load("i64", state, USED) - size
+        with k.when(k.load("i64", state, IDLE) > k.max(room, k.i64(0))):
+            pool_give_up(k, k.max(room, k.i64(0)))
+        with k.when(k.load("i64", record, COLD) > 0):
+            block.set(k.load("i32", k.load("ptr", record, COLD_AT), _add(k, record, COLD, -1)).to("i64"))
+        with k.otherwise(), k.when(k.load("i64", record, NEXT) < k.load("i64", record, BLOCKS)):
+            block.set(_add(k, record, NEXT, 1) - 1)
+        with k.when(block.value >= 0):
+            _add(k, state, FRESH, size)
+    with k.when(block.value >= 0):
+        _add(k, state, USED, size)
+    _unlock(k, state)
+    with k.when(block.value < 0):
+        k.ret(k.i64(0))
+    k.ret(_address(k, state, number, block.value, size).bits_as("i64") | is_zero.value)
+
+
+def _pooled(k: Kernel, bytes: Val) -> Val:
+    return (bytes > SMALLEST) & (bytes <= LARGEST) & (k.load("i64", k.symbol(STATE), RANGE) != 0)
+
+
+@routine("pool_malloc", ("i64",), "ptr")
+def pool_malloc(k: Kernel, bytes: Val) -> None:
+    """As malloc."""
+    with k.when(_pooled(k, bytes)):
+        found = pool_take(k, bytes)
+        with k.when(found != 0):
+            k.ret((found & -2).bits_as("ptr"))
+    k.ret(k.call("malloc", bytes))
+
+
+@routine("pool_calloc", ("i64", "i64"), "ptr")
+def pool_calloc(k: Kernel, count: Val, each: Val) -> None:
+    """As calloc. Only blocks that others have written to are zeroed."""
+    bytes = count * each
+    with k.when(_pooled(k, bytes) & ~k.overflows("mul", count, each)):
+        found = pool_take(k, bytes)
+        with k.when(found != 0):
+            block = (found & -2).bits_as("ptr")
+            with k.when((found & 1) == 0):
+                k.call("memset", block, 0, bytes)
+            k.ret(block)
+    k.ret(k.call("calloc", count, each))
+
+
+@routine("pool_free", ("ptr",), None)
+def pool_free(k: Kernel, block: Val) -> None:
+    """As free, for blocks of the pool and of the C library."""
+    with k.when(~_is_ours(k, block)):
+        k.call("free", block)
+    with k.otherwise():
+        state = k.symbol(STATE)
+        at, region = block.bits_as("i64") - k.load("i64", state, BASE), k.load("i64", state, REGION)
+        record = _class(k, at.udiv(region))
+        size = k.load("i64", record, SIZE)
+        number = at.urem(region).udiv(size).to("i32")
+        _lock(k, state)
+        k.store(record, _add(k, state, CALLS, 1), STAMP)
+        used, idle = _add(k, state, USED, k.i64(0) - size), k.load("i64", state, IDLE)
+        warm = _add(k, record, WARM, 1)
+        k.store(k.load("ptr", record, WARM_AT), number, warm - 1)
+        k.store(state, idle + size, IDLE)
+        room = k.max(k.load("i64", state, BOUND) - used, k.i64(0))
+        with k.when(idle + size > room):
+            pool_give_up(k, room)
+        _unlock(k, state)
+
+
+@routine("pool_realloc", ("ptr", "i64"), "ptr")
+def pool_realloc(k: Kernel, block: Val, bytes: Val) -> None:
+    """As realloc; a block moves between the C library and the pool as it grows."""
+    ours = _is_ours(k, block)
+    with k.when(~ours & ((block == k.null) | ~_pooled(k, bytes))):
+        with k.when((block == k.null) & _pooled(k, bytes)):
+            k.ret(pool_malloc(k, bytes))
+        with k.otherwise():
+            k.ret(k.call("realloc", block, bytes))
+    old = k.var(k.i64(0))
+    with k.when(ours):
+        state = k.symbol(STATE)
+        at = block.bits_as("i64") - k.load("i64", state, BASE)
+        old.set(k.load("i64", _class(k, at.udiv(k.load("i64", state, REGION))), SIZE))
+        with k.when((bytes <= old.value) & (bytes * 2 > old.value)):
+            k.ret(block)
+    with k.otherwise():
+        old.set(k.call("malloc_usable_size", block))
+    fresh = pool_malloc(k, bytes)
+    with k.when(fresh != k.null):
+        k.call("memcpy", fresh, block, k.min(old.value, bytes))
+        pool_free(k, block)
+    k.ret(fresh)
+
+
+@routine("pool_trim", ("i64",), None)
+def pool_trim(k: Kernel, most: Val) -> None:
+    """Keep so many idle bytes at most."""
+    state = k.symbol(STATE)
+    _lock(k, state)
+    pool_give_up(k, most)
+    _unlock(k, state)
+
+
+@cache
+def pool_module() -> Module:
+    """All functions of the pool; `EXPORTS` can be called from outside."""
+    module = Module(exports=EXPORTS)
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    # What a module has is what its main function calls.
+    pool_free(k, pool_realloc(k, pool_calloc(k, k.params[2], k.i64(1)), k.params[2]))
+    pool_trim(k, k.i64(0))
+    k.ret()
+    k.finish()
+    return module
