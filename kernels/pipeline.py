@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import reduce
+from functools import partial, reduce
 from itertools import takewhile
 from operator import and_
 from typing import Any
@@ -25,6 +25,9 @@ from tsql.kernels.rows import CachedRow, MorselRow, SelectedRow, load_pointers
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 
+FETCH_ROWS = 512
+"""So many rows are handed on at a time where operators prefetch: 64 KiB of cache lines for each of these that waits for two loads."""
+
 
 class Operator:
     """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
@@ -35,6 +38,10 @@ class Operator:
 
     vectorises = True
     """Whether its condition is arithmetic over columns, and not a look into a table."""
+
+    fetches = 0
+    """In how many stages what it reads of memory for a row can be fetched: rows come to it some hundred at a time, and each stage is done for
+    all of them before the next, which may read what the one before it has fetched."""
 
     multiplies = False
     """Whether more rows may leave than come in."""
@@ -55,6 +62,10 @@ class Operator:
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
         """i1: holds for every row that the operator passes on; cheap, and without effects but those that `tallies` names."""
+        raise NotImplementedError
+
+    def fetch(self, k: PipelineKernel, row: CachedRow, stage: int) -> None:
+        """Prefetch what the next stage, or `consume` after the last, will read for a row; it has no other effect."""
         raise NotImplementedError
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
@@ -126,8 +137,10 @@ class ColumnarScan:
         with k.rows(rows) as i:
             each(MorselRow(pointers, i, position + i, self.stable))
 
-    def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Operator], each: Callable[[CachedRow], None]) -> None:
-        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time."""
+    def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Operator], fetching: list[Operator], each: Callable[[CachedRow], None]) -> None:
+        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time, or for as
+        many as have room in a core's cache with what operators fetch for them."""
+        most = FETCH_ROWS if fetching else CHECK_ROWS
         pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
         position = k.load("i64", record, 1)
         chosen = k.buffer(2 * CHECK_ROWS)
@@ -135,13 +148,18 @@ class ColumnarScan:
         with k.forever() as loop:
             begin = start.value
             loop.stop_if(begin >= rows)
-            end = k.min(begin + CHECK_ROWS, rows)
+            end = k.min(begin + most, rows)
             taken = self._choose(k, first, chosen, end - begin, lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable))
+            number = partial(_number, k, chosen if first else None)
+            for operator, stage in ((o, stage) for o in fetching for stage in range(o.fetches)):
+                with k.range(taken) as at:
+                    i = begin + number(at)
+                    operator.fetch(k, MorselRow(pointers, i, position + i, self.stable), stage)
             index = k.var(k.i64(0))
             with k.forever() as inner:
                 at = index.value
                 inner.stop_if(at >= taken)
-                i = begin + k.load("i16", chosen, at).uto("i64")
+                i = begin + number(at)
                 each(SelectedRow(pointers, i, position + i, self.stable, passed=tuple(first)))
                 index.set(at + 1)
                 if k.uses_scratch:
@@ -175,6 +193,11 @@ class ColumnarScan:
 
     def describe(self) -> str:
         return f"scan ({', '.join(f'{c.name} {c.layout.kind} {c.layout.machine}' for c in self.columns)})"
+
+
+def _number(k: PipelineKernel, chosen: Val | None, at: Val) -> Val:
+    """The number of a chosen row; all are chosen if there is no list."""
+    return at if chosen is None else k.load("i16", chosen, at).uto("i64")
 
 
 @dataclass
@@ -240,11 +263,11 @@ class Pipeline:
         k.store(k.offset(k.ctx, STATUS), k.status.value)
 
     def _produce(self, k: PipelineKernel, record: Val, rows: Val) -> None:
-        first = self._first()
-        if not first:
+        first, fetching = self._first(), self._fetching()
+        if not first and not fetching:
             self.source.produce(k, record, rows, lambda row: self._row(k, row))
             return
-        self.source.select(k, record, rows, first, lambda row: self._row(k, row))
+        self.source.select(k, record, rows, first, fetching, lambda row: self._row(k, row))
 
     def _first(self) -> list[Operator]:
         """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an operator
@@ -254,6 +277,13 @@ class Pipeline:
         known = {c.name for c in self.source.columns}
         first = [o for o in takewhile(lambda o: o.counts or (o.selects and o.reads <= known), self.operators) if o.selects]
         return list(takewhile(lambda o: o is first[0] or not o.tallies, first))
+
+    def _fetching(self) -> list[Operator]:
+        """The operators at the head that have memory fetched for many rows at once: those behind which rows are still those of the scan."""
+        if not isinstance(self.source, ColumnarScan):
+            return []
+        known = {c.name for c in self.source.columns}
+        return [o for o in takewhile(lambda o: o.counts or ((o.selects or o.fetches) and o.reads <= known), self.operators) if o.fetches]
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:
         self._push(k, row, 0, self.sink.consume)

@@ -45,6 +45,9 @@ BITMAP_KEYS_PER_ROW = 1024
 
 CHUNKS_PER_TASK = 8
 
+LARGE_BYTES = 1 << 19
+"""Tables larger than this outgrow the cache of a core (of 512 KiB or more): their entries are prefetched."""
+
 PLACES, DIRECTORY = 3, 5
 """The words of the record of a sorted table that lead to the places which a dense one remembers, and to its groups."""
 
@@ -114,6 +117,7 @@ class JoinTable:
     directories: list[tuple[int, int]] = field(default_factory=list)
     dense: bool = False
     has_bitmap: bool = False
+    large: bool = False
     kept: list[Any] = field(default_factory=list)
     lent: list[Any] = field(default_factory=list)
     origin: Dataset | None = None
@@ -145,7 +149,6 @@ class JoinTable:
             self.shared.release(bytes)
         self.shared.release(sum(array.nbytes for array in self.kept))
         self.directories, self.kept, self.lent = [], [], []
-
 
 
 class EntryData(Dataset):
@@ -226,7 +229,7 @@ class JoinRunner(MovementRunner):
     def _probed(self, join: Join, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
-        probe = join.probe(TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks), step.marks)
+        probe = join.probe(TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks, table.large), step.marks)
         if not step.marks:
             return probed.then(probe, step.schema)
         groups = [list(_chunks(c)) for c in table.contexts]
@@ -269,6 +272,7 @@ class JoinRunner(MovementRunner):
         words = sum(k if table.dense else n * 3 + k // 64 for k, n in zip(keys, sizes, strict=True))
         if full_at is not None and words * 8 > full_at * len(table.contexts):
             raise Full(str(self.shared.out_of_memory()))
+        table.large = not self.dry and words * 8 + sum(sizes) * sink.entry_bytes > LARGE_BYTES
         for group, count, domain, bound in zip(groups, sizes, keys, bounds, strict=True):
             least = bound[0] if bound is not None else 0
             size = max(1, domain) if table.dense else 1 << max(6, (count * 3 // 2).bit_length())
@@ -286,7 +290,9 @@ class JoinRunner(MovementRunner):
         sizes = [sum(read_i64(c.state_address + 16) for c in group) for group in groups]
         bounds = [(_bounds(group) if sink.is_by_number else None) or (0, 0) for group in groups]
         table.dense = sink.is_by_number and any(sizes) and not self.dry
-        table.dense = table.dense and all(high - low < min(MOST_SLOTS, max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW)) for (low, high), rows in zip(bounds, sizes, strict=True))
+        table.dense = table.dense and all(
+            high - low < min(MOST_SLOTS, max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW)) for (low, high), rows in zip(bounds, sizes, strict=True)
+        )
         for group, bound in zip(groups, bounds, strict=True):
             self._sort_entries(table, join, sink, group, bound if table.dense else None)
 

@@ -267,6 +267,8 @@ class Interpreter:
                 return lambda r: store(types[1], r[args[0]], r[args[1]])
             case "offset":
                 return lambda r: r.__setitem__(dst, unsigned(r[args[0]] + r[args[1]], 64))
+            case "prefetch":
+                return lambda r: None
             case "atomic_add" | "cas":
                 return self._atomic(op)
             case "loop":

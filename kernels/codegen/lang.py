@@ -327,6 +327,10 @@ class Kernel:
             value = value.uto("i8")
         self.emit("store", None, self.element(value.type, pointer, index), value)
 
+    def prefetch(self, pointer: Val) -> None:
+        """Have the memory at an address, which may be any, on its way to the caches; nothing is read."""
+        self.emit("prefetch", None, pointer)
+
     def load_bit(self, bitmap: Val, index: Val) -> Val:
         """Bit `index` of an Arrow bitmap."""
         byte = self.load("i8", bitmap, index.ushr(3))

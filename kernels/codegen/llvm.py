@@ -146,6 +146,9 @@ class _Renderer:
                 self.put(f"store {_type(types[1])} {args[1]}, ptr {args[0]}, align 1")
             case "offset":
                 self.put(f"{out} = getelementptr i8, ptr {args[0]}, i64 {args[1]}")
+            case "prefetch":
+                # For reading, to stay in the caches, data.
+                self.put(f"call void {self.intrinsic('llvm.prefetch.p0', 'void', 'ptr, i32, i32, i32')}(ptr {args[0]}, i32 0, i32 3, i32 1)")
             case "atomic_add":
                 self.put(f"{out} = atomicrmw add ptr {args[0]}, i64 {args[1]} seq_cst")
             case "cas":

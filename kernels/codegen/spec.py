@@ -105,6 +105,7 @@ RULES: dict[str, Callable[[Op, Types], bool]] = {
     "load": lambda op, a: a == ["ptr"] and _in_memory(op.type),
     "store": lambda op, a: len(a) == 2 and a[0] == "ptr" and _in_memory(a[1]),
     "offset": lambda op, a: a == ["ptr", "i64"] and op.type == "ptr",
+    "prefetch": lambda op, a: a == ["ptr"],
     "atomic_add": lambda op, a: a == ["ptr", "i64"] and op.type == "i64",
     "cas": lambda op, a: a == ["ptr", "i64", "i64"] and op.type == "i64",
     "var": lambda op, a: a == [op.type],

@@ -35,17 +35,18 @@ from tsql.kernels.runtime.join_table import (
     MATCHED,
     SORTED,
     UNMARKED,
+    chain_word,
     hash_key,
+    near_word,
     next_place,
     run_end,
-    tag_of,
 )
 from tsql.kernels.types import BIGINT, BOOLEAN
 
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
 """Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the keys."""
 
-TOO_MANY = "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row.\n\nUse \"SET scalar_subquery_error_on_multiple_rows=false\" to revert to previous behavior of returning a random row."
+TOO_MANY = 'More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row.\n\nUse "SET scalar_subquery_error_on_multiple_rows=false" to revert to previous behavior of returning a random row.'
 
 
 def canonical(key: Expr) -> KeyField:
@@ -87,7 +88,16 @@ class Build(Sink):
 
     needs_probe = True
 
-    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], marks: bool = False, equal_hashes: bool = False, order: Expr | None = None, apart: bool = False):
+    def __init__(
+        self,
+        columns: tuple[tuple[str, Expr], ...],
+        keys: tuple[Expr, ...],
+        safe: tuple[bool, ...],
+        marks: bool = False,
+        equal_hashes: bool = False,
+        order: Expr | None = None,
+        apart: bool = False,
+    ):
         known = {e: n for n, e in columns}
         extra = tuple((f"#key{i}", e) for i, e in enumerate(keys) if e not in known)
         known |= {e: n for n, e in extra}
@@ -178,6 +188,8 @@ class TableKind:
     """Of a sorted table: what its order key is compared with, as (operator, expression of the other side)."""
     walks: bool = False
     """Of a sorted table: rows come in its order, and ask for one value each."""
+    large: bool = False
+    """Whether it outgrows the cache of a core: then entries are fetched for many rows before they are looked at."""
 
 
 class BuildRow(CachedRow):
@@ -255,27 +267,50 @@ class Probe(Operator):
 
     vectorises = False
 
-    def __init__(self, table: TableKind, slot: Any, kind: str, keys: tuple[Expr, ...], residual: Expr | None = None, mark: str | None = None, touches: bool = False, position: int | None = None, early: bool = True):
+    def __init__(
+        self,
+        table: TableKind,
+        slot: Any,
+        kind: str,
+        keys: tuple[Expr, ...],
+        residual: Expr | None = None,
+        mark: str | None = None,
+        touches: bool = False,
+        position: int | None = None,
+        early: bool = True,
+    ):
         self.table, self.slot, self.kind, self.keys, self.residual = table, slot, kind, keys, residual
         self.mark, self.touches, self.position = mark, touches or kind == "touch", position
         self.build = table.build
         self.multiplies, self.by_shard = kind in ("inner", "left"), table.by_shard
         # Rows without a partner end here: the directory alone tells most of them apart, for many rows at once.
-        self.selects = early and kind in ("inner", "semi", "touch") and bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
+        plain = bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
+        self.selects = early and kind in ("inner", "semi", "touch") and plain
+        self.fetches = 2 if table.large and plain else 0
         self.reads = frozenset(name for key in keys for name in key.columns())
 
     @property
     def signature(self) -> object:
-        return (self.table.dense, self.table.has_bitmap, self.table.bounds, id(self.build))
+        return (self.table.dense, self.table.has_bitmap, self.table.bounds, self.table.large, id(self.build))
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
         data = [emit(k, e, row) for e in self.keys]
         if not self.table.has_bitmap:
-            return self._first(k, data) != k.null
+            found, is_open = self._near(k, data)
+            return (found != 0) if is_open is None else (found != 0) | is_open
         at = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
         inside = both(self._present(data), at.ult(self._record(k, 6)))
         byte = k.load("i8", self._record(k, 5, "ptr"), k.select(inside, at.ushr(3), k.i64(0)))
         return inside & ((byte.ushr((at & 7).to("i8")) & 1) != 0)
+
+    def fetch(self, k: PipelineKernel, row: CachedRow, stage: int) -> None:
+        data = [emit(k, e, row) for e in self.keys]
+        if stage == 0:
+            place = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2) if self.table.dense else self._hash(k, data) & self._record(k, 1)
+            k.prefetch(k.element("i64", self._record(k, 0, "ptr"), place))
+            return
+        found, _ = self._near(k, data)
+        k.prefetch((found & ADDRESS_MASK).bits_as("ptr"))
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         data = [emit(k, e, row) for e in self.keys]
@@ -370,20 +405,30 @@ class Probe(Operator):
 
     def _first(self, k: PipelineKernel, data: list[Datum]) -> Val:
         """The first entry of the chain in which partners of a row are, or null."""
-        directory, mask = self._record(k, 0, "ptr"), self._record(k, 1)
-        present = self._present(data)
         if self.table.dense:
-            at = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
-            inside = both(present, at.ult(mask))
-            word = k.load("i64", directory, k.select(inside, at, k.i64(0)))
-            return k.select(inside, word, k.i64(0)).bits_as("ptr")
+            return self._dense_word(k, data).bits_as("ptr")
+        word = chain_word(k, self._record(k, 0, "ptr"), self._record(k, 1), self._hash(k, data)) & ADDRESS_MASK
+        present = self._present(data)
+        return (word if present is None else k.select(present, word, k.i64(0))).bits_as("ptr")
+
+    def _near(self, k: PipelineKernel, data: list[Datum]) -> tuple[Val, Val | None]:
+        """What can be told of the chain of a row without a branch: its directory word or 0, and whether there may be one where it is 0."""
+        if self.table.dense:
+            return self._dense_word(k, data), None
+        found, is_open = near_word(k, self._record(k, 0, "ptr"), self._record(k, 1), self._hash(k, data))
+        present = self._present(data)
+        return (found, is_open) if present is None else (k.select(present, found, k.i64(0)), is_open & present)
+
+    def _dense_word(self, k: PipelineKernel, data: list[Datum]) -> Val:
+        at = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
+        inside = both(self._present(data), at.ult(self._record(k, 1)))
+        word = k.load("i64", self._record(k, 0, "ptr"), k.select(inside, at, k.i64(0)))
+        return k.select(inside, word, k.i64(0))
+
+    def _hash(self, k: PipelineKernel, data: list[Datum]) -> Val:
         if self.build.mode == BY_KEY:
-            hash = hash_key(k, key_words(k, self.keys[0], data[0])[0])
-        else:
-            hash = hash_of(k, self.keys, self.build.safe, data, self.build.equal_hashes)
-        word = k.load("i64", directory, hash & mask)
-        hit = both(present, (word & tag_of(k, hash)) != 0)
-        return k.select(hit, word & ADDRESS_MASK, k.i64(0)).bits_as("ptr")
+            return hash_key(k, key_words(k, self.keys[0], data[0])[0])
+        return hash_of(k, self.keys, self.build.safe, data, self.build.equal_hashes)
 
     def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> None:
         """Move on to the next partner; to the end if there is none."""

@@ -1,8 +1,10 @@
 """The table of a join: entries in the chunks of a `group_table`, and a directory that chains them, filled by many threads.
 
 An entry's first word is its key or its hash while rows are collected, and the address of the next entry of its chain once
-it is linked. A directory word is a 48-bit address; its upper 16 bits are the tags of all entries of the chain, so that most
-rows without a partner are told apart by the directory alone. A dense directory has a word for each possible key and no tags.
+it is linked. A directory word is a 48-bit address below a tag, 16 bits of a hash; 0 is free. The chain of a hash is in the first word
+from its place on, wrapping around, that is free or has its tag: nearly always the keys of a chain are equal, and the directory alone tells who has
+no partner. Entries are far apart in memory and words of the directory side by side: a chain of all hashes that share a place would
+cost every other row a wait for an entry that is not its own. A dense directory has a word for each possible key and no tags.
 
 Record (64 bytes, the host's): 0 directory, 8 mask of the directory (or the number of keys of a dense one), 16 the least key,
 24 rows in the table, 32 rows that were left out because a key is NULL, 40 a bitmap of the keys that occur (or null), 48 the
@@ -32,9 +34,38 @@ UNMARKED, MARKED, APART = 0, 1, 2
 """Whether entries have that word, and what becomes of those that are ALONE: they are in no chain, or in one of their own."""
 
 
-def tag_of(k: Kernel, hash: Val) -> Val:
-    """One of the upper 16 bits, by bits of the hash that choose no slot in tables of less than 2^60."""
-    return k.i64(1 << 48) << hash.ushr(60)
+NEAR = 3
+"""How many words of the directory `near_word` looks at."""
+
+
+def tag_of(hash: Val) -> Val:
+    """The tag of a hash, where it is in a directory word: bits that choose no place in tables of less than 2^48 words."""
+    return hash & ~ADDRESS_MASK
+
+
+@routine("chain_word", ("ptr", "i64", "i64"), "i64")
+def chain_word(k: Kernel, directory: Val, mask: Val, hash: Val) -> None:
+    """The directory word of the chain of a hash; 0 if there is none."""
+    tag, place = tag_of(hash), k.var(hash & mask)
+    with k.forever() as loop:
+        word = k.load("i64", directory, place.value)
+        with k.when((word == 0) | (tag_of(word) == tag)):
+            k.ret(word)
+        place.set((place.value + 1) & mask)
+        loop.stop_if(k.false)
+    k.ret(k.i64(0))
+
+
+def near_word(k: Kernel, directory: Val, mask: Val, hash: Val) -> tuple[Val, Val]:
+    """What the first few places tell of a chain, without a branch, which would wait for memory: its word if it is there, or 0; and whether
+    there may be one all the same."""
+    tag, found, is_open = tag_of(hash), k.i64(0), k.true
+    for step in reversed(range(NEAR)):
+        word = k.load("i64", directory, (hash + step) & mask)
+        same, free = tag_of(word) == tag, word == 0
+        found = k.select(same, word, k.select(free, k.i64(0), found))
+        is_open = (is_open & ~free) & ~same
+    return found, is_open
 
 
 def hash_key(k: Kernel, key: Val) -> Val:
@@ -96,6 +127,20 @@ def update(k: Kernel, at: Val, change: Callable[[Val], Val]) -> None:
         seen.set(found)
 
 
+def _file_by_hash(k: Kernel, directory: Val, mask: Val, entry: Val, hash: Val) -> None:
+    """Put an entry at the head of the chain of its hash. A word that is taken keeps its tag, so that all threads stop at the same one."""
+    tag, place, is_filed = tag_of(hash), k.var(hash & mask), k.var(k.false)
+    with k.forever() as loop:
+        at = k.element("i64", directory, place.value)
+        old = k.load("i64", at)
+        with k.when((old == 0) | (tag_of(old) == tag)):
+            k.store(entry, old & ADDRESS_MASK)
+            is_filed.set(k.cas(at, old, tag | entry.bits_as("i64")) == old)
+        with k.otherwise():
+            place.set((place.value + 1) & mask)
+        loop.stop_if(is_filed.value)
+
+
 @cache
 def link_module() -> Module:
     """`main(plan, entries, rows)` files entries in the directory. The plan is i64 words: directory, mask, least key, bytes
@@ -113,24 +158,19 @@ def link_module() -> Module:
         alone = k.var(k.false)
         with k.when(marked != UNMARKED):
             alone.set(k.load("i64", entry, 1) == ALONE)
-        place, tag = k.var(k.i64(0)), k.var(k.i64(0))
-        with k.when(mode == DENSE):
-            place.set(first - least)
-        with k.otherwise():
-            hash = k.select(mode == BY_KEY, hash_key(k, first), first)
-            place.set(hash & mask)
-            tag.set(tag_of(k, hash))
         with k.when(~alone.value & (bitmap != k.null)):
             bit = first - least
             update(k, k.element("i64", bitmap, bit.ushr(6)), lambda old: old | (k.i64(1) << (bit & 63)))
-        with k.when(~alone.value | (marked == APART)):
-            slot = k.element("i64", directory, k.select(alone.value, last, place.value))
+        with k.when((mode == DENSE) | alone.value):
+            with k.when(~alone.value | (marked == APART)):
 
-            def chained(old: Val) -> Val:
-                k.store(entry, old & ADDRESS_MASK)
-                return (old & ~ADDRESS_MASK) | tag.value | entry.bits_as("i64")
+                def chained(old: Val) -> Val:
+                    k.store(entry, old)
+                    return entry.bits_as("i64")
 
-            update(k, slot, chained)
+                update(k, k.element("i64", directory, k.select(alone.value, last, first - least)), chained)
+        with k.otherwise():
+            _file_by_hash(k, directory, mask, entry, k.select(mode == BY_KEY, hash_key(k, first), first))
     k.ret()
     k.finish()
     return module

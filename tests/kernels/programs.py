@@ -147,11 +147,13 @@ class Writer:
             self.pool.append(var.value)
 
     def _memory(self, depth: int) -> None:
-        match self.draw(st.sampled_from(("load", "store", "atomic_add", "cas"))):
+        match self.draw(st.sampled_from(("load", "store", "prefetch", "atomic_add", "cas"))):
             case "load":
                 self.pool.append(self.k.load(self.draw(st.sampled_from(NUMBERS)), self.slot()))
             case "store":
                 self.k.store(self.slot(), without_nan(self.k, self.value(self.draw(st.sampled_from(NUMBERS)))))
+            case "prefetch":
+                self.k.prefetch(self.slot())
             case "atomic_add":
                 self.pool.append(self.k.atomic_add(self.slot(), self.value("i64")))
             case "cas":
