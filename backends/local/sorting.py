@@ -7,8 +7,9 @@ numbers of their own (`string_words.py`), others are replaced by their rank. `Wo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
-from tsql.kernels.runtime.gather import WIDTHS, gather_module
-from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, radix_module
+from tsql.kernels.runtime.gather import WIDTHS, gather_module, scatter_module
+from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, places_module, radix_module
 
 POOL = pa.system_memory_pool()
 """Where Arrow takes the memory for strings and NULLs from; all else is the pool's (kernels/codegen/memory.py)."""
@@ -55,6 +56,23 @@ def sort_indices(keys: list[tuple[pa.Array, SortKey]]) -> np.ndarray:
 def sorted_order(keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL) -> np.ndarray | None:
     """As `sort_indices`; None where the rows are in order already."""
     return _order([rank for array, key in keys for rank in _ranks(array, key, workers)], workers)
+
+
+def sorted_columns(arrays: list[pa.Array], keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL) -> list[pa.Array]:
+    """The rows of arrays in the stable order of the keys."""
+    ranks = [rank for array, key in keys for rank in _ranks(array, key, workers)]
+    if not ranks or len(ranks[0]) < 2:
+        return arrays
+    words = _words(_leading(ranks))
+    first = next(words, None)
+    del ranks
+    if first is None:
+        return arrays
+    word, bits = first
+    if bits <= PLACED_BITS and len(word) >= max(MANY_ROWS, 4 << bits) and not _is_sorted(word):
+        return _placed(arrays, word, bits, workers)
+    del word
+    return taken(arrays, _words_order(chain((first,), words), workers), workers)
 
 
 def changes(arrays: list[pa.Array]) -> np.ndarray:
@@ -95,6 +113,9 @@ MANY_ROWS = 20_000
 FEW_BITS = 2 * DIGIT_BITS
 """From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
 
+PLACED_BITS = 16
+"""With so few bits rows are counted, and written to where they belong: there are as many streams of writes as keys, whose lines stay in the cache."""
+
 SAMPLE = 1024
 
 
@@ -104,12 +125,19 @@ def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | N
     The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on. Last keys
     that the rows are in the order of already need none: the others keep that order.
     """
-    if not ranks or len(ranks[0]) < 2:
-        return None
+    return None if not ranks or len(ranks[0]) < 2 else _words_order(_words(_leading(ranks)), workers)
+
+
+def _leading(ranks: list[np.ndarray]) -> list[np.ndarray]:
+    """The arrays without the last ones that the rows are in the order of."""
     while len(ranks) > 1 and _is_sorted(ranks[-1]):
         ranks = ranks[:-1]
+    return ranks
+
+
+def _words_order(words: Iterable[tuple[np.ndarray, int]], workers: Workers) -> np.ndarray | None:
     order: np.ndarray | None = None
-    for word, bits in _words(ranks):
+    for word, bits in words:
         if order is not None:
             word = word[order]
         if _is_sorted(word):
@@ -227,6 +255,30 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
         return pa.concat_arrays(arrays, memory_pool=POOL)
     except pa.ArrowInvalid as error:
         raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
+
+
+def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Workers) -> list[pa.Array]:
+    """The rows of arrays in the stable order of words of few bits."""
+    rows = len(word)
+    places, counts = memory.empty(rows, np.int32), np.empty(1 << bits, np.int64)
+    plan = np.array([word.ctypes.data, places.ctypes.data, 1 << bits], np.int64)
+    compiler().routine(places_module)(plan.ctypes.data, counts.ctypes.data, rows)
+    widths = [_plain_bytes([array]) for array in arrays]
+    if not all(widths):
+        order = memory.empty(rows, np.int32)
+        order[places] = np.arange(rows, dtype=np.int32)
+        return taken(arrays, order, workers)
+    targets = [memory.empty(rows * width, np.uint8) for width in widths]
+    pieces = workers.pieces(rows)
+
+    def scatter(task: int) -> None:
+        (start, end), width, target = pieces[task % len(pieces)], widths[task // len(pieces)], targets[task // len(pieces)]
+        source = _bytes(arrays[task // len(pieces)], width)
+        plan = np.array([source.ctypes.data + start * width, target.ctypes.data, places.ctypes.data + start * 4, width, 4], np.int64)
+        compiler().routine(scatter_module)(plan.ctypes.data, None, end - start)
+
+    workers.run(scatter, len(arrays) * len(pieces))
+    return [pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(target)], 0) for array, target in zip(arrays, targets, strict=True)]
 
 
 def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = SERIAL) -> list[pa.Array]:

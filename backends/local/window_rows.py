@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from tsql.backends.local.dataset import Part
 from tsql.backends.local.host import Reserved, Shared
-from tsql.backends.local.sorting import SERIAL, Workers, combine, sorted_order, taken, value_codes
+from tsql.backends.local.sorting import SERIAL, Workers, combine, sorted_columns, value_codes
 from tsql.backends.local.spill import AnyChunk, bytes_of, in_memory
 from tsql.kernels.batch import Layout, Morsels, SourceColumn
 from tsql.kernels.errors import ExecutionError
@@ -154,10 +154,9 @@ class CollectedRows:
         del chunks
         arrays = [combine([a[i] for a in loaded]) for i in range(len(shape.names))]
         del loaded
-        order = sorted_order([(arrays[p], key) for p, key in zip(shape.places(shape.keys), shape.keys, strict=True)], workers)
+        arrays = sorted_columns(arrays, [(arrays[p], key) for p, key in zip(shape.places(shape.keys), shape.keys, strict=True)], workers)
         shared.run.check()
-        arrays = taken(arrays, order, workers)
-        del order, working
+        del working
         for _, call in shape.coded:
             shared.run.check()
             used = [arrays[shape.names.index(a.name)] for a in call.args if isinstance(a, Column)]

@@ -1,4 +1,5 @@
-"""Fixed-width values in another order, in the kernel language: `main(plan, unused, rows)` writes `target[i] = source[index[i]]`.
+"""Fixed-width values in another order, in the kernel language: `main(plan, unused, rows)` writes `target[i] = source[index[i]]`, or
+`target[index[i]] = source[i]`.
 
 The plan is words: the addresses of the source, of the target and of the indices, bytes per value (1, 2, 4, 8 or 16) and per index (4 or 8).
 Indices are not checked.
@@ -16,8 +17,18 @@ INDICES = ("i32", "i64")
 WIDTHS = tuple(BYTES[machine] for machine in VALUES)
 
 
-@cache
 def gather_module() -> Module:
+    """Values are read where the indices say."""
+    return _module(scatters=False)
+
+
+def scatter_module() -> Module:
+    """Values are written where the indices say."""
+    return _module(scatters=True)
+
+
+@cache
+def _module(scatters: bool) -> Module:
     """The kernel, with a loop for each pair of widths."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
@@ -27,7 +38,8 @@ def gather_module() -> Module:
     for index in INDICES:
         for value in VALUES:
             with k.when((value_bytes == BYTES[value]) & (index_bytes == BYTES[index])), k.range(rows) as i:
-                k.store(target, k.load(value, source, k.load(index, indices, i).to("i64")), i)
+                at = k.load(index, indices, i).to("i64")
+                k.store(target, k.load(value, source, i if scatters else at), at if scatters else i)
     k.ret()
     k.finish()
     return module

@@ -104,12 +104,20 @@ def pool_give_up(k: Kernel, most: Val) -> None:
 
 @routine("pool_take", ("i64",), "i64")
 def pool_take(k: Kernel, bytes: Val) -> None:
-    """The address of a block, with its lowest bit set if all of it is zero; 0 if the class has none left."""
-    state, number = k.symbol(STATE), _class_of(k, bytes)
+    """The address of a block, with its lowest bit set if all of it is zero; 0 if the class has none left. A warm block of up to twice the
+    size is better than fresh pages."""
+    state, smallest = k.symbol(STATE), _class_of(k, bytes)
+    block, is_zero, fitting = k.var(k.i64(-1)), k.var(k.i64(1)), k.var(smallest)
+    _lock(k, state)
+    with k.forever() as loop:
+        loop.stop_if(k.load("i64", _class(k, fitting.value), WARM) > 0)
+        fitting.set(fitting.value + 1)
+        beyond = fitting.value >= k.min(smallest + 5, k.i64(CLASSES))
+        fitting.set(k.select(beyond, smallest, fitting.value))
+        loop.stop_if(beyond)
+    number = fitting.value
     record = _class(k, number)
     size = k.load("i64", record, SIZE)
-    block, is_zero = k.var(k.i64(-1)), k.var(k.i64(1))
-    _lock(k, state)
     k.store(record, _add(k, state, CALLS, 1), STAMP)
     with k.when(k.load("i64", record, WARM) > 0):
         block.set(k.load("i32", k.load("ptr", record, WARM_AT), _add(k, record, WARM, -1)).to("i64"))

@@ -3,6 +3,9 @@
 `main(plan, counts, rows)`: the plan is words: the address of the keys, of as much spare memory, of the numbers of the rows (32
 bits each, in any order at first) and of as much spare memory, and how many bits of the keys matter. Keys and numbers are
 sorted where they lie; `counts` is memory for 2,048 words. A digit in which all keys agree costs one look at each key.
+
+`places_module`: for keys of few values, where each row belongs, by counting. Columns that are written there (`scatter_module` in gather.py) are read in
+their order, and written in as many streams as there are values; gathered in the sorted order, each value would be read from another line of memory.
 """
 
 from __future__ import annotations
@@ -47,6 +50,38 @@ def radix_module() -> Module:
     return module
 
 
+@cache
+def places_module() -> Module:
+    """`main(plan, counts, rows)`: the plan is the address of the keys, of the places (32 bits each) and how many values keys have; `counts` is memory
+    for as many words. The place of a row is the number of rows that come before it in the stable order of keys."""
+    module = Module()
+    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
+    plan, counts, rows = k.params
+    keys, places, values = k.load("ptr", plan), k.load("ptr", plan, 1), k.load("i64", plan, 2)
+    k.call("memset", counts, 0, values * 8)
+    with k.range(rows) as i:
+        cell = k.element("i64", counts, k.load("i64", keys, i))
+        k.store(cell, k.load("i64", cell) + 1)
+    _starts(k, counts, values)
+    with k.range(rows) as i:
+        cell = k.element("i64", counts, k.load("i64", keys, i))
+        place = k.load("i64", cell)
+        k.store(cell, place + 1)
+        k.store(places, place.to("i32"), i)
+    k.ret()
+    k.finish()
+    return module
+
+
+def _starts(k: Kernel, counts: Val, values: Val) -> None:
+    """From the number of each value to the place of its first."""
+    total = k.var(k.i64(0))
+    with k.range(values) as value:
+        count = k.load("i64", counts, value)
+        k.store(counts, total.value, value)
+        total.set(total.value + count)
+
+
 def _count(k: Kernel, keys: Val, counts: Val, rows: Val, shift: Val) -> None:
     """How many keys have each digit."""
     k.call("memset", counts, 0, BUCKETS * 8)
@@ -57,11 +92,7 @@ def _count(k: Kernel, keys: Val, counts: Val, rows: Val, shift: Val) -> None:
 
 def _scatter(k: Kernel, keys: Val, numbers: Val, to_keys: Val, to_numbers: Val, counts: Val, rows: Val, shift: Val) -> None:
     """Put each row where those with its digit belong, in the order in which they come."""
-    total = k.var(k.i64(0))
-    with k.range(k.i64(BUCKETS)) as digit:
-        count = k.load("i64", counts, digit)
-        k.store(counts, total.value, digit)
-        total.set(total.value + count)
+    _starts(k, counts, k.i64(BUCKETS))
     with k.range(rows) as i:
         key = k.load("i64", keys, i)
         cell = k.element("i64", counts, key.ushr(shift) & (BUCKETS - 1))

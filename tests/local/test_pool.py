@@ -57,6 +57,16 @@ def test_a_freed_block_is_used_again() -> None:
     memory.free(first)
 
 
+def test_a_larger_block_serves_where_no_other_is_warm() -> None:
+    large = memory.allocate(2 * LARGE)
+    memory.free(large)
+    assert memory.allocate(LARGE) == large
+    other = memory.allocate(LARGE)
+    assert other != large
+    memory.free(other)
+    memory.free(large)
+
+
 def test_zeroed_memory_is_zero_whoever_had_it() -> None:
     block = memory.allocate_zeroed(LARGE)
     ctypes.memset(block, 7, LARGE)

@@ -102,3 +102,21 @@ def test_any_number_of_workers_finds_the_same_order(workers: int, monkeypatch: p
     given = [(few, SortKey(None, descending=True)), (words, SortKey(None))]
     assert (sorting.sorted_order(given, team) == sorting.sorted_order(given)).all()
     assert sorting.taken([few, words], np.arange(5000)[::-1], team) == [few[::-1], words[::-1]]
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("values", [1, 5, 1000])
+def test_rows_of_few_keys_are_placed_in_their_order(workers: int, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting gives what the order of the keys gives, for values of every width, with and without strings and NULLs."""
+    monkeypatch.setattr(sorting, "PARALLEL_ROWS", 10)
+    random = np.random.default_rng(values)
+    rows = sorting.MANY_ROWS + 7
+    team = sorting.Workers(workers, lambda work, tasks: [work(task) for task in range(tasks)])
+    keys = pa.array(random.integers(-values, values, rows) * 3)
+    numbers = np.arange(rows)
+    plain = [pa.array(numbers.astype(kind)) for kind in ("i1", "u2", "i4", "i8", "f8")] + [pa.array(numbers).cast(pa.decimal128(20, 0))]
+    others = [pa.array([None if n % 7 == 0 else f"{n}" for n in range(rows)]), pa.array(numbers % 3 == 0)]
+    for columns in (plain, [*plain, *others], [c.slice(5) for c in plain]):
+        key = keys.slice(5) if len(columns[0]) < rows else keys
+        order = pa.array(sorting.sort_indices([(key, SortKey(None))]))
+        assert sorting.sorted_columns(columns, [(key, SortKey(None))], team) == [c.take(order) for c in columns]
