@@ -53,17 +53,23 @@ _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
 
 def identifier(name: str) -> str:
     """A column name as the file prints it; quoted unless it is plain."""
-    return name if _SIMPLE.match(name) else '"' + name.replace('"', '""') + '"'
+    return name if _SIMPLE.match(name) else quoted(name)
+
+
+def quoted(name: str) -> str:
+    """A name as SQL takes it whatever it is."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 def identifiers(names: tuple[str, ...]) -> str:
     return f"({', '.join(map(identifier, names))})"
 
 
-def assignment(name: str, value: Expr | AggregateCall | WindowCall) -> tuple[str, str]:
-    """(name, text) of a computed column; a text with spaces is put in parentheses."""
+def assignment(name: str, value: Expr | AggregateCall | WindowCall, words: tuple[str, ...] = ()) -> tuple[str, str]:
+    """(name, text) of a computed column; a text with spaces is put in parentheses. words: the attributes of the step; a column
+    with such a name is told apart by its quotes."""
     text = value.sql()
-    return identifier(name), f"({text})" if _has_space(text) else text
+    return quoted(name) if name in words else identifier(name), f"({text})" if _has_space(text) else text
 
 
 def assignments(columns: tuple[tuple[str, Expr], ...]) -> str:
@@ -183,14 +189,16 @@ class Attributes:
     def __init__(self, words: list[str], context: Context):
         self.context = context
         self.bare_words: list[str] = []
-        self.pairs: list[tuple[str, str]] = []
+        self.pairs: list[tuple[str, str, bool]] = []
+        """(name, text, whether the name is in quotes): one in quotes is a column, whatever it is called."""
         self.used: set[str] = set()
+        self.has_columns = False
         for word in words:
             parts = _split_assignment(word)
             if parts is None:
                 self.bare_words.append(word)
             else:
-                self.pairs.append((context.name(parts[0]), parts[1]))
+                self.pairs.append((context.name(parts[0]), parts[1], parts[0].startswith('"')))
 
     def bare(self) -> str:
         if len(self.bare_words) != 1:
@@ -198,7 +206,7 @@ class Attributes:
         return self.bare_words[0]
 
     def optional(self, name: str) -> str | None:
-        found = [t for n, t in self.pairs if n == name]
+        found = [t for n, t, is_quoted in self.pairs if n == name and not is_quoted]
         if len(found) > 1:
             raise self.context.error(f"{name} is given twice")
         self.used.add(name)
@@ -221,14 +229,15 @@ class Attributes:
 
     def assignments(self) -> list[tuple[str, str]]:
         """The pairs that are computed columns: all that were not asked for by name."""
-        rest = [(n, t) for n, t in self.pairs if n not in self.used]
+        rest = [(n, t) for n, t, is_quoted in self.pairs if is_quoted or n not in self.used]
         self.used |= {n for n, _ in rest}
+        self.has_columns = True
         if len({n for n, _ in rest}) != len(rest):
             raise self.context.error("a column is given twice")
         return rest
 
     def check_used(self, has_bare: bool) -> None:
-        unknown = [n for n, _ in self.pairs if n not in self.used]
+        unknown = [n for n, _, is_quoted in self.pairs if (not self.has_columns if is_quoted else n not in self.used)]
         if unknown:
             raise self.context.error(f"unknown attribute {unknown[0]}")
         if self.bare_words and not has_bare:
@@ -288,7 +297,7 @@ class Context:
         result = []
         for item in items:
             parts = _split_assignment(item)
-            result.append((self.name(item), identifier(self.name(item))) if parts is None else (self.name(parts[0]), parts[1]))
+            result.append((self.name(item), quoted(self.name(item))) if parts is None else (self.name(parts[0]), parts[1]))
         return result
 
     def expression(self, text: str, schema: Schema) -> Expr:

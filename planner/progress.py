@@ -17,6 +17,8 @@ from tsql.planner.operators.union import Union
 from tsql.planner.step import Step
 
 DAY_US = 86_400_000_000
+INFINITE, INFINITE_DAY = 2**63 - 1, 2**31 - 1
+"""The infinite time and date, as they are stored; the other ones are their negatives. They stay as they are whatever is added."""
 MOVES = (Movement, Rekey, Gather)
 STATELESS = (Filter, Project, Expand, Replicate, Series, Union, *MOVES)
 """Steps that make of each row, for itself, what they make of it: nothing is remembered."""
@@ -38,9 +40,6 @@ class Progress:
         """The progress of rows that are computed from these."""
         found = {name: bound for name, expr in columns if (bound := self.lower(expr)) is not None}
         return Progress(found, self.ended)
-
-
-NOTHING = Progress()
 
 
 def least(all: list[Progress]) -> Progress:
@@ -103,15 +102,30 @@ def _least(exprs: Iterable[Expr], bounds: dict[str, int]) -> int | None:
     return None if None in found else min(found)
 
 
+def moved(time: int, length: int) -> int:
+    """A bound of times from one of the same times before they were moved by a length of time."""
+    return time if abs(time) >= INFINITE else _in_range(time + length)
+
+
+def time_of(days: int) -> int:
+    """A date as a time."""
+    return _in_range(days * DAY_US)
+
+
+def _in_range(time: int) -> int:
+    # A finite time outside is an error of the query, and no row to come.
+    return max(-INFINITE, min(time, INFINITE))
+
+
 def _cast(expr: Cast, bounds: dict[str, int]) -> int | None:
     inner = _lower(expr.arg, bounds)
     if inner is None:
         return None
     match expr.arg.type.name, expr.type.name:
         case ("DATE", "TIMESTAMP" | "TIMESTAMPTZ"):
-            return inner * DAY_US
+            return time_of(inner)
         case ("TIMESTAMP" | "TIMESTAMPTZ", "DATE"):
-            return inner // DAY_US
+            return inner // DAY_US if abs(inner) < INFINITE else INFINITE_DAY if inner > 0 else -INFINITE_DAY
         case ("TIMESTAMP" | "TIMESTAMPTZ", "TIMESTAMP" | "TIMESTAMPTZ"):
             return inner
     return inner if expr.arg.type.is_integer and expr.type.is_integer else None
@@ -122,18 +136,18 @@ def _call(expr: Call, bounds: dict[str, int]) -> int | None:
         case ("+" | "-", (time, Literal(value=(0, days, micros)))) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
             # An interval with months is left out: it may put the later of two times before the earlier.
             inner, length = _lower(time, bounds), days * DAY_US + micros
-            return None if inner is None else inner + (length if expr.name == "+" else -length)
-        case ("+", (Literal(value=(0, _, _)) as length, time)):
+            return None if inner is None else moved(inner, length if expr.name == "+" else -length)
+        case ("+", (Literal(value=(0, _, _)) as length, time)) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
             return _call(Call("+", (time, length), expr.dtype), bounds)
         case ("time_floor" | "time_pane", (time, Literal(value=width), Literal(value=offset))):
             inner = _lower(time, bounds)
             if inner is None:
                 return None
             pane = (inner - offset) // width
-            return pane if expr.name == "time_pane" else pane * width + offset
+            return pane if expr.name == "time_pane" else _in_range(pane * width + offset)
         case ("pane_time", (pane, Literal(value=width), Literal(value=offset))):
             inner = _lower(pane, bounds)
-            return None if inner is None else inner * width + offset
+            return None if inner is None else _in_range(inner * width + offset)
         case ("greatest" | "least" | "coalesce", args):
             # NULLs among the arguments are passed over, so that any of the others may be the result.
             return _least(args, bounds)

@@ -1,7 +1,8 @@
 """Decides where a scan reads its files in the order of a time (`progress`): where groups that a time closes would take much memory.
 
 A plan with one source that can tell the bounds of its parts, and an aggregate or windows among whose keys is a time of it, is a candidate. It
-pays in memory and costs some time (each part of the input is held until its time has passed), so that only large states ask for it.
+pays in memory and costs some time (each part of the input is held until its time has passed), so that only large states ask for it. Files
+that are not in the order of the time are then read in another order than they have: not where the result depends on it.
 """
 
 from __future__ import annotations
@@ -9,11 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.planner import cost
 from tsql.planner.estimate import Estimator, width
 from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.combine import Combine
+from tsql.planner.operators.limit import Limit
+from tsql.planner.operators.match import Match
+from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan, has_progress
+from tsql.planner.operators.sort import Sort
+from tsql.planner.operators.window import Window
 from tsql.planner.progress import Progress, through
 from tsql.planner.step import Step
 
@@ -33,7 +41,7 @@ def with_progress(root: Step, estimator: Estimator, memory_limit: int | None) ->
     allowed = min(cost.PROGRESS_BYTES, cost.PROGRESS_BYTES if memory_limit is None else memory_limit // 4)
     for column in columns:
         closed = [s for s in root.walk() if closes(s, scan, column)]
-        if any(_bytes(s, estimator) > allowed for s in closed) and is_in_order(scan, column):
+        if any(_bytes(s, estimator) > allowed for s in closed) and is_in_order(scan, column) and (not depends_on_order(root) or keeps_order(scan, column)):
             return _replaced(root, scan, replace(scan, progress=column))
     return root
 
@@ -59,6 +67,32 @@ def is_in_order(scan: Scan, column: str) -> bool:
         return False
     whole = max(high for _, high in bounds) - min(low for low, _ in bounds)
     return sum(high - low for low, high in bounds) <= cost.PROGRESS_OVERLAP * whole
+
+
+def depends_on_order(root: Step) -> bool:
+    """Whether some step of a plan tells rows apart by their places in the input: the first of a group, ties, the first so many."""
+    return any(_depends_on_order(s) for s in root.walk())
+
+
+def _depends_on_order(step: Step) -> bool:
+    match step:
+        case Window():
+            return any(call.name not in ("session_start", "session_end") for _, call in step.calls)
+        case Limit() | Match() | AsofJoin() | Sample():
+            return True
+        case Sort():
+            return step.limit is not None
+        case Combine() if step.windows.kind == "rows":
+            return True
+        case Aggregate() | Combine():
+            return any(function.ordered for _, call in step.calls for function in AGGREGATES.overloads.get(call.name, ()))
+    return False
+
+
+def keeps_order(scan: Scan, column: str) -> bool:
+    """Whether the parts of a source are in the order of their least times as they lie."""
+    lows = [bounds[0] for split in scan.source.splits(scan.columns, scan.where) if (bounds := scan.source.split_bounds(split, column)) is not None]
+    return lows == sorted(lows)
 
 
 def _bytes(step: Step, estimator: Estimator) -> float:

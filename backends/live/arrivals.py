@@ -16,9 +16,8 @@ from tsql.kernels.errors import SourceError
 from tsql.kernels.types import Type
 from tsql.planner.operators.input import Input
 from tsql.planner.operators.scan import Scan
+from tsql.planner.progress import DAY_US, INFINITE, INFINITE_DAY
 from tsql.planner.step import Step
-
-DAY_US = 86_400_000_000
 
 
 class Batches(Arrived):
@@ -80,6 +79,9 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
             arrays.append(normalize(batch.column(at), field.type)[0])
         except pa.ArrowInvalid as error:
             raise SourceError(f"{step.name}: {field.name}: {error}") from error
+        if not field.nullable and arrays[-1].null_count:
+            # The plan may rest on it: NOT IN is another join where a column has no NULLs.
+            raise SourceError(f"{step.name}: {field.name}: a NULL has come, and the plan was made for a table that has none in it")
     if not arrays:
         return batch.select([])
     return pa.RecordBatch.from_arrays(arrays, list(step.schema.names))
@@ -87,4 +89,7 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
 
 def stored_time(time_us: int, kind: Type) -> int:
     """The least value of a time column that is not before a time."""
-    return -(-time_us // DAY_US) if kind.name == "DATE" else time_us
+    if kind.name != "DATE":
+        return max(-INFINITE, min(time_us, INFINITE))
+    # Dates reach further than times: only the infinite time stands for the infinite date.
+    return -INFINITE_DAY if time_us == -INFINITE else max(-INFINITE_DAY, min(-(-time_us // DAY_US), INFINITE_DAY))

@@ -65,7 +65,6 @@ class Engine:
         mine._counting, mine._cancelled, mine._on_cancel = run._counting, run._cancelled, run._on_cancel
         return Executor(mine, kernels, self.interpret, inputs={})
 
-
     def finish(self, executor: Executor) -> None:
         """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""
         executor.tell()
@@ -78,6 +77,11 @@ class Engine:
             for what, value in found.items():
                 known[what] = known.get(what, 0) + value
         run.notes += [note for note in mine.notes if note not in run.notes]
+
+
+def value_name(name: str) -> str:
+    """What a value of a live query is called among the parameters: as no parameter of a query can be."""
+    return f"live {name}"
 
 
 def count(given: Given) -> int:
@@ -128,11 +132,11 @@ class Fragment:
         self.top = _named(enforce(self.top, self.engine.shards, "local"))
         self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
 
-    def rows(self, given: dict[str, Given], **parameters: Any) -> Rows:
-        """The rows of the last step, from those of the inputs; an input that is not given has none."""
+    def rows(self, given: dict[str, Given], /, **values: Any) -> Rows:
+        """The rows of the last step, from those of the inputs; an input that is not given has none. values: of `value_name`s."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return []
-        executor = self._executor(given, parameters)
+        executor = self._executor(given, {value_name(name): value for name, value in values.items()})
         try:
             lists = executor.chunks(self.top, self.engine.shards)
             return [_in_memory(c) for one in lists for c in one if c.rows]

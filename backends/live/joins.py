@@ -14,7 +14,7 @@ from tsql.backends.live.operator import Operator, any_of, compare, negated, para
 from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.planner.operators.join import MIRROR, HashJoin
 from tsql.planner.predicates import conjuncts
-from tsql.planner.progress import DAY_US, Progress
+from tsql.planner.progress import DAY_US, Progress, moved
 
 KINDS = ("inner", "left", "semi", "anti")
 """A full join, and the kinds in which a NULL of any right row may leave an answer open, need all rows."""
@@ -112,7 +112,7 @@ class Joins(Operator):
             low = self.progress[1 - side].lower(limit.low)
             column = _column(limit.high)
             if low is not None and column is not None:
-                stay[column[0]] = max(stay.get(column[0], -(2**63)), low - column[1])
+                stay[column[0]] = max(stay.get(column[0], -(2**63)), moved(low, -column[1]))
         if not self.held[side].rows:
             return self.progress[side]
         coming = self.progress[side]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsql.backends.live.fragments import Engine, Fragment, Rows, count, from_table, given, graft, joined, to_table
+from tsql.backends.live.fragments import Engine, Fragment, Rows, count, from_table, given, graft, joined, to_table, value_name
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Call, Expr, Literal, Parameter
 from tsql.kernels.schema import Schema
@@ -158,7 +158,7 @@ class Hold(Operator):
 
 def parameter(name: str, kind: Type) -> Parameter:
     """A value that a fragment is given when it runs."""
-    return Parameter(name, kind)
+    return Parameter(value_name(name), kind)
 
 
 def compare(left: Expr, op: str, right: Expr) -> Call:

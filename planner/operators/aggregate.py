@@ -19,6 +19,7 @@ from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.step import Step
 
 PHASES = ("partial", "merge", "final", "complete")
+WORDS = ("phase", "by")
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ class Aggregate(Step):
         phase = [] if self.phase == "complete" else [("phase", self.phase)]
         if self.absorbs:
             # The arguments were consumed by the partial phase; the types say which state is merged.
-            calls = [assignment(n, c) for n, c in self.calls]
+            calls = [assignment(n, c, WORDS) for n, c in self.calls]
             return [*phase, ("by", f"({', '.join(identifier(n) for n, _ in self.by)})"), *calls]
-        return [*phase, ("by", assignments(self.by)), *(assignment(n, c) for n, c in self.calls)]
+        return [*phase, ("by", assignments(self.by)), *(assignment(n, c, WORDS) for n, c in self.calls)]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

@@ -62,7 +62,7 @@ class Combine(Step):
         numbers = [(n, str(getattr(spec, n))) for n in NUMBERS if getattr(spec, n) is not None]
         names = [(n, identifier(getattr(spec, n))) for n in NAMES if getattr(spec, n) is not None]
         over = [("over", spec.over)] if spec.over != "states" else []
-        return [("kind", spec.kind), *over, ("by", f"({', '.join(map(identifier, self.by))})"), *numbers, *names, *(assignment(n, c) for n, c in self.calls)]
+        return [("kind", spec.kind), *over, ("by", f"({', '.join(map(identifier, self.by))})"), *numbers, *names, *(assignment(n, c, ("kind", "over", "by", *NUMBERS, *NAMES)) for n, c in self.calls)]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

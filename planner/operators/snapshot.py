@@ -55,7 +55,7 @@ class Snapshot(Step):
         from tsql.planner.planfile import assignment, identifiers
 
         text = [("by", identifiers(self.by)), ("lifetime", identifiers(self.lifetime)), ("span", identifiers(self.span)), ("ends", self.ends)]
-        return [*text, *(assignment(name, call) for name, call in self.aggregates)]
+        return [*text, *(assignment(name, call, ("by", "lifetime", "span", "ends")) for name, call in self.aggregates)]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

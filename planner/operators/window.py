@@ -53,7 +53,7 @@ class Window(Step):
         from tsql.planner.planfile import assignment
 
         by, order = f"({', '.join(map(str, self.by))})", f"({', '.join(map(str, self.order))})"
-        return [("by", by), ("order", order), *(assignment(n, c) for n, c in self.calls)]
+        return [("by", by), ("order", order), *(assignment(n, c, ("by", "order")) for n, c in self.calls)]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

@@ -63,6 +63,27 @@ def test_planner_reads_in_order_where_groups_are_many(year: str, small_rounds: N
     assert max(held) < 1_000, "of 7,200 rows about those of a month are held"
 
 
+@pytest.mark.parametrize("call", ["first(v)", "last(v)", "string_agg(v, ',')", "arg_max(v, k)"])
+@pytest.mark.parametrize("in_order", [True, False])
+def test_the_order_of_files_is_kept_where_it_matters(call: str, in_order: bool, tmp_path: Path, small_rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that overlap a little: in the order of time they are read as they lie, otherwise `progress` is left out."""
+    rng = random.Random(7)
+    for day in range(10):
+        times = pa.array([day * DAY + rng.randrange(DAY + DAY // 2) for _ in range(100)], pa.timestamp("us"))
+        pq.write_table(pa.table({"k": [rng.randrange(3) for _ in range(100)], "v": [day * 100 + n for n in range(100)], "ts": times}), tmp_path / f"{day if in_order else 9 - day}.parquet")
+    sql = f"SELECT CAST(ts AS DATE) AS d, {call} AS a, count(*) AS n FROM '{tmp_path}/*.parquet' GROUP BY ALL"
+    monkeypatch.setattr(cost, "PROGRESS_BYTES", 100)
+    with tsql.connect(threads=2) as session:
+        relation = session.sql(sql)
+        assert ("progress=ts" in relation.plan()) == in_order
+        ours = sorted(relation.fetchall())
+    monkeypatch.setattr(cost, "PROGRESS_BYTES", 1 << 40)
+    with tsql.connect(threads=2) as session:
+        relation = session.sql(sql)
+        assert "progress" not in relation.plan()
+        assert ours == sorted(relation.fetchall())
+
+
 def test_planner_leaves_small_groups_alone(year: str) -> None:
     with tsql.connect(threads=2) as session:
         assert "progress" not in session.sql(QUERY.format(year)).plan()

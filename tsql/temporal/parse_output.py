@@ -68,6 +68,14 @@ class OutputParser(TimeParser):
     def _parse_ddl_select(self) -> exp.Expr | None:
         return self._parse_output(super()._parse_ddl_select())
 
+    def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
+        """`GROUP BY ALL EMIT ..`: what stands behind ALL is no key where a clause of ours begins."""
+        start = self._index
+        if (skip_group_by_token or self._match(TokenType.GROUP_BY)) and self._match(TokenType.ALL) and self._clause_ahead():
+            return self.expression(exp.Group(all=True))
+        self._retreat(start)
+        return super()._parse_group(skip_group_by_token)
+
     def _parse_query_modifiers(self, this):  # type: ignore[no-untyped-def]
         node = super()._parse_query_modifiers(this)
         if node is not None and self._word() in _OUTPUT and self._clause_ahead() and self._depth():
