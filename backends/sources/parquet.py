@@ -275,13 +275,14 @@ class ParquetSource:
     def _column_statistics(self, name: str) -> ColumnStatistics:
         if name not in self.partitions.types:
             kind = self.schema[name].type
-            known = fold((part for path in self.paths for part in self._chunk_bounds(path, name)), kind)
+            parts = [part for path in self.paths for part in self._chunk_bounds(path, name)]
+            known = fold(parts, kind)
             file = self._file(self.paths[0])
             index = file.index.get(name.lower())
             if index is None:
                 return known
             rows = sum(self._file(path).footer.metadata.num_rows for path in self.paths)
-            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows))
+            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows, parts))
         parts = []
         for path in self.paths:
             value, rows = self.partitions.values[path][name], self._file(path).footer.metadata.num_rows
