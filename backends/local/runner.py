@@ -21,6 +21,7 @@ from typing import Any
 from tsql.backends import Run
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, presize_table
 from tsql.backends.local.host import Code, Context, Full, Shared, take_chunks
+from tsql.backends.local.late import read_late
 from tsql.backends.local.spill import AnyChunk, Spill, Store
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
@@ -280,7 +281,8 @@ class PipelineRunner:
         start, before = time.perf_counter(), self.shared.rows_done
         # Handing a task to another thread costs more than a few thousand rows do.
         few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
-        tasks = [Task(self, step, role, flow, make, shard, take, expected, full_at) for shard in range(flow.data.shards)]
+        read = read_late(self, step, role, flow, make)
+        tasks = [Task(self, step, role, read, make, shard, take, expected, full_at) for shard in range(flow.data.shards)]
         if flow.data.ready and not few:
             # The interpreter has one lock: workers that only call kernels do not wait for each other.
             for task in tasks:

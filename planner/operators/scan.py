@@ -25,6 +25,8 @@ class Scan(Step):
     ranges: str | None = None
     """The column of a sorted table whose rows are dealt to shards by ranges of its values."""
     shards: int | None = None
+    late: bool = False
+    """Whether columns that filters and joins above do not look at are read for the rows that these leave."""
 
     op = "scan"
 
@@ -47,6 +49,7 @@ class Scan(Step):
         text = [("", table_text(self.table, self.source)), ("columns", identifiers(self.columns))]
         text += [] if self.ranges is None else [("ranges", identifier(self.ranges))]
         text += [] if self.shards is None else [("shards", str(self.shards))]
+        text += [("late", "yes")] if self.late else []
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
     @classmethod
@@ -66,10 +69,20 @@ class Scan(Step):
                 raise context.error(f"table {table} is not sorted by {ranges}", hint="leave ranges out")
         shards = read_shards(attributes, context) if ranges is not None else None
         where_expr = None if where is None else context.expression(where, step.schema)
-        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards)
+        late = attributes.optional("late") or "no"
+        if late not in ("yes", "no"):
+            raise context.error(f"late={late}: it is yes or no")
+        if late == "yes" and not reads_late(source):
+            raise context.error(f"table {table} cannot be read late", hint="leave late out: Parquet files can be")
+        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, late=late == "yes")
 
 
 def is_sorted(source: Any, column: str) -> bool:
     """Whether a source can deal out its rows by ranges of a column."""
     known = getattr(source, "is_sorted", None)
     return known is not None and known(column)
+
+
+def reads_late(source: Any) -> bool:
+    """Whether a source can read some of its columns for some of its rows."""
+    return hasattr(source, "open_split")
