@@ -1,7 +1,7 @@
 """Late reading: what filters and joins at the head of a pipeline look at is decoded first, the rest for the rows that they leave.
 
-`LateData` takes the place of a scan of files (`SourceData`) whose plan says `late=yes`. The operators at the head of the pipeline
-become stages, small kernels that write down which rows pass; a stage begins where an operator needs a column that is not decoded
+`LateData` takes the place of a scan of files (`SourceData`) whose source has lanes: memory for a batch of each column that is
+used again for the next, so that a batch costs a few calls of kernels. Where the plan says `late=yes`, the operators at the head of the pipeline become stages, small kernels that write down which rows pass; a stage begins where an operator needs a column that is not decoded
 yet. The pipeline itself gets batches of the rows that are left, with the columns that it still reads. Filters are done with then; a join is only
 asked, by its directory, whether a row may have a partner, and is still to be made.
 """
@@ -14,12 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-
-from tsql.backends.local.dataset import Dataset, Part, SourceData, slices
-from tsql.backends.sources.parquet_late import keep
+from tsql.backends.local.dataset import Dataset, Part, SourceData
 from tsql.backends.sources.parquet_pages import Selection
-from tsql.kernels.batch import Morsels
+from tsql.kernels.batch import Morsels, SourceColumn, all_ones
 from tsql.kernels.operators.choose import LAST_ROW, Admit, Choose
 from tsql.kernels.operators.count import Count
 from tsql.kernels.operators.filter import Filter
@@ -33,6 +30,10 @@ if TYPE_CHECKING:
 
 MOST_STAGES = 4
 """A stage costs a call for each batch; operators beyond these share the last one."""
+
+
+NOT_READ = (0, 0, 0, 0)
+"""The words of a column that the pipeline does not look at."""
 
 
 @dataclass
@@ -101,30 +102,32 @@ def _stages(head: list[tuple[Operator, frozenset[str]]], columns: tuple[str, ...
 
 
 class Chooser:
-    """A stage of one worker: its kernel, made on the first batch, and the memory for the numbers that it writes."""
+    """A stage of one worker: its kernel, and the memory for the numbers that it writes."""
 
     def __init__(self, late: LateData, number: int, shard: int):
         self.late, self.number, self.shard = late, number, shard
         self.stage = late.stages[number]
+        self.source: ColumnarScan | None = None
         self.context: Any = None
         self.rows = np.empty(1, np.int32)
 
-    def choose(self, arrays: dict[str, pa.Array], rows: int) -> int:
+    def choose(self, reader: Any, rows: int) -> int:
         """Decide a batch: how many rows pass. Their numbers are in `rows`."""
-        runner, stage = self.late.runner, self.stage
-        found = [arrays[name] for name in stage.columns]
-        source = self.late.source_of(stage.columns, found)
-        pipeline, code = self.late.chooser_kernel(self.number, source)
-        if self.context is None or self.context.program is not code.program:
-            self.close()
-            self.context = runner._context(pipeline, code, None, self.shard)
+        stage, runner = self.stage, self.late.runner
+        source = self.late.source_of(stage.columns, reader, stage.columns)
+        if source is not self.source:
+            pipeline, self.code = self.late.chooser_kernel(self.number, source)
+            self.source = source
+            if self.context is None or self.context.program is not self.code.program:
+                self.close()
+                self.context = runner._context(pipeline, self.code, None, self.shard)
         if len(self.rows) <= rows:
             self.rows = np.empty(rows + 1, np.int32)
         ctypes.c_uint64.from_address(self.context.state_address).value = self.rows.ctypes.data
-        morsels = Morsels(len(found))
-        morsels.add_arrays(found, 0, rows)
+        morsels, ones = Morsels(len(stage.columns)), all_ones(rows).address
+        morsels.add(rows, 0, [reader.column(name, morsels, ones) for name in stage.columns])
         self.context.counter.value = 0
-        code.run(self.context, morsels)
+        self.code.run(self.context, morsels)
         return ctypes.c_int64.from_address(self.context.state_address + 8).value
 
     def close(self) -> None:
@@ -133,7 +136,7 @@ class Chooser:
 
 
 class LateData(Dataset):
-    """The rows of a scan that the stages let pass."""
+    """The rows of a scan that the stages let pass; all of them if there are none."""
 
     positioned = True
 
@@ -141,16 +144,23 @@ class LateData(Dataset):
         self.runner, self.step, self.role, self.flow, self.stages = runner, step, role, flow, stages
         self.data: SourceData = flow.data
         self.shards, self.rows = self.data.shards, self.data.rows
-        self.used: tuple[str, ...] | None = None
+        self.used: tuple[str, ...] = ()
+        self._sources: dict[tuple[int, ...], ColumnarScan] = {}
 
     def empty_source(self) -> ColumnarScan:
-        return ColumnarScan(tuple(self._likely(name) for name in self.data.columns))
+        return self._source(tuple(self._likely(name) for name in self.data.columns))
 
-    def _likely(self, name: str) -> Any:
+    def _likely(self, name: str) -> SourceColumn:
         return self.data._column(name, self.data.source.arrow_type(name))
 
-    def source_of(self, names: tuple[str, ...], arrays: list[pa.Array]) -> ColumnarScan:
-        return ColumnarScan(tuple(self.data._column(n, a.type) for n, a in zip(names, arrays, strict=True)))
+    def _source(self, columns: tuple[SourceColumn, ...]) -> ColumnarScan:
+        """The scan of some columns: the same object for the same ones, by which kernels are found quickly."""
+        key = tuple(map(id, columns))
+        return self._sources.get(key) or self._sources.setdefault(key, ColumnarScan(columns))
+
+    def source_of(self, names: tuple[str, ...], reader: Any, there: tuple[str, ...]) -> ColumnarScan:
+        """The scan of the columns that a reader has; the others are not looked at."""
+        return self._source(tuple(self.data._column(n, reader.type_of(n)) if n in there else self._likely(n) for n in names))
 
     def chooser_kernel(self, number: int, source: ColumnarScan) -> Any:
         flow = replace(self.flow, operators=self.stages[number].operators)
@@ -159,63 +169,60 @@ class LateData(Dataset):
     def prepare(self, left: Flow, make: Callable[[], Sink]) -> None:
         """Make the kernels as they will most likely be, and learn which columns the pipeline reads."""
         for number, stage in enumerate(self.stages):
-            self.chooser_kernel(number, ColumnarScan(tuple(self._likely(name) for name in stage.columns)))
+            self.chooser_kernel(number, self._source(tuple(self._likely(name) for name in stage.columns)))
         pipeline, _ = self.runner._kernel(self.step, self.role, left, self.empty_source(), make)
         self.used = tuple(name for name in self.data.columns if name in pipeline.source.used)
 
     def feed(self, shard: int) -> Iterator[Part]:
-        shared, data = self.data.shared, self.data
-        choosers = [Chooser(self, number, shard) for number in range(len(self.stages))]
-        while (split := data._take()) is not None:
-            reader, number = data.source.open_split(split), 0
-            while rows := reader.advance():
-                shared.run.check()
-                found = self._batch(reader, choosers, rows)
-                if found is None:
-                    continue
-                arrays, count = found
-                part = self._part(arrays, count, (split.order << 40) + reader.start, (split.order, number))
-                number += 1
-                bytes = sum(a.nbytes for a in arrays.values())
-                shared.reserve(bytes)
-                try:
-                    yield part
-                finally:
-                    shared.release(bytes)
-                del part, arrays, found
+        data, shared, reserved = self.data, self.data.shared, 0
+        choosers, reader = [Chooser(self, number, shard) for number in range(len(self.stages))], data.source.open_lanes()
+        try:
+            while (split := data._take()) is not None:
+                reader.open(split)
+                number = 0
+                while rows := reader.advance():
+                    shared.run.check()
+                    count = self._batch(reader, choosers, rows)
+                    if count:
+                        shared.reserve(reader.bytes - reserved)
+                        reserved = reader.bytes
+                        yield self._part(reader, count, (split.order << 40) + reader.late.start, (split.order, number))
+                        number += 1
+        finally:
+            shared.release(reserved)
         for chooser in choosers:
             chooser.close()
 
-    def _batch(self, reader: Any, choosers: list[Chooser], rows: int) -> tuple[dict[str, pa.Array], int] | None:
-        """The rows of a batch that pass all stages, in the columns that the pipeline reads; None if there are none."""
-        arrays: dict[str, pa.Array] = {}
+    def _batch(self, reader: Any, choosers: list[Chooser], rows: int) -> int:
+        """Have the rows of a batch that pass all stages, in the columns that the pipeline reads: how many there are."""
+        there: list[str] = []
         selection: Selection | None = None
         count = rows
         for number, chooser in enumerate(choosers):
-            missing = tuple(name for name in chooser.stage.columns if name not in arrays)
-            arrays |= dict(zip(missing, reader.get(missing, selection), strict=True))
-            passed = chooser.choose(arrays, count)
+            missing = tuple(name for name in chooser.stage.columns if name not in there)
+            reader.get(missing, selection)
+            there += missing
+            passed = chooser.choose(reader, count)
+            # The next kernel counts these rows again.
             self.data.shared.pass_over(-passed)
             if passed == 0:
-                return None
+                return 0
             if passed < count:
                 chosen = Selection(chooser.rows[: passed + 1])
                 wanted = set(self.used).union(*(stage.columns for stage in self.stages[number + 1 :]))
-                arrays = keep({name: array for name, array in arrays.items() if name in wanted}, chosen)
+                there = [name for name in there if name in wanted]
+                reader.keep(there, chosen)
                 selection = chosen if selection is None else _composed(selection, chosen)
                 count = passed
-        missing = tuple(name for name in self.used if name not in arrays)
-        arrays |= dict(zip(missing, reader.get(missing, selection), strict=True))
-        return {name: arrays[name] for name in self.used}, count
+        reader.get(tuple(name for name in self.used if name not in there), selection)
+        return count
 
-    def _part(self, arrays: dict[str, pa.Array], rows: int, position: int, order: tuple[int, ...]) -> Part:
+    def _part(self, reader: Any, rows: int, position: int, order: tuple[int, ...]) -> Part:
         columns, morsels = self.data.columns, Morsels(len(self.data.columns))
-        source = ColumnarScan(tuple(self.data._column(n, arrays[n].type) if n in arrays else self._likely(n) for n in columns))
-        for start, count, pieces in slices(list(arrays.values()), rows, self.data.batch_rows):
-            words = dict(zip(arrays, (morsels.column(piece) for piece in pieces), strict=True))
-            morsels.add(count, position + start, [words.get(name, (0, 0, 0, 0)) for name in columns])
-            morsels.keep.append(pieces)
-        return Part(source, morsels, order)
+        ones = all_ones(rows).address
+        words = {name: reader.column(name, morsels, ones) for name in self.used}
+        morsels.add(rows, position, [words.get(name, NOT_READ) for name in columns])
+        return Part(self.source_of(columns, reader, self.used), morsels, order)
 
 
 def _composed(first: Selection, second: Selection) -> Selection:
@@ -227,13 +234,12 @@ def _composed(first: Selection, second: Selection) -> Selection:
 
 
 def read_late(runner: PipelineRunner, step: Step, role: str, flow: Flow, make: Callable[[], Sink]) -> Flow:
-    """The flow with its scan read late, if its plan says so and there is something to decide; otherwise the flow as it is."""
-    if not isinstance(flow.data, SourceData) or not flow.data.late:
+    """The flow with its scan read by lanes, and late if its plan says so, if its source can do that; otherwise the flow as it is."""
+    data = flow.data
+    if not isinstance(data, SourceData) or not hasattr(data.source, "open_lanes") or data.batch_rows:
         return flow
-    stages, left = split_operators(flow.operators, flow.data.columns)
-    if not stages:
-        return flow
-    data = LateData(runner, step, role, flow, stages)
-    late = replace(flow, data=data, operators=left)
-    data.prepare(late, make)
-    return late
+    stages, left = split_operators(flow.operators, data.columns) if data.late else ([], flow.operators)
+    late = LateData(runner, step, role, flow, stages)
+    found = replace(flow, data=late, operators=left)
+    late.prepare(found, make)
+    return found

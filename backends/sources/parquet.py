@@ -54,7 +54,7 @@ from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, re
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
 from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
-from tsql.backends.sources.parquet_late import LateSplit
+from tsql.backends.sources.parquet_lanes import LaneReader
 from tsql.backends.sources.parquet_pages import ChunkReader, UnknownPages, read_all
 from tsql.backends.sources.parquet_statistics import chunk_bounds, dictionary_values, fold, small_dictionary
 from tsql.backends.sources.prune import Bounds, columns_of, may_match
@@ -164,9 +164,9 @@ class ParquetSource:
         if done != split.rows:
             raise SourceError(f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: the file is damaged")
 
-    def open_split(self, split: Split) -> LateSplit:
-        """A split whose columns are read as they are asked for, of some of its rows."""
-        return LateSplit(self, split)
+    def open_lanes(self) -> LaneReader:
+        """A reader for one worker that reads columns of a split as they are asked for, of all or of some rows."""
+        return LaneReader(self)
 
     def arrow_type(self, name: str) -> pa.DataType:
         """The Arrow type that a column most likely comes in: strings with few values are dictionaries."""

@@ -1,6 +1,6 @@
 """A row group that is read column by column as its columns are asked for: all rows of a batch, or those that were left.
 
-`ParquetSource.open_split` makes one; `backends/local/late.py` reads it. A column of which no row is wanted is never opened.
+`LaneReader` makes one, and reads those columns with it for which it has no lane. A column of which no row is wanted is never opened.
 """
 
 from __future__ import annotations

@@ -59,6 +59,7 @@ _TEXT_ADDRESS, _TEXT_ROOM, _TEXT_USED = (reader.TEXT_RECORD + number for number 
 _libc = ctypes.CDLL(None)
 _libc.malloc.argtypes, _libc.malloc.restype = [ctypes.c_size_t], ctypes.c_void_p
 _libc.free.argtypes, _libc.free.restype = [ctypes.c_void_p], None
+free = _libc.free
 
 
 class UnknownPages(Exception):

@@ -12,12 +12,13 @@ from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.runtime import parquet_headers as headers
 from tsql.kernels.runtime.parquet_bits import pointer, put, word
+from tsql.kernels.runtime.parquet_fetch import fetch_all, keep_all
 from tsql.kernels.runtime.parquet_pick import pick
 from tsql.kernels.runtime.parquet_reader import STATUS, decode
 from tsql.kernels.runtime.parquet_snappy import decompress
 from tsql.kernels.runtime.parquet_text import TEXT_WORDS, not_ascii, plain_text
 
-SCAN, DECODE, DECOMPRESS, STRINGS, NOT_ASCII, PICK = range(6)
+SCAN, DECODE, DECOMPRESS, STRINGS, NOT_ASCII, PICK, FETCH, KEEP = range(8)
 """The operations of the kernel."""
 
 
@@ -62,6 +63,8 @@ OPERATIONS: dict[int, Callable[[Kernel, Val, Val], Val]] = {
     SCAN: _scan,
     DECODE: _decode_all,
     PICK: _pick_all,
+    FETCH: fetch_all,
+    KEEP: keep_all,
     DECOMPRESS: _decompress,
     STRINGS: _strings,
     NOT_ASCII: lambda k, record, out: not_ascii(k, pointer(k, record, 0), word(k, record, 1)),

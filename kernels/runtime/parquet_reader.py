@@ -29,18 +29,24 @@ from tsql.kernels.runtime.parquet_values import BIG, BITS, CODES, FORMS, TEXT, b
 
 STATUS, ROWS, FILLED, OUT, VALIDITY, NULLS, FORM, WIDTH = range(8)
 CHUNK, PAGES, PAGE_COUNT, PAGE, CODEC, SCRATCH, READY, WORK = range(8, 16)
-DICTIONARY, DICTIONARY_VALUES, DICTIONARY_TEXT, LEFT, ENCODED, SELECTION, SELECTED, TAKEN = range(16, 24)
+DICTIONARY, DICTIONARY_TEXT, DICTIONARY_VALUES, LEFT, ENCODED, SELECTION, SELECTED, TAKEN = range(16, 24)
 LEVEL_STREAM = 24
 VALUE_STREAM = LEVEL_STREAM + STREAM_WORDS
 TEXT_RECORD = VALUE_STREAM + STREAM_WORDS
-READER_WORDS = TEXT_RECORD + TEXT_WORDS
+OWN_WORDS = TEXT_RECORD + TEXT_WORDS
+CHUNK_BYTES, CHUNK_VALUES, PLAIN_BYTES, WANTS_CODES, NULLABLE, CHECKS_TEXT, OPENED, ODD_TEXT = range(OWN_WORDS, OWN_WORDS + 8)
+OUT_ROOM, BITMAP, BITMAP_ROOM, SCRATCH_ROOM, PAGES_ROOM, PAGE_BYTES, PAGE_ROOM, OFFSETS, OFFSETS_ROOM = range(OWN_WORDS + 8, OWN_WORDS + 17)
+STRINGS_RECORD, HEADERS, SUMMARY = OWN_WORDS + 17, OWN_WORDS + 17 + TEXT_WORDS, OWN_WORDS + 18 + TEXT_WORDS
+READER_WORDS = OWN_WORDS + 19 + TEXT_WORDS
 """The words of a reader.
 
 STATUS is 0 or what is wrong. ROWS are wanted and FILLED are there. OUT takes the values (offsets of strings: one more than rows),
 VALIDITY a bitmap, or is 0 for a column that has no levels. PAGE numbers the page to open next; READY is one more than the number of the page
 that the host has put into SCRATCH. DICTIONARY holds values as they are delivered, or the offsets into DICTIONARY_TEXT. LEFT rows are
 left in the open page. ENCODED is 1 where its values are indices. Where only some rows are wanted (`parquet_pick`), SELECTION are SELECTED
-row numbers as i32 in their order, from the first of the ROWS on, and a number behind them that is greater than all; TAKEN of them are done."""
+row numbers as i32 in their order, from the first of the ROWS on, and a number behind them that is greater than all; TAKEN of them are done. A reader that opens its chunk itself (`parquet_fetch`) has more words, from OWN_WORDS on.
+
+DICTIONARY, DICTIONARY_TEXT and DICTIONARY_VALUES stand together as the record of a dictionary that pipelines read."""
 
 PLAIN_PAGES, SNAPPY_PAGES, HOST_PAGES = range(3)
 """CODEC: pages are read where they are, decompressed here, or decompressed by the host."""

@@ -85,4 +85,4 @@ def is_sorted(source: Any, column: str) -> bool:
 
 def reads_late(source: Any) -> bool:
     """Whether a source can read some of its columns for some of its rows."""
-    return hasattr(source, "open_split")
+    return hasattr(source, "open_lanes")
