@@ -92,6 +92,7 @@ class Task:
 
     feed: Iterator[Part] | None = None
     part: Part | None = None
+    source: Any = None
     pipeline: Pipeline | None = None
     code: Code | None = None
     context: Context | None = None
@@ -131,7 +132,9 @@ class Task:
         if self.part is None:
             return
         runner.run.check()
-        self.pipeline, self.code = runner._kernel(self.step, self.role, self.flow, self.part.source, self.make)
+        if self.part.source is not self.source:
+            self.pipeline, self.code = runner._kernel(self.step, self.role, self.flow, self.part.source, self.make)
+            self.source = self.part.source
         if self.context is None or self.context.program is not self.code.program:
             self.context = runner._context(self.pipeline, self.code, self.opened[0].state if self.opened else None, self.shard)
             if self.expected and not self.opened:
