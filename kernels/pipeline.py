@@ -21,7 +21,7 @@ from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import CHECK_ROWS, COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
-from tsql.kernels.rows import CachedRow, MorselRow, SelectedRow, load_pointers
+from tsql.kernels.rows import CachedRow, ColumnPointers, MorselRow, SelectedRow, load_pointers
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 
@@ -125,14 +125,30 @@ def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
     k.ret(count.value)
 
 
+class Pointers(dict[str, tuple[SourceColumn, ColumnPointers]]):
+    """The columns of a morsel by name; those that the kernel reads are noted."""
+
+    def __init__(self, columns: dict[str, tuple[SourceColumn, ColumnPointers]], used: set[str]):
+        super().__init__(columns)
+        self.used = used
+
+    def __getitem__(self, name: str) -> tuple[SourceColumn, ColumnPointers]:
+        self.used.add(name)
+        return super().__getitem__(name)
+
+
 class ColumnarScan:
-    """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query."""
+    """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query. `used`: the
+    columns that the kernel reads, once it is emitted."""
 
     def __init__(self, columns: tuple[SourceColumn, ...], stable: bool = False):
-        self.columns, self.stable = columns, stable
+        self.columns, self.stable, self.used = columns, stable, set[str]()
+
+    def _pointers(self, k: PipelineKernel, record: Val) -> Pointers:
+        return Pointers({c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}, self.used)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
-        pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
+        pointers = self._pointers(k, record)
         position = k.load("i64", record, 1)
         with k.rows(rows) as i:
             each(MorselRow(pointers, i, position + i, self.stable))
@@ -141,7 +157,7 @@ class ColumnarScan:
         """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time, or for as
         many as have room in a core's cache with what operators fetch for them."""
         most = FETCH_ROWS if fetching else CHECK_ROWS
-        pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
+        pointers = self._pointers(k, record)
         position = k.load("i64", record, 1)
         chosen = k.buffer(2 * CHECK_ROWS)
         start = k.var(k.i64(0))

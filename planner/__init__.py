@@ -11,6 +11,7 @@ from tsql.planner.cost import DEFAULT, Costs
 from tsql.planner.enforce import enforce
 from tsql.planner.enumerate import Enumerator
 from tsql.planner.hints import Hint, constraints
+from tsql.planner.late import mark_late
 from tsql.planner.logical import Output
 from tsql.planner.rules import optimize, without_products
 from tsql.planner.scan_progress import with_progress
@@ -37,8 +38,9 @@ def build(
     wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.plan(plan.input), shards, scope)
-    if settings.optimizer and target == "local":
+    if settings.optimizer and scope == "local":
         root = with_progress(root, enumerator.estimator, settings.memory_limit)
+        root = mark_late(root, enumerator.estimator)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
     check(physical)
     return physical, enumerator

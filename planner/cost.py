@@ -79,6 +79,9 @@ EARLY_GROUPS = 4.0
 EARLY_WORTH = 0.7
 """If no more than this part of the rows finds a partner, they are looked for where the rows are scanned."""
 
+LATE_WORTH = 0.6
+"""If no more than this part of a file's rows pass the filters above its scan, columns that these do not look at are decoded behind them."""
+
 VARCHAR_BYTES = 24
 """What a text takes when it moves: its length, its place, and a few characters."""
 

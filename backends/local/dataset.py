@@ -225,11 +225,13 @@ class BlockData(Dataset):
 
 
 class SourceData(Dataset):
-    """A file or another source that is read split by split; workers take splits in order from a shared list."""
+    """A file or another source that is read split by split; workers take splits in order from a shared list. `late`: columns that
+    the head of the pipeline does not look at may be read for the rows that it leaves (`late.py`)."""
 
     positioned = True
 
-    def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, shared: Shared):
+    def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, shared: Shared, late: bool = False):
+        self.late = late
         self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared
         self.shards = shards
         self.splits = source.splits(columns, where)

@@ -255,7 +255,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         elif isinstance(step.source, BlockTable):
             data = BlockData(step.source, step.columns, step.where, shards, self.spill.morsel_rows())
         else:
-            data = SourceData(step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared)
+            data = SourceData(step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared, step.late)
         if data.rows is not None:
             self.run.total_rows = (self.run.total_rows or 0) + data.rows
         return Flow(data, step.schema)

@@ -77,6 +77,7 @@ class Shared:
         limit = run.settings.memory_limit
         self.words = (ctypes.c_int64 * 5)(0, 0, 0, 0, NO_LIMIT if limit is None else limit)
         self._host_bytes = 0
+        self._passed_over = 0
         self.peak = 0
         self._lock = threading.Lock()
         self.address = ctypes.addressof(self.words)
@@ -118,7 +119,12 @@ class Shared:
 
     @property
     def rows_done(self) -> int:
-        return self.words[2]
+        return self.words[2] + self._passed_over
+
+    def pass_over(self, rows: int) -> None:
+        """Rows that were done before they came to the kernel that counts them (negative: that were counted twice)."""
+        with self._lock:
+            self._passed_over += rows
 
 
 def slot_bytes(type: Type | None, value: Any, keep: list[Any]) -> bytes:

@@ -21,6 +21,7 @@ from typing import Any
 from tsql.backends import Run
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, presize_table
 from tsql.backends.local.host import Code, Context, Full, Shared, take_chunks
+from tsql.backends.local.late import read_late
 from tsql.backends.local.spill import AnyChunk, Spill, Store
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels, SourceColumn
@@ -94,6 +95,7 @@ class Task:
 
     feed: Iterator[Part] | None = None
     part: Part | None = None
+    source: Any = None
     pipeline: Pipeline | None = None
     code: Code | None = None
     context: Context | None = None
@@ -133,7 +135,9 @@ class Task:
         if self.part is None:
             return
         runner.run.check()
-        self.pipeline, self.code = runner._kernel(self.step, self.role, self.flow, self.part.source, self.make)
+        if self.part.source is not self.source:
+            self.pipeline, self.code = runner._kernel(self.step, self.role, self.flow, self.part.source, self.make)
+            self.source = self.part.source
         if self.context is None or self.context.program is not self.code.program:
             self.context = runner._context(self.pipeline, self.code, self.opened[0].state if self.opened else None, self.shard)
             if self.expected and not self.opened:
@@ -290,7 +294,8 @@ class PipelineRunner:
         start, before = time.perf_counter(), self.shared.rows_done
         # Handing a task to another thread costs more than a few thousand rows do.
         few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
-        tasks = [Task(self, step, role, flow, make, shard, take, expected, full_at) for shard in range(flow.data.shards)]
+        read = read_late(self, step, role, flow, make)
+        tasks = [Task(self, step, role, read, make, shard, take, expected, full_at) for shard in range(flow.data.shards)]
         if flow.data.ready and not few:
             # The interpreter has one lock: workers that only call kernels do not wait for each other.
             for task in tasks:

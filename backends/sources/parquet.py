@@ -54,6 +54,7 @@ from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, re
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
 from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
+from tsql.backends.sources.parquet_lanes import LaneReader
 from tsql.backends.sources.parquet_pages import ChunkReader, UnknownPages, read_all
 from tsql.backends.sources.parquet_statistics import chunk_bounds, dictionary_values, fold, small_dictionary
 from tsql.backends.sources.prune import Bounds, columns_of, may_match
@@ -149,13 +150,10 @@ class ParquetSource:
         """Batches of a row group as (rows, array of each column by its position): columns that our decoder reads, and the others
         from pyarrow, whose batches then say how many rows there are in each."""
         ours: dict[int, ChunkReader] = {}
-        descriptor = self._descriptor(file)
         for position in positions:
-            form, chunk = file.form(position), file.footer.chunks[split.detail][position]
-            if form is not None and is_ours(chunk):
-                origin = f"{split.path}: column {file.names[position]} of row group {split.detail + 1}"
-                with suppress(UnknownPages):
-                    ours[position] = ChunkReader(descriptor, file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin)
+            reader = self._chunk_reader(file, split, position)
+            if reader is not None:
+                ours[position] = reader
         most = min([BATCH_ROWS, *(reader.batch_rows(BATCH_ROWS) for reader in ours.values())])
         others = [position for position in positions if position not in ours]
         done = 0
@@ -167,13 +165,39 @@ class ParquetSource:
             found = dict(zip(ours, read_all(list(ours.values()), rows), strict=True))
             for number, position in enumerate(others):
                 array = found[position] = batch.column(number)
-                if file.types[position].is_string:
-                    _check_strings(array)
-                elif pa.types.is_time(array.type):
-                    array.validate(full=True)
+                _check_values(array, file.types[position])
             yield rows, found
         if done != split.rows:
             raise SourceError(f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: the file is damaged")
+
+    def open_lanes(self) -> LaneReader:
+        """A reader for one worker that reads columns of a split as they are asked for, of all or of some rows."""
+        return LaneReader(self)
+
+    def arrow_type(self, name: str) -> pa.DataType:
+        """The Arrow type that a column most likely comes in: strings with few values are dictionaries."""
+        file, kind = self._file(self.paths[0]), self.schema[name].type
+        coded = name not in self.partitions.types and file.index.get(name.lower()) in file.dictionaries
+        return pa.dictionary(pa.int32(), kind.to_arrow()) if coded else pa.int64() if kind.is_decimal and kind.width <= 18 else kind.to_arrow()
+
+    def _chunk_reader(self, file: _File, split: Split, position: int) -> ChunkReader | None:
+        """Our reader of a column of a row group; None where pyarrow reads it."""
+        form, chunk = file.form(position), file.footer.chunks[split.detail][position]
+        if form is None or not is_ours(chunk):
+            return None
+        origin = f"{split.path}: column {file.names[position]} of row group {split.detail + 1}"
+        with suppress(UnknownPages):
+            return ChunkReader(self._descriptor(file), file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin)
+        return None
+
+    def _whole_column(self, file: _File, split: Split, position: int) -> pa.ChunkedArray:
+        """A column of a row group that pyarrow reads."""
+        column = self._reader(file).read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False).column(0)
+        if len(column) != split.rows:
+            raise SourceError(f"{split.path}: row group {split.detail} holds {len(column)} rows, its footer says {split.rows}: the file is damaged")
+        for array in column.chunks:
+            _check_values(array, file.types[position])
+        return column
 
     def _batches(self, file: _File, split: Split, positions: list[int], most: int) -> Iterator[pa.RecordBatch | None]:
         """The batches of the columns that pyarrow reads; None for each batch where it reads nothing."""
@@ -281,13 +305,14 @@ class ParquetSource:
     def _column_statistics(self, name: str) -> ColumnStatistics:
         if name not in self.partitions.types:
             kind = self.schema[name].type
-            known = fold((part for path in self.paths for part in self._chunk_bounds(path, name)), kind)
+            parts = [part for path in self.paths for part in self._chunk_bounds(path, name)]
+            known = fold(parts, kind)
             file = self._file(self.paths[0])
             index = file.index.get(name.lower())
             if index is None:
                 return known
             rows = sum(self._file(path).footer.metadata.num_rows for path in self.paths)
-            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows))
+            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows, parts))
         parts = []
         for path in self.paths:
             value, rows = self.partitions.values[path][name], self._file(path).footer.metadata.num_rows
@@ -325,6 +350,14 @@ class ParquetSource:
                 arrow_extensions_enabled=False,
             )
         return readers[path]
+
+
+def _check_values(array: pa.Array, kind: Type) -> None:
+    """Check what pyarrow leaves unchecked."""
+    if kind.is_string:
+        _check_strings(array)
+    elif pa.types.is_time(array.type):
+        array.validate(full=True)
 
 
 def _check_strings(array: pa.Array) -> None:

@@ -18,7 +18,7 @@ from tsql.kernels.codegen import llvm
 from tsql.kernels.codegen.llvm import FULL, QUICK, Compiled, compiler
 from tsql.kernels.codegen.promote import promoter
 from tsql.kernels.runtime import parquet_reader
-from tsql.kernels.runtime.parquet_reader import decoder_module
+from tsql.kernels.runtime.parquet_operations import decoder_module
 
 Call = Callable[[int, int, int], None]
 """(record, other record, operation), all addresses and numbers."""

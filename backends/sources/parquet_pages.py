@@ -21,6 +21,7 @@ from tsql.backends.sources.parquet_forms import CODECS, GZIP, SNAPPY, UNCOMPRESS
 from tsql.kernels.codegen import memory
 from tsql.kernels.errors import SourceError
 from tsql.kernels.runtime import parquet_headers as headers
+from tsql.kernels.runtime import parquet_operations as operations
 from tsql.kernels.runtime import parquet_reader as reader
 from tsql.kernels.runtime.parquet_bits import MESSAGES, NEED_PAGE, PADDING
 from tsql.kernels.runtime.parquet_text import ADDRESS, ROOM, TEXT_WORDS, USED
@@ -40,6 +41,9 @@ _POOL = pa.system_memory_pool()
 SHORT_WORK = 4096
 """Work on fewer bytes is done with the interpreter lock held."""
 
+LAST_ROW = (1 << 31) - 1
+"""Behind the last number of a selection."""
+
 PAGE_TABLE = 64
 """Pages that a reader has room for at first."""
 
@@ -53,6 +57,7 @@ _Words = ctypes.c_int64 * (_PAGES_AT + PAGE_TABLE * headers.PAGE_WORDS)
 """All that a reader and its kernel have in common, in one piece of memory."""
 
 _TEXT_ADDRESS, _TEXT_ROOM, _TEXT_USED = (reader.TEXT_RECORD + number for number in (ADDRESS, ROOM, USED))
+free = memory.free
 
 
 class UnknownPages(Exception):
@@ -87,6 +92,21 @@ def _read_bytes(file: int, start: int, size: int) -> pa.Buffer | None:
             return None
         done += count
     return buffer
+
+
+class Selection:
+    """Which of the next rows are wanted: their numbers, in order, as int32 with one behind the last that is greater than all."""
+
+    def __init__(self, rows: np.ndarray):
+        self.rows, self.count = rows, len(rows) - 1
+        self.address = rows.ctypes.data
+
+    @classmethod
+    def of(cls, numbers: Any) -> Selection:
+        """A selection of row numbers."""
+        rows = np.empty(len(numbers) + 1, np.int32)
+        rows[:-1], rows[-1] = numbers, LAST_ROW
+        return cls(rows)
 
 
 class ChunkReader:
@@ -134,7 +154,7 @@ class ChunkReader:
         pages, limit = self.address + 8 * _PAGES_AT, PAGE_TABLE
         while True:
             words[_JOB_AT : _JOB_AT + 6] = self.base, chunk.stored_bytes, chunk.values, pages, limit, self.address + 8 * _SCRATCH_AT
-            self.kernel.short(self.address + 8 * _JOB_AT, self.address + 8 * _SUMMARY_AT, reader.SCAN)
+            self.kernel.short(self.address + 8 * _JOB_AT, self.address + 8 * _SUMMARY_AT, operations.SCAN)
             count, values, largest, kinds, encodings, levels, checksums = words[_SUMMARY_AT : _SUMMARY_AT + headers.SUMMARY_WORDS]
             if count != headers.TOO_MANY_PAGES:
                 break
@@ -182,7 +202,7 @@ class ChunkReader:
         if self.chunk.codec == SNAPPY:
             words = self.words
             words[_JOB_AT : _JOB_AT + 4] = self.base + page[headers.START] + skip, page[headers.STORED_BYTES] - skip, target.address, size
-            self._call(size)(self.address + 8 * _JOB_AT, self.address + 8 * (_JOB_AT + 4), reader.DECOMPRESS)
+            self._call(size)(self.address + 8 * _JOB_AT, self.address + 8 * (_JOB_AT + 4), operations.DECOMPRESS)
             if words[_JOB_AT + 4]:
                 raise self._damage(number, MESSAGES[words[_JOB_AT + 4]])
             return
@@ -223,7 +243,7 @@ class ChunkReader:
         words, offsets = self.words, _memory(4 * count + 4)
         words[_JOB_AT : _JOB_AT + 8] = address, address + size, count, offsets.address, 0, 0, 0, 0
         text = _JOB_AT + 4
-        self._call(size)(self.address + 8 * _JOB_AT, self.address + 8 * text, reader.STRINGS)
+        self._call(size)(self.address + 8 * _JOB_AT, self.address + 8 * text, operations.STRINGS)
         self.text = _text_buffer(words[text + ADDRESS], words[text + USED])
         if words[text + TEXT_WORDS]:
             raise self._damage(0, MESSAGES[words[text + TEXT_WORDS]])
@@ -237,7 +257,7 @@ class ChunkReader:
         if self.form == TEXT:
             words, text = self.words, array.buffers()[2]
             words[_JOB_AT : _JOB_AT + 2] = text.address, text.size
-            self._call(text.size)(self.address + 8 * _JOB_AT, self.address + 8 * (_JOB_AT + 2), reader.NOT_ASCII)
+            self._call(text.size)(self.address + 8 * _JOB_AT, self.address + 8 * (_JOB_AT + 2), operations.NOT_ASCII)
             if not words[_JOB_AT + 2]:
                 return
         try:
@@ -264,12 +284,16 @@ class ChunkReader:
         """The next rows."""
         return read_all([self], rows)[0]
 
-    def prepare(self, rows: int) -> None:
-        """Give the kernel memory for the next rows."""
-        words, form, bitmap = self.words, self.form, (rows >> 3) + reader.BITMAP_PADDING
+    def prepare(self, rows: int, selection: Selection | None = None) -> None:
+        """Give the kernel memory for the next rows, or for the selected ones of them."""
+        words, form = self.words, self.form
+        words[reader.ROWS], words[reader.FILLED], words[reader.NULLS] = rows, 0, 0
+        if selection is not None:
+            rows = selection.count
+            words[reader.SELECTION], words[reader.SELECTED], words[reader.TAKEN] = selection.address, rows, 0
+        self.rows, self.operation, bitmap = rows, operations.DECODE if selection is None else operations.PICK, (rows >> 3) + reader.BITMAP_PADDING
         self.validity = _memory(bitmap) if self.column.nullable else None
         self.values = _memory(bitmap if form == BITS else 4 * rows + 4 if form == TEXT else rows * _WIDTHS[form])
-        words[reader.ROWS], words[reader.FILLED], words[reader.NULLS] = rows, 0, 0
         words[reader.OUT] = self.values.address
         words[reader.VALIDITY] = 0 if self.validity is None else self.validity.address
         if form == TEXT and self.expected_text:
@@ -286,7 +310,7 @@ class ChunkReader:
             self._plain(number, self._page(number), self.scratch)
             words[reader.READY] = number + 1
             _decode([self])
-        rows, nulls = words[reader.ROWS], words[reader.NULLS]
+        rows, nulls = self.rows, words[reader.NULLS]
         buffers = [self.validity if nulls else None, values]
         self.validity = self.values = None
         if form == CODES:
@@ -314,11 +338,11 @@ class ChunkReader:
             memory.free(self.words[_TEXT_ADDRESS])
 
 
-def read_all(readers: list[ChunkReader], rows: int) -> list[pa.Array]:
-    """The next rows of each reader, by one call of the kernel: threads that wait for the interpreter lock in between cost more than
-    small batches do."""
+def read_all(readers: list[ChunkReader], rows: int, selection: Selection | None = None) -> list[pa.Array]:
+    """The next rows of each reader, or the selected ones of them, by one call of the kernel: threads that wait for the interpreter
+    lock in between cost more than small batches do."""
     for one in readers:
-        one.prepare(rows)
+        one.prepare(rows, selection)
     if readers:
         _decode(readers)
     return [one.finish() for one in readers]
@@ -326,7 +350,7 @@ def read_all(readers: list[ChunkReader], rows: int) -> list[pa.Array]:
 
 def _decode(readers: list[ChunkReader]) -> None:
     addresses, count = (ctypes.c_int64 * len(readers))(*[one.address for one in readers]), ctypes.c_int64(len(readers))
-    readers[0].kernel.long(ctypes.addressof(addresses), ctypes.addressof(count), reader.DECODE)
+    readers[0].kernel.long(ctypes.addressof(addresses), ctypes.addressof(count), readers[0].operation)
 
 
 def _big_numbers(data: pa.Buffer, width: int) -> np.ndarray:

@@ -113,9 +113,20 @@ FEW_VALUES = 0.25
 """With fewer values per row of a row group, all row groups are taken to have the same values."""
 
 
-def dictionary_values(footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int) -> int | None:
+def spread_groups(parts: list[Bounds]) -> float:
+    """How many row groups hold different numbers: 1 where all have the same range, as many as there are where none overlap (a sorted
+    column), between these by the share of the whole range that a row group covers."""
+    bounds = [(part.low, part.high) for part in parts if isinstance(part.low, int) and isinstance(part.high, int)]
+    if not bounds:
+        return 1.0
+    whole = max(high for _, high in bounds) - min(low for low, _ in bounds) + 1
+    covered = sum(high - low + 1 for low, high in bounds)
+    return max(1.0, len(bounds) * min(1.0, whole / covered))
+
+
+def dictionary_values(footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int, parts: list[Bounds]) -> int | None:
     """About how many distinct values a dictionary-encoded column has in so many rows, from the size of its first dictionary
-    page; None if it has none. A full dictionary (1 MB) may have been given up on, so it says nothing."""
+    page and the bounds of its row groups; None if it has none. A full dictionary (1 MB) may have been given up on, so it says nothing."""
     if not footer.first_chunks:
         return None
     chunk = footer.first_chunks[index]
@@ -125,6 +136,6 @@ def dictionary_values(footer: Footer, index: int, kind: Type, known: ColumnStati
     bounded = isinstance(known.minimum, int) and isinstance(known.maximum, int)
     domain = known.maximum - known.minimum + 1 if bounded else rows
     if values < first * FEW_VALUES:
-        return min(values, domain)
+        return max(1, min(int(values * spread_groups(parts)), domain, rows))
     # A row group has nearly as many values as rows: the next one has others.
     return max(1, min(domain, rows if bounded else rows * values // first))

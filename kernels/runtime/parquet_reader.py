@@ -1,16 +1,11 @@
 """The reader of one Parquet column chunk in the kernel language: opens page after page and decodes so many rows of them.
 
-`decoder_module` is the one kernel that `backends/sources/parquet_pages.py` calls: `main(record, other, operation)`. A `READER`
-record holds all that is between two calls, so that a chunk is decoded batch by batch. Its STREAMs are those of
-`parquet_bits`, its pages those that `parquet_headers` lists.
+A `READER` record holds all that is between two calls of the kernel (`parquet_operations`), so that a chunk is decoded batch by batch.
+Its STREAMs are those of `parquet_bits`, its pages those that `parquet_headers` lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
-
-from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime import parquet_bits as bits
 from tsql.kernels.runtime import parquet_headers as headers
@@ -29,28 +24,32 @@ from tsql.kernels.runtime.parquet_bits import (
     word,
 )
 from tsql.kernels.runtime.parquet_snappy import decompress
-from tsql.kernels.runtime.parquet_text import TEXT_WORDS, dictionary_text, not_ascii, plain_text
+from tsql.kernels.runtime.parquet_text import TEXT_WORDS, dictionary_text, plain_text
 from tsql.kernels.runtime.parquet_values import BIG, BITS, CODES, FORMS, TEXT, big_numbers, gather, spread, spread_bits
 
 STATUS, ROWS, FILLED, OUT, VALIDITY, NULLS, FORM, WIDTH = range(8)
 CHUNK, PAGES, PAGE_COUNT, PAGE, CODEC, SCRATCH, READY, WORK = range(8, 16)
-DICTIONARY, DICTIONARY_VALUES, DICTIONARY_TEXT, LEFT, ENCODED = range(16, 21)
-LEVEL_STREAM = 21
+DICTIONARY, DICTIONARY_TEXT, DICTIONARY_VALUES, LEFT, ENCODED, SELECTION, SELECTED, TAKEN = range(16, 24)
+LEVEL_STREAM = 24
 VALUE_STREAM = LEVEL_STREAM + STREAM_WORDS
 TEXT_RECORD = VALUE_STREAM + STREAM_WORDS
-READER_WORDS = TEXT_RECORD + TEXT_WORDS
+OWN_WORDS = TEXT_RECORD + TEXT_WORDS
+CHUNK_BYTES, CHUNK_VALUES, PLAIN_BYTES, WANTS_CODES, NULLABLE, CHECKS_TEXT, OPENED, ODD_TEXT = range(OWN_WORDS, OWN_WORDS + 8)
+OUT_ROOM, BITMAP, BITMAP_ROOM, SCRATCH_ROOM, PAGES_ROOM, PAGE_BYTES, PAGE_ROOM, OFFSETS, OFFSETS_ROOM = range(OWN_WORDS + 8, OWN_WORDS + 17)
+STRINGS_RECORD, HEADERS, SUMMARY = OWN_WORDS + 17, OWN_WORDS + 17 + TEXT_WORDS, OWN_WORDS + 18 + TEXT_WORDS
+READER_WORDS = OWN_WORDS + 19 + TEXT_WORDS
 """The words of a reader.
 
 STATUS is 0 or what is wrong. ROWS are wanted and FILLED are there. OUT takes the values (offsets of strings: one more than rows),
 VALIDITY a bitmap, or is 0 for a column that has no levels. PAGE numbers the page to open next; READY is one more than the number of the page
 that the host has put into SCRATCH. DICTIONARY holds values as they are delivered, or the offsets into DICTIONARY_TEXT. LEFT rows are
-left in the open page. ENCODED is 1 where its values are indices."""
+left in the open page. ENCODED is 1 where its values are indices. Where only some rows are wanted (`parquet_pick`), SELECTION are SELECTED
+row numbers as i32 in their order, from the first of the ROWS on, and a number behind them that is greater than all; TAKEN of them are done. A reader that opens its chunk itself (`parquet_fetch`) has more words, from OWN_WORDS on.
+
+DICTIONARY, DICTIONARY_TEXT and DICTIONARY_VALUES stand together as the record of a dictionary that pipelines read."""
 
 PLAIN_PAGES, SNAPPY_PAGES, HOST_PAGES = range(3)
 """CODEC: pages are read where they are, decompressed here, or decompressed by the host."""
-
-SCAN, DECODE, DECOMPRESS, STRINGS, NOT_ASCII = range(5)
-"""The operations of the kernel."""
 
 PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY = 0, 2, 3, 8
 
@@ -58,11 +57,14 @@ BITMAP_PADDING = 16
 """Bytes that a bitmap has behind the byte of its last row."""
 
 INDICES_AT, VALUES_AT, BITS_AT = 64, 64 + 4 * (BLOCK + 16), 64 + 12 * (BLOCK + 16)
-WORK_BYTES = BITS_AT + BLOCK // 8 + 64
-"""WORK has room for the indices of a block, its values and its bits, with some space around each."""
+PICKED_AT = BITS_AT + BLOCK // 8 + 64
+PICKED_BITS_AT = PICKED_AT + 8 * (BLOCK + 16)
+WORK_BYTES = PICKED_BITS_AT + BLOCK // 8 + 64
+"""WORK has room for the indices of a block, its values and its bits, with some space around each; then for the values and the bits
+of a block of which only some rows are wanted."""
 
 
-def _part(k: Kernel, record: Val, number: int) -> Val:
+def part(k: Kernel, record: Val, number: int) -> Val:
     return k.element("i64", record, number)
 
 
@@ -105,7 +107,7 @@ def open_page(k: Kernel, reader: Val) -> None:
     end = data.value + size
     put(k, reader, LEFT, word(k, page, headers.VALUES))
     with k.when(word(k, reader, VALIDITY) != 0):
-        stream = _part(k, reader, LEVEL_STREAM)
+        stream = part(k, reader, LEVEL_STREAM)
         with k.when(second):
             put(k, stream, bits.AT, raw)
             put(k, stream, bits.END, raw + levels)
@@ -137,7 +139,7 @@ def _sized(k: Kernel, data: Val, end: Val, stream: Val) -> None:
 @routine("parquet_open_values", ("ptr", "ptr", "ptr", "i64", "i64"), "i64")
 def open_values(k: Kernel, reader: Val, data: Val, end: Val, encoding: Val, values: Val) -> None:
     """Start the values of a page: the status."""
-    stream = _part(k, reader, VALUE_STREAM)
+    stream = part(k, reader, VALUE_STREAM)
     encoded = (encoding == RLE_DICTIONARY) | (encoding == PLAIN_DICTIONARY)
     put(k, reader, ENCODED, encoded.to("i64"))
     put(k, stream, bits.AT, data)
@@ -187,7 +189,7 @@ def decode(k: Kernel, reader: Val) -> None:
         count = k.min(k.min(rows - filled, left), k.i64(BLOCK))
         values = k.var(count)
         with k.when(word(k, reader, VALIDITY) != 0):
-            values.set(bits.read_bits(k, _part(k, reader, LEVEL_STREAM), count, pointer(k, reader, VALIDITY), filled))
+            values.set(bits.read_bits(k, part(k, reader, LEVEL_STREAM), count, pointer(k, reader, VALIDITY), filled))
             with k.when(values.value < 0):
                 k.ret(-values.value)
             put(k, reader, NULLS, word(k, reader, NULLS) + count - values.value)
@@ -202,7 +204,7 @@ def decode(k: Kernel, reader: Val) -> None:
 @routine("parquet_block", ("ptr", "i64", "i64", "i64"), "i64")
 def decode_block(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> None:
     """Decode the values of at most BLOCK rows from row `first` on: the status."""
-    form, stream, indices = word(k, reader, FORM), _part(k, reader, VALUE_STREAM), pointer(k, reader, WORK) + INDICES_AT
+    form, stream, indices = word(k, reader, FORM), part(k, reader, VALUE_STREAM), pointer(k, reader, WORK) + INDICES_AT
     with k.when((word(k, reader, ENCODED) != 0) & (values > 0)):
         status = bits.read_indices(k, stream, indices, values, word(k, reader, DICTIONARY_VALUES))
         with k.when(status != 0):
@@ -223,7 +225,7 @@ def _fixed_block(k: Kernel, form: int, reader: Val, first: Val, rows: Val, value
 
     @routine(f"parquet_block_{FORMS[form].stored}", ("ptr", "i64", "i64", "i64"), "i64")
     def body(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> None:
-        work, stream = pointer(k, reader, WORK), _part(k, reader, VALUE_STREAM)
+        work, stream = pointer(k, reader, WORK), part(k, reader, VALUE_STREAM)
         indices, out = work + INDICES_AT, k.element(machine, pointer(k, reader, OUT), first)
         dense = values == rows
         target = k.var(k.select(dense, out, work + VALUES_AT))
@@ -256,7 +258,7 @@ def _fixed_block(k: Kernel, form: int, reader: Val, first: Val, rows: Val, value
 @routine("parquet_block_bits", ("ptr", "i64", "i64", "i64"), "i64")
 def _bits_block(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> None:
     """Booleans; OUT is a bitmap of zeros."""
-    stream, out, found = _part(k, reader, VALUE_STREAM), pointer(k, reader, OUT), k.var(k.i64(0))
+    stream, out, found = part(k, reader, VALUE_STREAM), pointer(k, reader, OUT), k.var(k.i64(0))
     with k.when(values == rows):
         found.set(bits.read_bits(k, stream, values, out, first))
     with k.otherwise():
@@ -271,61 +273,8 @@ def _bits_block(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> N
 @routine("parquet_block_text", ("ptr", "i64", "i64", "i64"), "i64")
 def _text_block(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> None:
     """Strings; OUT has the offset of row `first`."""
-    text, offsets, bitmap = _part(k, reader, TEXT_RECORD), k.element("i32", pointer(k, reader, OUT), first), pointer(k, reader, VALIDITY)
+    text, offsets, bitmap = part(k, reader, TEXT_RECORD), k.element("i32", pointer(k, reader, OUT), first), pointer(k, reader, VALIDITY)
     with k.when(word(k, reader, ENCODED) != 0):
         dictionary, words, indices = pointer(k, reader, DICTIONARY), pointer(k, reader, DICTIONARY_TEXT), pointer(k, reader, WORK) + INDICES_AT
         k.ret(dictionary_text(k, dictionary, words, text, indices, values, rows, offsets, bitmap, first))
-    k.ret(plain_text(k, _part(k, reader, VALUE_STREAM), text, values, rows, offsets, bitmap, first))
-
-
-def _scan(k: Kernel, record: Val, out: Val) -> Val:
-    """(chunk, its bytes, its values, pages, most pages, scratch) and a summary at `out`: the number of pages, or what is wrong."""
-    return headers.scan_pages(
-        k, pointer(k, record, 0), word(k, record, 1), word(k, record, 2), pointer(k, record, 3), word(k, record, 4), pointer(k, record, 5), out
-    )
-
-
-def _decode_all(k: Kernel, record: Val, out: Val) -> Val:
-    """The addresses of readers and, at `out`, their number: each decodes its rows and has its own STATUS."""
-    count = word(k, out, 0)
-    with k.range(count) as number:
-        reader = k.load("ptr", record, number)
-        put(k, reader, STATUS, decode(k, reader))
-    return count
-
-
-def _decompress(k: Kernel, record: Val, out: Val) -> Val:
-    """(source, its bytes, target, its bytes): the status."""
-    return decompress(k, pointer(k, record, 0), word(k, record, 1), pointer(k, record, 2), word(k, record, 3))
-
-
-def _strings(k: Kernel, record: Val, out: Val) -> Val:
-    """(stream: address and end, values, offsets) and a text record at `out`: the status. Reads a dictionary of strings."""
-    count = word(k, record, 2)
-    k.store(pointer(k, record, 3), k.i32(0))
-    return plain_text(k, record, out, count, count, pointer(k, record, 3), k.null, k.i64(0))
-
-
-OPERATIONS: dict[int, Callable[[Kernel, Val, Val], Val]] = {
-    SCAN: _scan,
-    DECODE: _decode_all,
-    DECOMPRESS: _decompress,
-    STRINGS: _strings,
-    NOT_ASCII: lambda k, record, out: not_ascii(k, pointer(k, record, 0), word(k, record, 1)),
-}
-
-
-@cache
-def decoder_module() -> Module:
-    """The kernel of the decoder: `main(record, other, operation)`. The first word of `other` becomes the result; that of STRINGS is
-    the word behind the text record."""
-    module = Module()
-    k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
-    record, other, operation = k.params
-    for number, body in OPERATIONS.items():
-        with k.when(operation == number):
-            result = body(k, record, other)
-            put(k, other, TEXT_WORDS if number == STRINGS else 0, result)
-    k.ret()
-    k.finish()
-    return module
+    k.ret(plain_text(k, part(k, reader, VALUE_STREAM), text, values, rows, offsets, bitmap, first))

@@ -10,6 +10,15 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.parquet_bits import WRONG_CODE, WRONG_SIZE, bytes_until
 
 
+def _copy_few(k: Kernel, target: Val, distance: Val, size: Val) -> None:
+    """Repeat four to eight bytes from at least as many bytes before; writes eight. Numbers with zeros at their end are such copies of the
+    number before: bytes that were just written in one piece are read from it, and none that were written after, because
+    a load that needs two stores waits until both have reached the cache."""
+    source = k.offset(target, -distance)
+    low, high = k.load("i32", source).uto("i64"), k.load("i32", k.offset(source, size - 4)).uto("i64")
+    k.store(target, low | (high << ((size - 4) << 3)))
+
+
 def copy_back(k: Kernel, target: Val, distance: Val, size: Val) -> None:
     """Repeat `size` bytes from `distance` bytes before `target`, overlapping or not; may write 16 bytes too many."""
     with k.when((distance >= 16) & (size <= 16)):
@@ -88,7 +97,10 @@ def decompress(k: Kernel, source: Val, source_bytes: Val, target: Val, target_by
             copied = place + literal
             with k.when((distance - 1).uge(bytes_until(target, copied))):
                 k.ret(k.i64(WRONG_CODE))
-            copy_back(k, copied, distance, size)
+            with k.when((size - 4).ule(4) & (distance >= size)):
+                _copy_few(k, copied, distance, size)
+            with k.otherwise():
+                copy_back(k, copied, distance, size)
             at.set(here + (literal + 2) + kind)
             out.set(copied + size)
         with k.otherwise():

@@ -27,6 +27,8 @@ class Scan(Step):
     shards: int | None = None
     progress: str | None = None
     """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how far it has come."""
+    late: bool = False
+    """Whether columns that filters and joins above do not look at are read for the rows that these leave."""
 
     op = "scan"
 
@@ -50,6 +52,7 @@ class Scan(Step):
         text += [] if self.ranges is None else [("ranges", identifier(self.ranges))]
         text += [] if self.shards is None else [("shards", str(self.shards))]
         text += [] if self.progress is None else [("progress", identifier(self.progress))]
+        text += [("late", "yes")] if self.late else []
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
     @classmethod
@@ -74,7 +77,14 @@ class Scan(Step):
             if ranges is not None or not has_progress(source, progress, columns):
                 raise context.error(f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell its bounds for each of their parts, and there is no ranges", hint="leave progress out")
         where_expr = None if where is None else context.expression(where, step.schema)
-        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, progress=progress)
+        late = attributes.optional("late") or "no"
+        if late not in ("yes", "no"):
+            raise context.error(f"late={late}: it is yes or no")
+        if late == "yes" and progress is not None:
+            raise context.error("a scan with progress is not read late", hint="leave one of the two out")
+        if late == "yes" and not reads_late(source):
+            raise context.error(f"table {table} cannot be read late", hint="leave late out: Parquet files can be")
+        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, progress=progress, late=late == "yes")
 
 
 def is_sorted(source: Any, column: str) -> bool:
@@ -88,3 +98,8 @@ def has_progress(source: Any, column: str, columns: tuple[str, ...]) -> bool:
     if column not in columns or source.schema[column].type.name not in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"):
         return False
     return getattr(source, "split_bounds", None) is not None
+
+
+def reads_late(source: Any) -> bool:
+    """Whether a source can read some of its columns for some of its rows."""
+    return hasattr(source, "open_lanes")

@@ -28,7 +28,7 @@ from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.spec import verify
 from tsql.kernels.errors import SourceError
 from tsql.kernels.runtime import parquet_headers as headers
-from tsql.kernels.runtime.parquet_reader import decoder_module
+from tsql.kernels.runtime.parquet_operations import decoder_module
 
 WORDS = ("", "a", "brown", "straße", "日本語", "a rather long piece of text that needs more than one word", "x" * 300)
 
