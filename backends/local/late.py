@@ -240,7 +240,7 @@ def _composed(first: Selection, second: Selection) -> Selection:
 def read_late(runner: PipelineRunner, step: Step, role: str, flow: Flow, make: Callable[[], Sink]) -> Flow:
     """The flow with its scan read by lanes, and late if its plan says so, if its source can do that; otherwise the flow as it is."""
     data = flow.data
-    if not isinstance(data, SourceData) or not hasattr(data.source, "open_lanes") or data.batch_rows:
+    if not isinstance(data, SourceData) or not hasattr(getattr(data, "source", None), "open_lanes") or data.batch_rows:
         return flow
     # Where filters need no branches, all columns are decoded: what a stage spares is less than what it costs there.
     is_late = data.late and runner._masked(flow.operators, make()) is flow.operators
