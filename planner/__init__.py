@@ -13,6 +13,7 @@ from tsql.planner.enumerate import Enumerator
 from tsql.planner.hints import Hint, constraints
 from tsql.planner.logical import Output
 from tsql.planner.rules import optimize, without_products
+from tsql.planner.scan_progress import with_progress
 from tsql.planner.step import PhysicalPlan, named
 from tsql.planner.unnest import unnest
 
@@ -36,6 +37,8 @@ def build(
     wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.plan(plan.input), shards, scope)
+    if settings.optimizer and target == "local":
+        root = with_progress(root, enumerator.estimator, settings.memory_limit)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
     check(physical)
     return physical, enumerator

@@ -15,6 +15,9 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
         if isinstance(step, Scan) and step.ranges is not None and plan.target != "local":
             message = f"step {step.name}: a scan deals out the ranges of a table in the memory of one process, and the target is {plan.target}"
             raise _located(PlanError(message, hint="leave ranges out"), step.line, text, origin)
+        if isinstance(step, Scan) and step.progress is not None and plan.target != "local":
+            message = f"step {step.name}: a scan in the order of a time runs in one process, and the target is {plan.target}"
+            raise _located(PlanError(message, hint="leave progress out"), step.line, text, origin)
         requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
         for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]

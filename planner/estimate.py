@@ -168,19 +168,19 @@ class Estimator:
         entering = sum(g.rows for g in given)
         match step:
             case Scan():
-                return self._work(rows * _width(step.schema) * costs.scan_byte_ns, properties.shards)
+                return self._work(rows * width(step.schema) * costs.scan_byte_ns, properties.shards)
             case Aggregate():
                 return self._aggregate(step, given[0])
             case Combine():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0))
-                return self._work(entering * levels * costs.sort_ns + rows * costs.row_ns, properties.shards, entering * _width(step.inputs[0].schema), breaks=True)
+                return self._work(entering * levels * costs.sort_ns + rows * costs.row_ns, properties.shards, entering * width(step.inputs[0].schema), breaks=True)
             case Snapshot():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0))
-                return self._work(entering * levels * costs.sort_ns, properties.shards, entering * _width(step.schema), breaks=True)
+                return self._work(entering * levels * costs.sort_ns, properties.shards, entering * width(step.schema), breaks=True)
             case Sort():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0)) if step.limit is None else 1.0
                 return self._work(
-                    entering * levels * costs.sort_ns, properties.shards, entering * _width(step.schema) if step.limit is None else 0.0, breaks=True
+                    entering * levels * costs.sort_ns, properties.shards, entering * width(step.schema) if step.limit is None else 0.0, breaks=True
                 )
             case Gather():
                 # States are merged where they lie, and rows are collected shard by shard; only machines have to send them.
@@ -189,7 +189,7 @@ class Estimator:
                 built, probed = (given[0], given[1]) if step.build == "left" else (given[1], given[0])
                 each = costs.group_ns if built.rows <= cost.CACHED_GROUPS else costs.miss_ns / 2
                 work = built.rows * costs.merge_ns + probed.rows * each + rows * costs.row_ns
-                return self._work(work, properties.shards, built.rows * _width(built.step.schema), breaks=True)
+                return self._work(work, properties.shards, built.rows * width(built.step.schema), breaks=True)
             case Broadcast() if step.scope == "local":
                 # The shards share one copy.
                 return Cost()
@@ -216,7 +216,7 @@ class Estimator:
             each = self.costs.merge_ns if fits else self.costs.merge_ns + self.costs.miss_ns - self.costs.group_ns
         else:
             each = self.costs.group_ns if fits else self.costs.miss_ns
-        return self._work(given.rows * each, shards, here * shards * _width(step.schema))
+        return self._work(given.rows * each, shards, here * shards * width(step.schema))
 
     def _tables(self, step: Aggregate, given: Estimate) -> int:
         """How many tables of groups are made: one per shard, but partial groups of more shards than cores go to one per core."""
@@ -238,7 +238,7 @@ class Estimator:
 
     def _movement(self, step: Movement, given: Estimate, properties: Properties) -> Cost:
         copies = properties.shards if isinstance(step, Broadcast) else properties.copies or 1
-        moved = given.rows * copies * _width(step.schema)
+        moved = given.rows * copies * width(step.schema)
         work = self._work(given.rows * copies * self.costs.move_ns, given.properties.shards, moved, breaks=True)
         if step.scope == "local":
             return work + Cost(local_bytes=moved)
@@ -250,7 +250,7 @@ def seen(groups: float, rows: float) -> float:
     return groups * -math.expm1(-rows / groups) if groups > 0 else 0.0
 
 
-def _width(schema: Schema) -> float:
+def width(schema: Schema) -> float:
     """The bytes of a row."""
     return sum(_bytes(f.type) for f in schema)
 

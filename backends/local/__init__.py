@@ -32,8 +32,11 @@ class LocalBackend:
         before = kernels.compile_ms
         executor = Executor(run, kernels, self.interpret)
         start = time.perf_counter()
+        # The live operators are built on this package.
+        from tsql.backends.live.bounded import batches_by_time, scans_of
+
         try:
-            for batch in executor.batches(plan):
+            for batch in batches_by_time(plan, run, self.interpret) if scans_of(plan) else executor.batches(plan):
                 run.check()
                 yield batch
         finally:

@@ -173,7 +173,7 @@ class PipelineRunner:
 
     def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False, task: int = 0):
         self.run, self.kernels, self.interpret, self.dry, self.task = run, kernels or Kernels(), interpret, dry, task
-        self.inputs = inputs or {}
+        self.inputs = {} if inputs is None else inputs
         self.shared = Shared(run)
         self.threads = 1 if interpret else run.settings.threads or os.cpu_count() or 1
         self.done: dict[int, Flow] = {}

@@ -126,6 +126,12 @@ class ParquetSource:
                     found.append(Split(len(found), path, rows, number))
         return found
 
+    def split_bounds(self, split: Split, column: str) -> tuple[int, int] | None:
+        """The least and the greatest value of a time column in a split; None if they are not known. NULLs may be there in any case."""
+        bounds = self._constant_bounds(split.path, column) if column in self.partitions.types else self._chunk_bounds(split.path, column)[split.detail]
+        known = isinstance(bounds.low, int) and isinstance(bounds.high, int)
+        return (bounds.low, bounds.high) if known else None
+
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         file = self._file(split.path)
         positions = {name: file.index[name.lower()] for name in columns if name not in self.partitions.types and name.lower() in file.index}

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from tsql.backends import Run
 from tsql.backends.local import kernels_of
 from tsql.backends.local.dataset import ChunkData, Dataset
+from tsql.backends.local.entry import chunk_columns
 from tsql.backends.local.executor import Executor, Flow
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
-from tsql.backends.spark.entry import chunk_columns
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages, collect_rows, union
 from tsql.backends.spark.start import start

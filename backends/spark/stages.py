@@ -13,9 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends import Run
 from tsql.backends.local.dataset import SourceData
+from tsql.backends.local.entry import facts_of
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
-from tsql.backends.spark.entry import facts_of
 from tsql.backends.spark.frame import FrameSource, spark_schema
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.task import Entry, Part, run_frame, run_part

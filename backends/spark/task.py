@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from tsql.backends import Run, Settings
 from tsql.backends.local.dataset import ChunkData, Dataset
+from tsql.backends.local.entry import BatchData, chunk_columns
 from tsql.backends.local.executor import Executor, Flow, Kernels
 from tsql.backends.local.host import Chunk
 from tsql.backends.sources import Source, Split
 from tsql.backends.sources.normalize import normalize
 from tsql.backends.sources.open import from_description
-from tsql.backends.spark.entry import BatchData, chunk_columns
 from tsql.backends.spark.wire import (
     Row,
     decode_batches,

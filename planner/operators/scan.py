@@ -25,6 +25,8 @@ class Scan(Step):
     ranges: str | None = None
     """The column of a sorted table whose rows are dealt to shards by ranges of its values."""
     shards: int | None = None
+    progress: str | None = None
+    """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how far it has come."""
 
     op = "scan"
 
@@ -47,6 +49,7 @@ class Scan(Step):
         text = [("", table_text(self.table, self.source)), ("columns", identifiers(self.columns))]
         text += [] if self.ranges is None else [("ranges", identifier(self.ranges))]
         text += [] if self.shards is None else [("shards", str(self.shards))]
+        text += [] if self.progress is None else [("progress", identifier(self.progress))]
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
     @classmethod
@@ -65,11 +68,23 @@ class Scan(Step):
             if not is_sorted(source, ranges):
                 raise context.error(f"table {table} is not sorted by {ranges}", hint="leave ranges out")
         shards = read_shards(attributes, context) if ranges is not None else None
+        progress = attributes.optional("progress")
+        if progress is not None:
+            progress = context.name(progress)
+            if ranges is not None or not has_progress(source, progress, columns):
+                raise context.error(f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell its bounds for each of their parts, and there is no ranges", hint="leave progress out")
         where_expr = None if where is None else context.expression(where, step.schema)
-        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards)
+        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, progress=progress)
 
 
 def is_sorted(source: Any, column: str) -> bool:
     """Whether a source can deal out its rows by ranges of a column."""
     known = getattr(source, "is_sorted", None)
     return known is not None and known(column)
+
+
+def has_progress(source: Any, column: str, columns: tuple[str, ...]) -> bool:
+    """Whether a scan can say, part by part, how far a time column has come."""
+    if column not in columns or source.schema[column].type.name not in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"):
+        return False
+    return getattr(source, "split_bounds", None) is not None

@@ -6,7 +6,6 @@ import datetime as dt
 import threading
 from contextlib import closing
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -249,18 +248,19 @@ output one (g, n)
         tsql.load_plan_text(text).run(db).arrow()
 
 
-def _tallying(tallies: Any, batches: Any) -> Any:
-    from pyspark import TaskContext
-
-    for batch in batches:
-        tallies.add({("stage", TaskContext.get().partitionId()): {"rows without a time": 5}})
-        yield batch
-
-
 def test_tallies_reach_the_driver(spark: Any) -> None:
     """Whatever tasks count is added up once per task, also if the rows are asked for twice."""
     tallies, run = counts.accumulator(spark.sparkContext), Run()
-    frame = spark.range(8, numPartitions=2).mapInArrow(partial(_tallying, tallies), "id long")
+
+    def tallying(batches: Any) -> Any:
+        # A function of this module would be looked for in it, and tasks have no tests.
+        from pyspark import TaskContext
+
+        for batch in batches:
+            tallies.add({("stage", TaskContext.get().partitionId()): {"rows without a time": 5}})
+            yield batch
+
+    frame = spark.range(8, numPartitions=2).mapInArrow(tallying, "id long")
     assert frame.toArrow().num_rows == frame.toArrow().num_rows == 8
     counts.collect(tallies, run)
     assert run.counts == {"rows without a time": 10}

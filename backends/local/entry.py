@@ -1,4 +1,4 @@
-"""Rows that enter a part of a plan in a task: Arrow batches of a split, of a table in memory or of a DataFrame."""
+"""Arrow batches that enter a part of a plan: of a split, of a table in memory, of a DataFrame, of a live source."""
 
 from __future__ import annotations
 

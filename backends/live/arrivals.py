@@ -1,0 +1,90 @@
+"""Rows that have arrived, as fragments take them: batches, or parts of files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from tsql.backends.live.fragments import SPREAD_ROWS, Arrived, Engine
+from tsql.backends.local.dataset import SourceData
+from tsql.backends.local.entry import BatchData
+from tsql.backends.local.executor import Executor, Flow
+from tsql.backends.sources import Split
+from tsql.backends.sources.normalize import normalize
+from tsql.kernels.errors import SourceError
+from tsql.kernels.types import Type
+from tsql.planner.operators.input import Input
+from tsql.planner.operators.scan import Scan
+from tsql.planner.step import Step
+
+DAY_US = 86_400_000_000
+
+
+class Batches(Arrived):
+    """Rows that have arrived, in Arrow's columns; those that the scan does not need are left."""
+
+    def __init__(self, given: pa.RecordBatch | pa.Table, step: Step):
+        batches = given.to_batches() if isinstance(given, pa.Table) else [given]
+        self.batches = [_normal(b, step) for b in batches if b.num_rows]
+        self.rows = sum(b.num_rows for b in self.batches)
+
+    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+        shards = engine.shards if self.rows > SPREAD_ROWS else 1
+        return Flow(DealtBatches(step, self.batches, shards, engine), step.schema)
+
+
+class Splits(Arrived):
+    """Parts of a source; they are read when a fragment asks for their rows."""
+
+    def __init__(self, step: Scan, splits: list[Split]):
+        self.step, self.splits = step, splits
+        self.rows = sum(s.rows if s.rows is not None else 1 for s in splits)
+
+    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+        scan = self.step
+        data = SourceData(scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, executor.shared)
+        data.splits = list(self.splits)
+        data.rows = self.rows
+        return Flow(data, step.schema)
+
+
+class DealtBatches(BatchData):
+    """Batches in shards of about the same length."""
+
+    def __init__(self, step: Input, batches: list[pa.RecordBatch], shards: int, engine: Engine):
+        super().__init__(step.schema, {}, lambda: enumerate(batches), engine.run)
+        self.shards, self.all = shards, batches
+        self.rows = sum(b.num_rows for b in batches)
+
+    def feed(self, shard: int) -> Iterator[object]:
+        share = -(-self.rows // self.shards)
+        mine, position = [], 0
+        for number, batch in enumerate(self.all):
+            low, high = max(shard * share - position, 0), min((shard + 1) * share - position, batch.num_rows)
+            if low < high:
+                mine.append((number, batch.slice(low, high - low)))
+            position += batch.num_rows
+        part = BatchData(self.schema, {}, lambda: iter(mine), self.run)
+        yield from part.feed(0)
+
+
+def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
+    """The columns of a scan, in the engine's types."""
+    arrays = []
+    for field in step.schema:
+        at = batch.schema.get_field_index(field.name)
+        if at < 0:
+            raise SourceError(f"{step.name}: the rows that have come have no column {field.name}")
+        try:
+            arrays.append(normalize(batch.column(at), field.type)[0])
+        except pa.ArrowInvalid as error:
+            raise SourceError(f"{step.name}: {field.name}: {error}") from error
+    if not arrays:
+        return batch.select([])
+    return pa.RecordBatch.from_arrays(arrays, list(step.schema.names))
+
+
+def stored_time(time_us: int, kind: Type) -> int:
+    """The least value of a time column that is not before a time."""
+    return -(-time_us // DAY_US) if kind.name == "DATE" else time_us

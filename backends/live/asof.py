@@ -1,0 +1,92 @@
+"""ASOF joins live: a left row finds its partner when the right rows have come past it.
+
+State: left rows that wait, and right rows, of which the ones go that a later one of their key stands before, for all left rows
+that are held or to come. Only joins that look back in time do that (`left >= right`, `>`); one that looks ahead with a tolerance waits for so
+long, and any other until the right side has ended.
+"""
+
+from __future__ import annotations
+
+from tsql.backends.live.fragments import Engine, Fragment, Rows
+from tsql.backends.live.operator import Operator, compare, negated, parameter, unless_null
+from tsql.backends.live.panes import restricted
+from tsql.kernels.expr import Call, Column, Literal, SortKey
+from tsql.kernels.types import BOOLEAN, INTERVAL
+from tsql.kernels.windows.call import WindowCall
+from tsql.planner.operators.asof_join import AsofJoin
+from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.window import Window
+from tsql.planner.progress import DAY_US, Progress
+
+
+class AsofJoins(Operator):
+    """An ASOF join, inner or left."""
+
+    def __init__(self, step: AsofJoin, engine: Engine):
+        super().__init__(step, engine)
+        self.left, self.right = step.at.args
+        self.looks_back = step.at.name in (">", ">=")
+        self.whole = self.over()
+        ahead = None if step.tolerance is None or not isinstance(step.tolerance.value, tuple) else step.tolerance.value[1] * DAY_US + step.tolerance.value[2]
+        self.ahead = 0 if self.looks_back else ahead
+        """How far behind a left row's time its partner may be; None if it may be anywhere."""
+        self.why = "holds left rows until the right side has passed them, and the right rows nearest to them" if self.ahead is not None else "holds both sides until the right one has ended"
+        self.waiting = self._waiting() if self.ahead is not None else None
+        self.needed = self._needed() if self.looks_back and step.condition is None else None
+
+    def _waiting(self) -> tuple[Fragment, Fragment]:
+        """The left rows that have their partner, or will have none, and the others."""
+        last = self.left if not self.ahead else Call("+", (self.left, Literal((0, 0, self.ahead), INTERVAL)), self.left.type)
+        passed = unless_null(compare(last, "<=" if self.step.at.name == ">" else "<", parameter("time", self.left.type)))
+        return self.filtered(0, passed), self.filtered(0, negated(passed))
+
+    def _needed(self) -> Fragment:
+        """The right rows that may be nearest to a left row from a time on."""
+        leaf = self.leaf(1)
+        by = tuple(k.right for k in self.step.keys)
+        # A row without a time matches nothing, and would stand behind all others.
+        timed = Filter((leaf,), predicate=Call("is_not_null", (self.right,), BOOLEAN))
+        following = Window((timed,), by=by, order=(SortKey(self.right),), calls=(("next_time", WindowCall("lead", (self.right,), self.right.type)),))
+        stands_before = compare(Column("next_time", self.right.type), "<" if self.step.at.name == ">" else "<=", parameter("time", self.right.type))
+        kept = Filter((following,), predicate=unless_null(negated(stands_before)))
+        return Fragment(self.engine, restricted(kept, leaf))
+
+    def advance(self) -> Rows:
+        final = self._final()
+        found = self.whole.rows({"side_0": final, "side_1": self.held[1].rows}) if final else []
+        if self.progress[0].ended and not self.held[0].rows:
+            self.held[1].take()
+        elif self.needed is not None and self.held[1].rows and (time := self._first()) is not None:
+            self.held[1].rows = self.needed.rows({"side_1": self.held[1].rows}, time=time)
+        return found
+
+    def _final(self) -> Rows:
+        if self.progress[1].ended:
+            return self.held[0].take()
+        time = self.progress[1].lower(self.right)
+        if self.waiting is None or time is None or not self.held[0].rows:
+            return []
+        passed, stays = self.waiting
+        rows = {"side_0": self.held[0].rows}
+        found = passed.rows(rows, time=time)
+        if found:
+            self.held[0].rows = stays.rows(rows, time=time)
+        return found
+
+    def _first(self) -> int | None:
+        """A time before which no left row is, held or to come."""
+        waits = self.progress[1].lower(self.right) if self.held[0].rows else None
+        if self.held[0].rows and waits is None:
+            return None
+        comes = None if self.progress[0].ended else self.progress[0].lower(self.left)
+        if comes is None and not self.progress[0].ended:
+            return None
+        known = [t for t in (waits, comes) if t is not None]
+        return min(known) if known else None
+
+    def promise(self) -> Progress:
+        if self.ended or (self.progress[0].ended and not self.held[0].rows):
+            return Progress(ended=True)
+        first = self._first()
+        return Progress({self.left.name: first} if first is not None and isinstance(self.left, Column) and self.looks_back else {})
+

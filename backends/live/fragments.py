@@ -1,0 +1,220 @@
+"""Parts of a plan that are run again and again over rows that are held: `Fragment` is such a part with inputs in the place of the steps below."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends import Run
+from tsql.backends.local.dataset import ChunkData
+from tsql.backends.local.entry import chunk_columns
+from tsql.backends.local.executor import Executor, Flow, Kernels
+from tsql.backends.local.host import Chunk
+from tsql.backends.local.spill import AnyChunk
+from tsql.kernels.schema import Schema
+from tsql.planner.enforce import enforce
+from tsql.planner.movement import Movement
+from tsql.planner.operators.input import Input
+from tsql.planner.step import PhysicalPlan, Step
+
+SPREAD_ROWS = 50_000
+"""Fewer rows are not dealt to several shards."""
+
+MANY_CHUNKS = 64
+"""So many chunks of held rows are made one."""
+
+LEAST_BYTES = 16 << 20
+"""A fragment has at least so much memory, however much is held."""
+
+Rows = list[Chunk]
+
+
+class Arrived:
+    """Rows that a scan gives, before any kernel has seen them."""
+
+    rows: int
+
+    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+        """The rows as the input of a fragment that an executor runs."""
+        raise NotImplementedError
+
+
+Given = Rows | Arrived
+
+
+@dataclass
+class Engine:
+    """What all fragments of a live query share. interpret: with the interpreter in the place of LLVM."""
+
+    shards: int
+    run: Run
+    interpret: bool = False
+    held_bytes: int = 0
+    """What the operators of the query hold; fragments have what is left of memory_limit."""
+
+    def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Executor:
+        """An executor of its own for each run of a fragment; counts and cancellation are those of the query."""
+        run = self.run
+        settings = run.settings
+        if settings.memory_limit is not None:
+            settings = replace(settings, memory_limit=max(settings.memory_limit - self.held_bytes, LEAST_BYTES))
+        mine = Run(settings=settings, parameters={**run.parameters, **parameters}, wall_clock=run.wall_clock, counts=run.counts, profile=run.profile)
+        mine._counting, mine._cancelled, mine._on_cancel = run._counting, run._cancelled, run._on_cancel
+        return Executor(mine, kernels, self.interpret, inputs={})
+
+
+    def finish(self, executor: Executor) -> None:
+        """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""
+        executor.tell()
+        executor.close()
+        mine, run = executor.run, self.run
+        for name, rows in mine.rows_of.items():
+            run.rows_of[name] = run.rows_of.get(name, 0) + rows
+        for name, found in mine.steps.items():
+            known = run.steps.setdefault(name, {"rows": 0, "ms": 0.0})
+            for what, value in found.items():
+                known[what] = known.get(what, 0) + value
+        run.notes += [note for note in mine.notes if note not in run.notes]
+
+
+def count(given: Given) -> int:
+    """How many rows there are."""
+    return given.rows if isinstance(given, Arrived) else sum(chunk.rows for chunk in given)
+
+
+def graft(top: Step, cuts: dict[int, Step], shards: int) -> Step:
+    """The part of a plan above some steps, over others in their place (by id); movement goes to `shards` shards."""
+    done: dict[int, Step] = dict(cuts)
+    stack = [top]
+    while stack:
+        step = stack[-1]
+        if id(step) in done:
+            stack.pop()
+            continue
+        waiting = [i for i in step.inputs if id(i) not in done]
+        if waiting:
+            stack.extend(waiting)
+            continue
+        rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
+        if isinstance(rebuilt, Movement) and rebuilt.shards is not None:
+            rebuilt = replace(rebuilt, shards=shards)
+        done[id(step)] = rebuilt
+        stack.pop()
+    return done[id(top)]
+
+
+def given(name: str, schema: Schema) -> Input:
+    """The leaf of a fragment: rows that are handed in under a name."""
+    return Input((), fields=schema, name=name)
+
+
+@dataclass
+class Fragment:
+    """A part of a plan; `inputs` by name. `output`: the columns and names of a result that leaves as batches."""
+
+    engine: Engine
+    top: Step
+    output: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+    inputs: dict[str, Input] = field(default_factory=dict)
+    kernels: Kernels = field(default_factory=Kernels)
+    gives_of_nothing: bool = False
+    """Whether there may be rows where no input has any."""
+
+    def __post_init__(self) -> None:
+        # Rows that were cut off from where they lay are in any shard: movement is put in where a step needs it.
+        self.top = _named(enforce(self.top, self.engine.shards, "local"))
+        self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
+
+    def rows(self, given: dict[str, Given], **parameters: Any) -> Rows:
+        """The rows of the last step, from those of the inputs; an input that is not given has none."""
+        if not any(map(count, given.values())) and not self.gives_of_nothing:
+            return []
+        executor = self._executor(given, parameters)
+        try:
+            lists = executor.chunks(self.top, self.engine.shards)
+            return [_in_memory(c) for one in lists for c in one if c.rows]
+        finally:
+            self.engine.finish(executor)
+
+    def batches(self, given: dict[str, Given]) -> Iterator[pa.RecordBatch]:
+        """The rows of the last step as a result."""
+        if not any(map(count, given.values())):
+            return
+        executor = self._executor(given, {})
+        try:
+            for batch in executor.batches(PhysicalPlan(self.top, *self.output, shards=self.engine.shards)):
+                if batch.num_rows:
+                    yield batch
+        finally:
+            self.engine.finish(executor)
+
+    def _executor(self, given: dict[str, Given], parameters: dict[str, Any]) -> Executor:
+        executor = self.engine.execute(self.kernels, parameters)
+        executor.inputs.update({id(step): self._flow(step, given.get(name, []), executor) for name, step in self.inputs.items()})
+        return executor
+
+    def _flow(self, step: Input, rows: Given, executor: Executor) -> Flow:
+        if isinstance(rows, Arrived):
+            return rows.flow(step, self.engine, executor)
+        shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
+        return Flow(ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows), step.schema)
+
+
+def _named(root: Step) -> Step:
+    """A name for each step that has none: other names than the plan's, so that what is measured is not taken for its steps'."""
+    done: dict[int, Step] = {}
+    for number, step in enumerate(root.walk()):
+        rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
+        done[id(step)] = rebuilt if rebuilt.name else replace(rebuilt, name=f"live_{rebuilt.op}_{number}")
+    return done[id(root)]
+
+
+def _in_memory(chunk: AnyChunk) -> Chunk:
+    """A chunk that outlives its executor: files of rows that did not fit are closed with it."""
+    return chunk if isinstance(chunk, Chunk) else Chunk(chunk.order, chunk.rows, list(chunk.arrays))
+
+
+def _dealt(rows: Rows, shards: int) -> list[Rows]:
+    """Rows in as many lists of about the same length, in their order."""
+    if shards == 1:
+        return [rows]
+    share = -(-count(rows) // shards)
+    lists: list[Rows] = [[] for _ in range(shards)]
+    taken = 0
+    for chunk in rows:
+        at = 0
+        while at < chunk.rows:
+            shard = taken // share
+            size = min(chunk.rows - at, (shard + 1) * share - taken)
+            lists[shard].append(Chunk((taken,), size, [a.slice(at, size) for a in chunk.arrays]))
+            at, taken = at + size, taken + size
+    return lists
+
+
+def joined(rows: Rows) -> Rows:
+    """The same rows in few chunks."""
+    if len(rows) < MANY_CHUNKS:
+        return rows
+    columns = range(len(rows[0].arrays))
+    return [Chunk((0,), count(rows), [pa.concat_arrays([c.arrays[i] for c in rows]) for i in columns])]
+
+
+def to_table(rows: Rows, schema: Schema) -> pa.Table:
+    """Held rows as an Arrow table, for a checkpoint: the columns are in the kernels' own types."""
+    if not rows:
+        return pa.table({f.name: pa.nulls(0) for f in schema}) if len(schema) else pa.table({"rows": pa.nulls(0)})
+    if not len(schema):
+        return pa.table({"rows": pa.nulls(count(rows))})
+    batches = [pa.RecordBatch.from_arrays(c.arrays, list(schema.names)) for c in rows]
+    return pa.Table.from_batches([b.cast(batches[0].schema) for b in batches])
+
+
+def from_table(table: pa.Table, schema: Schema) -> Rows:
+    """The rows of a checkpoint."""
+    if not table.num_rows:
+        return []
+    columns = len(schema)
+    return [Chunk((number,), b.num_rows, list(b.columns[:columns])) for number, b in enumerate(table.combine_chunks().to_batches())]

@@ -1,0 +1,87 @@
+"""Aggregates live: groups that have a time among their keys are given, and forgotten, when no row to come can belong to them.
+
+State: the partial states of groups where the plan has them (`phase=partial`), which are merged as they become many; else rows.
+"""
+
+from __future__ import annotations
+
+from tsql.backends.live.fragments import Engine, Fragment, Rows, count
+from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
+from tsql.kernels.expr import Column, Expr
+from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.filter import Filter
+from tsql.planner.progress import Progress
+from tsql.planner.step import Step
+
+MERGE_ROWS = 100_000
+"""States are merged when there are so many more than after the last time, and twice as many."""
+
+
+class States:
+    """Partial states of groups that are held: several of a group are made one from time to time."""
+
+    def __init__(self, engine: Engine, partial: Aggregate, leaf: Step):
+        by = tuple((n, Column(n, partial.schema[n].type, partial.schema[n].nullable)) for n, _ in partial.by)
+        self.merging = Fragment(engine, Aggregate((leaf,), by=by, calls=partial.calls, phase="merge"))
+        self.least = 0
+
+    def merged(self, rows: Rows) -> Rows:
+        """The rows, or fewer that say the same."""
+        found = count(rows)
+        if found < 2 * self.least + MERGE_ROWS:
+            return rows
+        rows = self.merging.rows({"side_0": rows})
+        self.least = count(rows)
+        return rows
+
+
+class Groups(Operator):
+    """An aggregate step with phase=final, or without a phase. `keys` are its keys as expressions over what is held."""
+
+    why = "holds groups until a time among their keys has passed"
+
+    def __init__(self, step: Aggregate, engine: Engine):
+        super().__init__(step, engine)
+        schema = self.below[0].schema
+        self.keys: dict[str, Expr] = {n: Column(n, schema[n].type, schema[n].nullable) if step.absorbs else e for n, e in step.by}
+        self.states = States(engine, self.below[0], self.leaf(0)) if isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial" else None
+        self.whole = self.over(gives_of_nothing=not step.by)
+        self.parts: dict[tuple[str, ...], tuple[Fragment, Fragment]] = {}
+
+    def consume(self, side: int, rows: Rows) -> Rows:
+        super().consume(side, rows)
+        if self.states is not None:
+            self.held[0].rows = self.states.merged(self.held[0].rows)
+        return []
+
+    def bounds(self) -> dict[str, int]:
+        """The keys of which a bound is known."""
+        return self.progress[0].of(self.keys.items()).bounds
+
+    def advance(self) -> Rows:
+        if self.ended:
+            if self.marks.get("given"):
+                return []
+            self.marks["given"] = True
+            return self.whole.rows({"side_0": self.held[0].take()})
+        bounds = self.bounds()
+        if not bounds or not self.held[0].rows:
+            return []
+        done, left = self._parts(tuple(sorted(bounds)))
+        rows = {"side_0": self.held[0].rows}
+        found = done.rows(rows, **bounds)
+        if found:
+            self.held[0].rows = left.rows(rows, **bounds)
+        return found
+
+    def _parts(self, names: tuple[str, ...]) -> tuple[Fragment, Fragment]:
+        """The results of groups with a key below its bound, and what is held of the others."""
+        if names not in self.parts:
+            passed = any_of([compare(self.keys[n], "<", parameter(n, self.keys[n].type)) for n in names])
+            stays = unless_null(negated(passed))
+            self.parts[names] = self.over(Filter((self.leaf(0),), predicate=passed)), self.filtered(0, stays)
+        return self.parts[names]
+
+    def promise(self) -> Progress:
+        return Progress(self.bounds(), self.ended)
+

@@ -1,0 +1,190 @@
+"""The shape of a live operator, and the two that serve any step: `Pass` remembers nothing, `Hold` everything until its input has ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tsql.backends.live.fragments import Engine, Fragment, Rows, count, from_table, given, graft, joined, to_table
+from tsql.kernels.errors import ExecutionError
+from tsql.kernels.expr import Call, Expr, Literal, Parameter
+from tsql.kernels.schema import Schema
+from tsql.kernels.types import BOOLEAN, Type
+from tsql.planner.operators.aggregate import Aggregate, partial_of
+from tsql.planner.operators.combine import Combine
+from tsql.planner.operators.filter import Filter
+from tsql.planner.progress import MOVES, Progress
+from tsql.planner.step import Step
+
+
+def origin(step: Step) -> Step:
+    """The step whose rows a step's are, below movement."""
+    while isinstance(step, MOVES):
+        step = step.inputs[0]
+    return step
+
+
+def held_step(step: Step, side: int) -> Step:
+    """The step whose rows an operator holds for an input of a step: below movement, and states where the step takes states."""
+    takes_states = (isinstance(step, Aggregate) and step.absorbs) or (isinstance(step, Combine) and step.windows.over == "states")
+    found = partial_of(step.inputs[side]) if takes_states else None
+    return origin(step.inputs[side]) if found is None else found
+
+
+@dataclass
+class Held:
+    """Rows that an operator holds, with the columns of a step."""
+
+    schema: Schema
+    rows: Rows = field(default_factory=list)
+
+    def add(self, more: Rows) -> None:
+        self.rows = joined([*self.rows, *more])
+
+    def take(self) -> Rows:
+        """All of them, which are then no longer held."""
+        rows, self.rows = self.rows, []
+        return rows
+
+    def __len__(self) -> int:
+        return count(self.rows)
+
+
+class Operator:
+    """A step that is run live. `side` numbers the inputs of the step; `why` says what it holds, and until when."""
+
+    why = ""
+
+    def __init__(self, step: Step, engine: Engine):
+        self.step, self.engine = step, engine
+        self.below = tuple(held_step(step, side) for side in range(len(step.inputs)))
+        self.held = tuple(Held(below.schema) for below in self.below)
+        self.progress = tuple(Progress() for _ in self.below)
+        self.marks: dict[str, Any] = {}
+        """What else is remembered: plain values by name."""
+
+    def consume(self, side: int, rows: Rows) -> Rows:
+        """Take rows of an input; gives rows that are known at once."""
+        self.held[side].add(rows)
+        return []
+
+    def punctuate(self, progress: tuple[Progress, ...]) -> Rows:
+        """The inputs have promised this; gives the rows that are final by it."""
+        self.progress = progress
+        return self.advance()
+
+    def advance(self) -> Rows:
+        """The rows that are final, and no others yet."""
+        raise NotImplementedError
+
+    def promise(self) -> Progress:
+        """What holds for the rows that this operator has yet to give."""
+        raise NotImplementedError
+
+    @property
+    def ended(self) -> bool:
+        return all(p.ended for p in self.progress)
+
+    def tables(self) -> dict[str, Held]:
+        """Everything that is held, by name."""
+        return {str(side): held for side, held in enumerate(self.held)}
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """(tables, plain values): all that is needed to go on."""
+        return {name: to_table(held.rows, held.schema) for name, held in self.tables().items()}, dict(self.marks)
+
+    def restore(self, tables: dict[str, Any], marks: dict[str, Any]) -> None:
+        """Go on from a state, whatever the number of shards was."""
+        mine = self.tables()
+        if set(mine) != set(tables):
+            raise ExecutionError(f"step {self.step.name}: this is the state of another plan")
+        for name, held in mine.items():
+            if tables[name].num_rows and len(held.schema) and tuple(tables[name].column_names) != held.schema.names:
+                raise ExecutionError(f"step {self.step.name}: this is the state of another plan: its columns are {', '.join(tables[name].column_names)}")
+            held.rows = from_table(tables[name], held.schema)
+        self.marks = dict(marks)
+
+    def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:
+        """The step over held rows, or over what replaces them: a step over `self.leaf(side)`."""
+        cuts = {id(b): r if r is not None else self.leaf(side) for side, (b, r) in enumerate(zip(self.below, replacements or [None] * len(self.below), strict=True))}
+        return Fragment(self.engine, graft(step or self.step, cuts, self.engine.shards), gives_of_nothing=gives_of_nothing)
+
+    def leaf(self, side: int) -> Step:
+        """The held rows of a side, as the leaf of a fragment; its name is the number of the side."""
+        return given(f"side_{side}", self.below[side].schema)
+
+    def filtered(self, side: int, predicate: Expr) -> Fragment:
+        """The held rows of a side for which a predicate is true."""
+        return Fragment(self.engine, Filter((self.leaf(side),), predicate=predicate))
+
+
+class Pass(Operator):
+    """Rows as they come."""
+
+    why = "holds nothing"
+
+    def __init__(self, step: Step, engine: Engine):
+        self.step, self.engine, self.held, self.marks = step, engine, (), {}
+        self.below, self.progress = (step,), (Progress(),)
+
+    def consume(self, side: int, rows: Rows) -> Rows:
+        return rows
+
+    def advance(self) -> Rows:
+        return []
+
+    def promise(self) -> Progress:
+        return self.progress[0]
+
+
+class Hold(Operator):
+    """Any step at all: over all rows, when they are there."""
+
+    why = "holds its rows until its input has ended"
+
+    def __init__(self, step: Step, engine: Engine):
+        super().__init__(step, engine)
+        self.whole = self.over(gives_of_nothing=True)
+
+    def advance(self) -> Rows:
+        if not self.ended or self.marks.get("given"):
+            return []
+        self.marks["given"] = True
+        return self.whole.rows({f"side_{side}": held.take() for side, held in enumerate(self.held)})
+
+    def promise(self) -> Progress:
+        return Progress(ended=self.ended)
+
+
+def parameter(name: str, kind: Type) -> Parameter:
+    """A value that a fragment is given when it runs."""
+    return Parameter(name, kind)
+
+
+def compare(left: Expr, op: str, right: Expr) -> Call:
+    return Call(op, (left, right), BOOLEAN)
+
+
+def unless_null(condition: Expr) -> Call:
+    """The condition, and true where it is NULL."""
+    return Call("coalesce", (condition, Literal(True, BOOLEAN)), BOOLEAN)
+
+
+def negated(condition: Expr) -> Call:
+    return Call("not", (condition,), BOOLEAN)
+
+
+def any_of(conditions: list[Expr]) -> Expr:
+    return _folded("or", conditions)
+
+
+def all_of(conditions: list[Expr]) -> Expr:
+    return _folded("and", conditions)
+
+
+def _folded(op: str, conditions: list[Expr]) -> Expr:
+    found = conditions[0]
+    for condition in conditions[1:]:
+        found = Call(op, (found, condition), BOOLEAN)
+    return found
+

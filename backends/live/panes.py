@@ -1,0 +1,140 @@
+"""Windows from panes, live: a window is given when no row to come can be in it, and a pane is forgotten when no open window has it.
+
+State: panes (partial states, or rows where the plan has `over=rows`), and the time up to which windows have been given. Windows are made
+again from the panes of open ones with each punctuation, and those that were given already are left out: a window has its
+panes as long as it is open.
+"""
+
+from __future__ import annotations
+
+from tsql.backends.live.fragments import Engine, Fragment, Rows
+from tsql.backends.live.groups import States
+from tsql.backends.live.operator import Operator, all_of, compare, parameter
+from tsql.kernels.expr import Call, Case, Column, Expr, Literal
+from tsql.kernels.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
+from tsql.kernels.windows.call import Bound, Frame, WindowCall
+from tsql.planner.operators.aggregate import Aggregate
+from tsql.planner.operators.combine import Combine
+from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.project import Project
+from tsql.planner.operators.window import Window
+from tsql.planner.progress import Progress
+from tsql.planner.step import Step
+
+NEVER = -(2**63) + 1
+
+
+class Panes(Operator):
+    """A combine step over hops or growing windows."""
+
+    why = "holds panes while a window that has them is open"
+
+    def __init__(self, step: Combine, engine: Engine):
+        super().__init__(step, engine)
+        self.windows = step.windows
+        self.states = States(engine, self.below[0], self.leaf(0)) if isinstance(self.below[0], Aggregate) else None
+        self.marks = {"given_to": NEVER}
+        end = Column(self.windows.end, TIMESTAMP, False)
+        is_new = compare(end, ">", parameter("given_to", TIMESTAMP))
+        is_over = compare(end, "<=", parameter("time", TIMESTAMP))
+        whole = self.over().top
+        self.rest = Fragment(engine, Filter((whole,), predicate=is_new))
+        self.closed = Fragment(engine, Filter((whole,), predicate=all_of([is_new, is_over])))
+        self.open = self.needed()
+
+    def needed(self) -> Fragment:
+        """The panes of windows that are still open."""
+        pane = Column(self.windows.pane, BIGINT, False)
+        return self.filtered(0, compare(pane, ">=", parameter("first", BIGINT)))
+
+    def consume(self, side: int, rows: Rows) -> Rows:
+        super().consume(side, rows)
+        if self.states is not None:
+            self.held[0].rows = self.states.merged(self.held[0].rows)
+        return []
+
+    @property
+    def time(self) -> int | None:
+        """Windows that end here, or before, are over."""
+        pane = self.progress[0].bounds.get(self.windows.pane)
+        return None if pane is None else pane * self.windows.width + self.windows.offset
+
+    def advance(self) -> Rows:
+        given_to = self.marks["given_to"]
+        if self.ended:
+            return self.rest.rows({"side_0": self.held[0].take()}, given_to=given_to)
+        time = self.time
+        if time is None or time <= given_to:
+            return []
+        self.marks["given_to"] = time
+        if not self.held[0].rows:
+            return []
+        rows = {"side_0": self.held[0].rows}
+        found = self.closed.rows(rows, given_to=given_to, time=time)
+        if found:
+            self.held[0].rows = self.keep(rows, time)
+        return found
+
+    def keep(self, rows: dict[str, Rows], time: int) -> Rows:
+        return self.open.rows(rows, first=self.first_open)
+
+    @property
+    def first_open(self) -> int:
+        """The first pane of the first window that is not over."""
+        windows, pane = self.windows, self.progress[0].bounds[self.windows.pane]
+        if windows.kind == "cumulate":
+            return pane // windows.size * windows.size
+        # The first start, a multiple of the slide, from which a window reaches behind `pane`.
+        return (pane - windows.size) // windows.slide * windows.slide + windows.slide
+
+    def promise(self) -> Progress:
+        if self.ended or self.marks["given_to"] == NEVER:
+            return Progress(ended=self.ended)
+        windows = self.windows
+        bounds = {windows.end: self.marks["given_to"] + 1}
+        if windows.kind in ("hop", "cumulate") and windows.pane in self.progress[0].bounds:
+            bounds[windows.start] = self.first_open * windows.width + windows.offset
+        return Progress(bounds)
+
+
+class Sessions(Panes):
+    """A combine step over sessions. A row exactly at the end of a session still belongs to it, so that one is over when the time is behind its end."""
+
+    why = "holds the panes of sessions that may go on"
+
+    @property
+    def time(self) -> int | None:
+        first = self.progress[0].bounds.get(self.windows.first)
+        return None if first is None else first - 1
+
+    def needed(self) -> Fragment:
+        step, windows = self.step, self.windows
+        leaf = self.leaf(0)
+        by = tuple(Column(n, leaf.schema[n].type, leaf.schema[n].nullable) for n in step.by)
+        end = session_ends(leaf, by, Column(windows.first, TIMESTAMP, False), Column(windows.last, TIMESTAMP, False), windows.gap)
+        kept = Filter((end,), predicate=compare(Column("session_closes", TIMESTAMP), ">", parameter("time", TIMESTAMP)))
+        return Fragment(self.engine, restricted(kept, leaf))
+
+    def keep(self, rows: dict[str, Rows], time: int) -> Rows:
+        return self.open.rows(rows, time=time)
+
+
+def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column, gap: int) -> Step:
+    """Rows that last from `first` to `last`, with the end of the session of each as `session_closes`."""
+    from tsql.kernels.expr import SortKey
+
+    order = (SortKey(first),)
+    so_far = WindowCall("max", (last,), TIMESTAMP, frame=Frame("rows", Bound("unbounded"), Bound("current")))
+    reach = Window((rows,), by=by, order=order, calls=(("session_reach", so_far), ("session_next", WindowCall("lead", (first,), TIMESTAMP))))
+    reached, following = Column("session_reach", TIMESTAMP), Column("session_next", TIMESTAMP)
+    closes = Call("+", (reached, Literal((0, 0, gap), INTERVAL)), TIMESTAMP)
+    apart = Call("coalesce", (compare(following, ">", closes), Literal(True, BOOLEAN)), BOOLEAN)
+    ends = Project((reach,), columns=(*((f.name, Column(f.name, f.type, f.nullable)) for f in rows.schema), ("session_mark", Case(((apart, closes),), Literal(None, TIMESTAMP)))))
+    behind = WindowCall("min", (Column("session_mark", TIMESTAMP),), TIMESTAMP, frame=Frame("rows", Bound("current"), Bound("unbounded")))
+    return Window((ends,), by=by, order=order, calls=(("session_closes", behind),))
+
+
+def restricted(step: Step, like: Step) -> Step:
+    """The columns of another step, and no more."""
+    columns: tuple[tuple[str, Expr], ...] = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in like.schema)
+    return Project((step,), columns=columns)
