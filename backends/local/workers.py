@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tsql.backends import Run
+from tsql.kernels.errors import CancelledError
 
 EXIT_SECONDS = 0.1
 """How long the end of the program waits for workers that are busy."""
@@ -87,7 +88,8 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     finally:
         _active.pop(id(run), None)
     if failures:
-        raise failures[0]
+        # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the first.
+        raise next((f for f in failures if not isinstance(f, CancelledError)), failures[0])
     return results
 
 

@@ -31,11 +31,11 @@ MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")
 
 POOL_SOURCE = Path(pool.__file__)
 
-VERSION = 3
+VERSION = 4
 """Part of the cache key: raise it when rendering or the calling convention changes."""
 
 QUICK, TIERED, FULL = 0, 1, 2
-"""Levels of optimisation: a few passes and fast instruction selection for kernels that see few rows (about a tenth of the
+"""Levels of optimisation: two passes and fast instruction selection for kernels that see few rows (about a tenth of the
 compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and in full
 once the query is done (`promote.py`)."""
 
@@ -72,7 +72,8 @@ class _Renderer:
 
     def __init__(self, module: Module, f: Function, declared: set[str]):
         self.module, self.f, self.declared = module, f, declared
-        self.names: dict[int, str] = {i: f"%v{i}" for i in range(len(f.params))}
+        self.names = [f"%v{i}" for i in range(len(f.types))]
+        self.types = [_TYPE.get(t, t) for t in f.types]
         self.lines: list[str] = []
         self.allocas: list[str] = []
         self.labels = 0
@@ -114,36 +115,48 @@ class _Renderer:
         return f"@{name}"
 
     def block(self, ops: list[Op]) -> None:
+        names, types = self.names, self.types
         for op in ops:
-            self.op(op)
+            name, args = op.name, op.args
+            # Most operations are one line over two values; `put` is for what may follow the end of a block.
+            if name in _INT_BINARY and not self.closed:
+                t = types[args[0]]
+                table = _INT_BINARY if t[0] == "i" else _FLOAT_BINARY
+                self.lines.append(f"  {names[op.dst]} = {table[name]} {t} {names[args[0]]}, {names[args[1]]}")
+            elif name == "load" and not self.closed:
+                self.lines.append(f"  {names[op.dst]} = load {types[op.dst]}, ptr {names[args[0]]}, align 1")
+            elif name == "offset" and not self.closed:
+                self.lines.append(f"  {names[op.dst]} = getelementptr i8, ptr {names[args[0]]}, i64 {names[args[1]]}")
+            elif name == "const":
+                names[op.dst] = _constant(op.type, op.attr)
+            else:
+                self.op(op)
 
     def op(self, op: Op) -> None:
         names, f = self.names, self.f
-        args = [names.get(a, f"%v{a}") for a in op.args]
+        args = [names[a] for a in op.args]
         types = [f.types[a] for a in op.args]
         t = _type(types[0]) if types else ""
         out = f"%v{op.dst}"
-        if op.dst is not None:
-            names[op.dst] = out
         match op.name:
-            case "const":
-                names[op.dst] = _constant(op.type, op.attr)
             case "symbol":
                 self.declared.add(f"@{op.attr} = external global i8")
                 names[op.dst] = f"@{op.attr}"
-            case "var":
-                self.allocas.append(f"  {out} = alloca {_type(op.type)}")
-                self.put(f"store {t} {args[0]}, ptr {out}")
             case "get":
                 self.put(f"{out} = load {_type(op.type)}, ptr {args[0]}")
             case "set":
                 self.put(f"store {_type(types[1])} {args[1]}, ptr {args[0]}")
-            case "select":
-                self.put(f"{out} = select i1 {args[0]}, {_type(types[1])} {args[1]}, {_type(types[2])} {args[2]}")
-            case "load":
-                self.put(f"{out} = load {_type(op.type)}, ptr {args[0]}, align 1")
             case "store":
                 self.put(f"store {_type(types[1])} {args[1]}, ptr {args[0]}, align 1")
+            case "when":
+                self.when(op, args[0])
+            case "select":
+                self.put(f"{out} = select i1 {args[0]}, {_type(types[1])} {args[1]}, {_type(types[2])} {args[2]}")
+            case "var":
+                self.allocas.append(f"  {out} = alloca {_type(op.type)}")
+                self.put(f"store {t} {args[0]}, ptr {out}")
+            case "load":
+                self.put(f"{out} = load {_type(op.type)}, ptr {args[0]}, align 1")
             case "offset":
                 self.put(f"{out} = getelementptr i8, ptr {args[0]}, i64 {args[1]}")
             case "prefetch":
@@ -160,8 +173,6 @@ class _Renderer:
                 go = self.label("next")
                 self.put(f"br i1 {args[0]}, label %{self.exits[-1]}, label %{go}")
                 self.open(go)
-            case "when":
-                self.when(op, args[0])
             case "ret":
                 self.put(f"ret {t} {args[0]}" if args else "ret void")
                 self.closed = True
@@ -283,6 +294,7 @@ class Compiler:
         self._routines: dict[tuple[Callable[[], Module], int], Compiled] = {}
         self._jit = binding.create_lljit_compiler()
         self._serial = 0
+        self._machines = threading.local()
         self.in_foreground = 0
         """How many queries are waiting for code."""
         self._last_foreground = 0.0
@@ -290,6 +302,13 @@ class Compiler:
         self._features = binding.get_host_cpu_features().flatten()
 
     def _machine(self, opt: int) -> Any:
+        """The target machine of a level; each thread has its own."""
+        made = self._machines.__dict__
+        if opt not in made:
+            made[opt] = self._make_machine(opt)
+        return made[opt]
+
+    def _make_machine(self, opt: int) -> Any:
         # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use best.
         return binding.Target.from_default_triple().create_target_machine(cpu=self._cpu, features=self._features, opt=opt, reloc="pic", codemodel="jitdefault", jit=True)
 
@@ -395,8 +414,8 @@ class Compiler:
         builder = binding.create_pass_builder(machine, options)
         if opt == QUICK:
             passes = binding.create_new_module_pass_manager()
+            # Combining instructions makes the code of large joins a fifth faster, but takes half of the time that all else does.
             passes.add_sroa_pass()
-            passes.add_instruction_combine_pass()
             passes.add_simplify_cfg_pass()
         else:
             passes = builder.getModulePassManager()
