@@ -120,10 +120,10 @@ fresh pages of the system."""
 MOST_SORTED_SHARDS = 256
 """At most so many shards are made for that."""
 
-PROGRESS_BYTES = 1 << 30
+PROGRESS_BYTES = 1 << 28
 """Groups that have a time among their keys, and take more than this, are given and forgotten as the time passes, where files are in its order; a
 quarter of memory_limit, if that is less."""
-PROGRESS_ROWS = 2_000_000
+PROGRESS_ROWS = 1_000_000
 """About so many rows are read between two punctuations: fewer make more of them, more hold more."""
 PROGRESS_PARTS = 8
 """The files have at least so many parts for that, and their times overlap no more than so many times on average."""
