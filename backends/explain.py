@@ -30,6 +30,8 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
             return _analyze(plan, backend, run)
         case "pipelines" | "kir" | "llvm" | "asm":
             return "\n\n".join(_pipeline(p, level) for p in pipelines(plan, run)) + "\n"
+    if level == "logical":
+        raise PlanError("a plan file has no logical plan: it begins where planning has ended", hint=f"levels are {', '.join(LEVELS)}")
     raise PlanError(f"explain has no level {level}", hint=f"levels are logical, {', '.join(LEVELS)}")
 
 

@@ -120,6 +120,14 @@ def test_explain_analyze_counts_the_rows_of_steps(year: str, small_rounds: None)
         assert f"{len(expected_of(year)):,} rows" in groups
 
 
+def test_a_plan_file_has_no_logical_plan(year: str, tmp_path: Path) -> None:
+    with tsql.connect(threads=2) as session:
+        path = tmp_path / "q.plan"
+        path.write_text(session.sql(QUERY.format(year)).plan())
+        with pytest.raises(tsql.PlanError, match="a plan file has no logical plan"):
+            tsql.load_plan(path).run(session).explain("logical")
+
+
 def test_a_join_of_two_scans_goes_on_with_the_one_behind(year: str, small_rounds: None, tmp_path: Path) -> None:
     with tsql.connect(threads=2) as session:
         sql = f"SELECT a.k, a.v, b.v AS w FROM '{year}' a JOIN '{year}' b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '1 hour'"
