@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 from collections import Counter
@@ -72,6 +73,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if not item.get_closest_marker("all_configurations")]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was imported and collected stays to the end: the garbage collector need not walk it again and again, nor look for cycles
+    after every few hundred objects, of which a compilation makes thousands. (Both together are a fifth of the suite's time.)"""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+
+
+def pytest_unconfigure() -> None:
+    """At the end of the process it must find all, or DuckDB complains about what it takes for leaks."""
+    gc.unfreeze()
 
 
 @pytest.hookimpl(optionalhook=True)
