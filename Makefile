@@ -4,6 +4,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 TEST_ARGS ?=
+# Tests start hundreds of Python processes; without the byte code of earlier ones each would compile the whole package.
+unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
 
 # An environment that was made for another folder (a moved or copied tree) is set up again.

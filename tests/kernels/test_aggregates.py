@@ -166,6 +166,7 @@ def test_against_duckdb(query: str, oracle: duckdb.DuckDBPyConnection) -> None:
 
 @pytest.mark.parametrize("config", list(CONFIGS))
 @pytest.mark.parametrize("query", OTHERWISE)
+@pytest.mark.in_turn(3)
 def test_configurations(query: str, config: str, oracle: duckdb.DuckDBPyConnection) -> None:
     with tsql.connect(threads=2, **CONFIGS[config]) as db:
         for name in ("many", "none"):

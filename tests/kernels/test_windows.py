@@ -95,6 +95,7 @@ def table(seed: int, rows: int = 70) -> pa.Table:
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("partition", ["", "PARTITION BY g "])
+@pytest.mark.in_turn(2)
 def test_interpreter_agrees(seed: int, partition: str) -> None:
     sessions = [tsql.connect(threads=1), tsql.connect(backend="interp")]
     for db in sessions:

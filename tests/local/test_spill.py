@@ -115,6 +115,7 @@ def session(**settings: Any) -> Any:
 
 @pytest.mark.parametrize("settings", [{"shards": 1}, {"shards": 3}, {"shards": 2, "batch_rows": 50}], ids=["1 shard", "3 shards", "small batches"])
 @pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.in_turn(3)
 def test_the_answer_is_the_same(name: str, settings: dict[str, int], oracle: Any) -> None:
     with session(**SPILLED, **settings) as db:
         assert rows_of(db.sql(QUERIES[name]).arrow()) == rows_of(oracle.sql(QUERIES[name]).to_arrow_table())
@@ -122,6 +123,7 @@ def test_the_answer_is_the_same(name: str, settings: dict[str, int], oracle: Any
 
 @pytest.mark.parametrize("shards", [1, 3])
 @pytest.mark.parametrize("name", SORTS)
+@pytest.mark.in_turn(2)
 def test_the_order_is_the_same(name: str, shards: int, oracle: Any) -> None:
     with session(**SPILLED, shards=shards) as db:
         assert rows_of(db.sql(SORTS[name]).arrow(), True) == rows_of(oracle.sql(SORTS[name]).to_arrow_table(), True)

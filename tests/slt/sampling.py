@@ -1,7 +1,7 @@
 """Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under each.
 
-`default` runs every record. Another configuration runs every record of the folders and files where it is most likely to find
-something (`RISKS`), and of the rest each `REST`-th. Which these are is a matter of the record's text, and the configurations
+`default` runs every record. Another configuration runs one record in `RISK` of the folders and files where it is most likely to
+find something (`RISKS`), and one in `REST` of the others. Which these are is a matter of the record's text, and the configurations
 take turns, so that a record is run under the same configurations wherever it stands, and under at least one of them besides `default`.
 """
 
@@ -26,26 +26,34 @@ RISKS = {
     "blocks": ("dml", "queries/filters", "queries/scans", "queries/selection", "types"),
     "spill": ("aggregates", "joins", "queries/distinct", "queries/group_by", "queries/order_by", "queries/set_operations", "windows"),
 }
-"""Folders and files that a configuration runs in full, because they are about what it changes."""
+"""Folders and files that are about what a configuration changes. A folder has many records about each thing that is in it."""
+
+RISK = 2
+"""Of what is about the configuration, it runs one record in so many."""
+
+FEW = 15
+"""Files about the configuration with so few records run in full."""
 
 REST = 8
-"""Of what is no risk of its own, a configuration runs one record in so many."""
+"""Of the others it runs one in so many: as many as there are configurations, so that each record is somebody's turn."""
 
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
 _TURNS = {name: turn for turn, name in enumerate(RISKS)}
 
 
 def at_risk(path: Path, config: str) -> bool:
-    """Whether a file runs in full under a configuration."""
-    if config not in RISKS or not path.is_relative_to(CORPUS):
-        return True
+    """Whether a file is about what a configuration changes."""
     topic = path.relative_to(CORPUS).with_suffix("").as_posix()
     return any(topic == risk or topic.startswith(risk + "/") for risk in RISKS[config])
 
 
 def sample(path: Path, records: list[Record], config: str) -> list[Record]:
     """The records of a file that a configuration runs by default."""
-    return records if at_risk(path, config) else each(records, REST, _TURNS[config])
+    if config not in RISKS or not path.is_relative_to(CORPUS):
+        return records
+    if not at_risk(path, config):
+        return each(records, REST, _TURNS[config])
+    return records if len(records) <= FEW else each(records, RISK, _TURNS[config])
 
 
 def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:
