@@ -123,7 +123,7 @@ RULES |= dict.fromkeys(CONVERSIONS, lambda op, a: len(a) == 1 and _conversion(op
 RULES |= dict.fromkeys(UNARY_FLOAT, lambda op, a: len(a) == 1 and a[0] == op.type and a[0] in FLOATS)
 RULES |= dict.fromkeys(UNARY_INT, lambda op, a: len(a) == 1 and a[0] == op.type and a[0] in INTEGERS and INTEGERS[a[0]] >= (16 if op.name == "bswap" else 8))
 
-WITHOUT_VALUE = ("store", "set", "loop", "break_if", "when", "ret")
+WITHOUT_VALUE = ("store", "prefetch", "set", "loop", "break_if", "when", "ret")
 
 
 def verify(module: Module) -> None:
