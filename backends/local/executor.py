@@ -20,7 +20,7 @@ from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
 from tsql.backends.local.matches import MatchRunner
 from tsql.backends.local.ranges import RangeData
-from tsql.backends.local.runner import Flow, Kernels
+from tsql.backends.local.runner import Flow, Kernels, row_bound
 from tsql.backends.local.snapshots import SnapshotRunner
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
@@ -287,7 +287,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         multiplied = any(o.multiplies for o in flow.operators)
 
         def grouping() -> Grouping:
-            return Grouping(by, calls, step.phase, None if multiplied else flow.data.rows, equal)
+            return Grouping(by, calls, step.phase, None if multiplied else row_bound(flow.data.rows), equal)
 
         def make(known: bool = True) -> AggregateSink:
             # Of rows that come back from a file no bounds are known.

@@ -36,6 +36,7 @@ from tsql.kernels.operators.collect import Collect, OutputColumn
 from tsql.kernels.pipeline import Operator, Pipeline, Sink
 from tsql.kernels.schema import Schema
 from tsql.kernels.selection import is_plain
+from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.step import Step
 
 TIERED_FACTOR = 80
@@ -56,6 +57,11 @@ class Flow:
 
     def then(self, operator: Operator, schema: Schema) -> Flow:
         return Flow(self.data, schema, [*self.operators, operator], self.key, self.replicated)
+
+
+def row_bound(rows: int | None) -> int | None:
+    """A number of rows that kernels are made for: no less than there are, and the same for most runs of a plan."""
+    return None if rows is None else (1 << rows.bit_length()) - 1
 
 
 @dataclass
@@ -218,6 +224,9 @@ class PipelineRunner:
     def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
         rest = (type(source), getattr(source, "stable", False), getattr(source, "signature", None), tuple([o.signature for o in flow.operators]))
+        if isinstance(step, Aggregate):
+            # Sums are as wide as so many rows need: a later run of the plan may have more.
+            rest += (row_bound(flow.data.rows),)
         with self.kernels.lock:
             last = self.kernels.last.get((id(step), role))
             # Hashing the layouts of many columns takes longer than a kernel over few rows.

@@ -145,3 +145,15 @@ def test_what_is_held_counts_against_the_limit() -> None:
         with pytest.raises(tsql.OutOfMemoryError, match="hold .* bytes for rows to come"):
             for _ in range(5):
                 query.consume("events", many)
+
+
+def test_sums_are_as_wide_as_later_batches_need() -> None:
+    """A kernel that was made for one row would add a thousand of them in 64 bits."""
+    value = 2**31 - 1
+    one = pa.table({"a": pa.array([value], pa.int32())})
+    with tsql.connect(threads=2) as session:
+        session.register("t", one)
+        query = LiveQuery(plan_of(session, "SELECT sum(a::BIGINT * a::BIGINT) AS s FROM t"), {"t": None})
+        query.consume("t", one)
+        query.consume("t", pa.concat_tables([one] * 1000).combine_chunks())
+        assert [int(row["s"]) for batch in query.punctuate("t") for row in batch.to_pylist()] == [1001 * value**2]
