@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from tsql.planner import cost
 from tsql.planner.estimate import Estimator
+from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.project import Project
@@ -29,7 +30,18 @@ def mark_late(root: Step, estimator: Estimator) -> Step:
     return done[id(root)]
 
 
+def _adds_up(step: Step, users: dict[int, list[Step]]) -> bool:
+    """Whether the rows of a scan only pass filters on their way to an aggregate of one group. There filters need no branches, all columns
+    are decoded, and what a stage would spare is less than what it costs."""
+    while len(users.get(id(step), ())) == 1 and isinstance(users[id(step)][0], Filter | Project):
+        step = users[id(step)][0]
+    above = users.get(id(step), ())
+    return len(above) == 1 and isinstance(above[0], Aggregate) and not above[0].by
+
+
 def _gains(scan: Scan, users: dict[int, list[Step]], estimator: Estimator) -> bool:
+    if _adds_up(scan, users):
+        return False
     rows, step = estimator.of(scan).rows, scan
     while len(users.get(id(step), ())) == 1:
         above = users[id(step)][0]

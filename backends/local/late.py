@@ -242,9 +242,7 @@ def read_late(runner: PipelineRunner, step: Step, role: str, flow: Flow, make: C
     data = flow.data
     if not isinstance(data, SourceData) or not hasattr(getattr(data, "source", None), "open_lanes") or data.batch_rows:
         return flow
-    # Where filters need no branches, all columns are decoded: what a stage spares is less than what it costs there.
-    is_late = data.late and runner._masked(flow.operators, make()) is flow.operators
-    stages, left = split_operators(flow.operators, data.columns) if is_late else ([], flow.operators)
+    stages, left = split_operators(flow.operators, data.columns) if data.late else ([], flow.operators)
     late = LateData(runner, step, role, flow, stages)
     found = replace(flow, data=late, operators=left)
     late.prepare(found, make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import threading
@@ -12,6 +13,7 @@ import pytest
 
 import tsql
 import tsql.backends.local  # Which brings the compiler that the pool is made by.
+from tests.patience import wait_until
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.runtime import pool
@@ -191,6 +193,25 @@ def test_a_query_that_fails_gives_everything_back() -> None:
             session.sql("SELECT k, sum(CAST(v AS VARCHAR)::TINYINT) FROM (" + QUERY + ") GROUP BY k").arrow()
         gc.collect()
         assert memory.usage().used == used
+
+
+def test_a_cancelled_query_gives_everything_back() -> None:
+    with tsql.connect() as session:
+        session.sql(QUERY).arrow()
+        gc.collect()
+        used = memory.usage().used
+        relation = session.sql("SELECT k, sum(v) FROM (" + QUERY + ") GROUP BY k, v % 1000003")
+        threading.Timer(0.02, relation.cancel).start()
+        with contextlib.suppress(tsql.CancelledError):
+            # It may have been faster: then there is nothing to give back either.
+            relation.arrow()
+        del relation
+
+        def is_back() -> bool:
+            gc.collect()
+            return memory.usage().used == used
+
+        assert wait_until(is_back)
 
 
 def test_a_limit_bounds_what_the_pool_keeps() -> None:
