@@ -84,6 +84,7 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
     run.on_cancel(lambda: answers.put(("wake", None)))
     items = make()
     ended = abandoned = False
+    value = None
     try:
         while not ended:
             thread.requests.put((items, answers, True))
@@ -95,8 +96,10 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
                 raise value
             if kind == "item":
                 yield value
-            del value
+            value = None
     finally:
+        # An error knows this frame: a frame that knew the error would keep all that its query held until the next garbage collection.
+        value = None
         # The thread closes the generator when it is back from what it does, and is free again then.
         thread.requests.put((items, answers, False))
         if not ended and not abandoned:

@@ -91,7 +91,11 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     finally:
         _active.pop(id(run), None)
     if failures:
-        raise failures[0]
+        try:
+            raise failures[0]
+        finally:
+            # An error knows the frames that know this list: together they would stay until the next garbage collection.
+            failures.clear()
     return results
 
 
