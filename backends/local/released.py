@@ -108,6 +108,7 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
     """The items of `make()`, each computed in another thread when it is asked for."""
     thread, answers, items = _thread(), Answers(run), make()
     ended = abandoned = False
+    value = None
     try:
         while not ended:
             thread.requests.put(("next", items, answers))
@@ -119,8 +120,10 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
                 raise value
             if kind == "item":
                 yield value
-            del value
+            value = None
     finally:
+        # An error knows this frame: a frame that knew the error would keep all that its query held until the next garbage collection.
+        value = None
         # The thread closes the generator when it is back from what it does, and is free again then.
         thread.requests.put(("close", items, answers))
         if not ended and not abandoned:

@@ -88,8 +88,12 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     finally:
         _active.pop(id(run), None)
     if failures:
-        # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the first.
-        raise next((f for f in failures if not isinstance(f, CancelledError)), failures[0])
+        try:
+            # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the first.
+            raise next((f for f in failures if not isinstance(f, CancelledError)), failures[0])
+        finally:
+            # An error knows the frames that know this list: together they would stay until the next garbage collection.
+            failures.clear()
     return results
 
 
