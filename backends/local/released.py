@@ -142,7 +142,11 @@ def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> li
         answers.forget()
         raise
     if kind == "error":
-        raise value
+        try:
+            raise value
+        finally:
+            # As in `released`: the error knows this frame.
+            value = None
     return value
 
 
