@@ -9,7 +9,7 @@ import tsql
 from tests.temporal.constructs import Construct, tables
 from tests.temporal.constructs.windows import WINDOWS
 from tests.temporal.data import ALL_SHAPES, to_rows
-from tests.temporal.test_constructs import assert_answers, expected_of
+from tests.temporal.test_constructs import REARRANGED, assert_answers, expected_of
 from tsql.planner import cost
 
 KINDS = {"hop": "hop", "cumulate": "cumulate", "session": "session"}
@@ -30,8 +30,9 @@ def test_both_ways(construct: Construct, worth: float, monkeypatch: pytest.Monke
                 assert "= combine" in relation.plan()
                 assert ("over=rows" in relation.plan()) == (worth == 0.0)
             assert_answers(construct, to_rows(relation.arrow()), expected_of(construct, data))
-            again = tsql.load_plan_text(relation.plan())
-            assert_answers(construct, to_rows(again.run(db).arrow()), expected_of(construct, data))
+            if shape in REARRANGED:
+                again = tsql.load_plan_text(relation.plan())
+                assert_answers(construct, to_rows(again.run(db).arrow()), expected_of(construct, data))
 
 
 EVENTS = pa.table({"k": [1, 1, 2] * 100, "ts": pa.array([0, 5_000_000, 9_000_000] * 100, pa.timestamp("us")), "v": [1, 2, 3] * 100})
