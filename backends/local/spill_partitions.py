@@ -71,8 +71,19 @@ class PartitionRunner(HostFunctionRunner):
         def make() -> Partition:
             return Partition(columns, key, number, self.run.settings.equal_hashes, keep_order, level=level, most=most)
 
-        for _, context in self._run(step, name, flow, make, take):
-            self._close(context)
+        with self._attempt() as attempt:
+            for _, context in self._run(step, name, flow, make, take):
+                self._close(context)
+        if attempt.failed:
+            # Two workers may each wait for room that the other has: one by itself has all of it.
+            for target in (one for shard in lists for one in shard):
+                target.clear()
+            threads, self.threads = self.threads, 1
+            try:
+                for _, context in self._run(step, name, replace(flow, data=flow.data.again()), make, take):
+                    self._close(context)
+            finally:
+                self.threads = threads
         for of_shard in lists:
             for chunks in of_shard:
                 chunks.sort(key=lambda c: c.order)

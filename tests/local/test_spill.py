@@ -19,6 +19,7 @@ import pytest
 
 import tsql
 from tsql.backends.local import host, spill
+from tsql.backends.local.runner import PipelineRunner
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 
 SPILLED = {"spill_after": 1}
@@ -347,3 +348,23 @@ def test_cancellation_while_spilling(query: str, large: pa.Table, monkeypatch: p
             threading.Event().wait(0.05)
         assert open_files() == before
         assert counters[-1].memory == 0
+
+
+def test_workers_that_have_no_room_together_go_one_by_one(large: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What two workers cannot partition for lack of memory is partitioned by one."""
+    run, failed = PipelineRunner._run, []
+
+    def once(self: PipelineRunner, step: Any, role: str, *rest: Any, **more: Any) -> Any:
+        if role.startswith("partition") and not failed:
+            failed.append(role)
+            raise OutOfMemoryError("no room")
+        return run(self, step, role, *rest, **more)
+
+    with duckdb.connect() as oracle:
+        oracle.register("t", large)
+        expected = oracle.sql(LARGE["distinct"]).fetchall()
+    monkeypatch.setattr(PipelineRunner, "_run", once)
+    with tsql.connect(threads=2, memory_limit=LIMIT // 3) as db:
+        db.register("t", large)
+        assert db.sql(LARGE["distinct"]).fetchall() == expected
+    assert failed
