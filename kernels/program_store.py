@@ -149,7 +149,7 @@ class KnownModule(Module):
     __slots__ = ("_known", "_made", "_make")
 
     def __init__(self, fingerprint: str, make: Any):
-        self.main = "main"
+        self.main, self.exports = "main", ()
         self._known, self._make = fingerprint, make
         self._made: dict[str, Function] | None = None
 

@@ -10,6 +10,8 @@ import pytest
 import tsql
 from tsql import plan_store
 from tsql.kernels import pipeline, program_store
+from tsql.kernels.codegen.kir import parse
+from tsql.kernels.codegen.llvm import FULL, compiler, render
 from tsql.kernels.errors import TsqlError
 
 QUERY = "SELECT k, sum(v) AS total FROM t WHERE v > 10 GROUP BY k ORDER BY k"
@@ -193,3 +195,11 @@ def test_none_of_it_without_a_cache(monkeypatch: pytest.MonkeyPatch, analyses: A
     for _ in range(2):
         assert len(session().sql(QUERY).fetchall()) == 3
     assert analyses.of(QUERY) == 2
+
+
+def test_a_known_module_can_be_compiled_after_all() -> None:
+    """As the promoter does, with a program that an earlier process has emitted."""
+    module = parse("func @main(%0: ptr, %1: ptr, %2: i64) -> void {\n  ret\n}\n")
+    known = program_store.KnownModule(module.fingerprint(), lambda: module)
+    assert render(known) == render(module)
+    assert compiler().compile(known, FULL).address
