@@ -1,7 +1,4 @@
-"""Asks DuckDB and our engine the same over Arrow tables; used by the tests of whole temporal queries.
-
-While the engine learns the dialect's temporal part, it refuses some texts. `ask_engine` tells a refusal from a wrong answer.
-"""
+"""Asks DuckDB and our engine the same over Arrow tables; used by the tests of whole temporal queries."""
 
 from __future__ import annotations
 
@@ -10,21 +7,10 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
-import pytest
 
 import tsql
 from tsql.tpch.measure import difference
 
-REFUSALS = (tsql.BindError,)
-WITHOUT_PLAN = "there is no plan for "
-"""How the engine refuses a construct that is parsed and has no plan yet (tsql/temporal/refuse.py). Any other error is a bug."""
-
-
-def skip_without_plan(refusal: tsql.BindError) -> None:
-    """Skip the test of a construct that has no plan yet; raise whatever else went wrong."""
-    if not refusal.message.startswith(WITHOUT_PLAN):
-        raise refusal
-    pytest.skip(f"not in the engine yet: {refusal.message}")
 QUERIES = Path(__file__).parent / "queries"
 
 
@@ -48,7 +34,7 @@ def ask_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def ask_engine(sql: str, tables: Mapping[str, pa.Table], setup: Sequence[str] = ()) -> pa.Table:
-    """Our answer after the statements of `setup`, or one of REFUSALS."""
+    """Our answer after the statements of `setup`."""
     with tsql.connect(threads=2) as session:
         for name, table in tables.items():
             session.register(name, table)
@@ -57,13 +43,7 @@ def ask_engine(sql: str, tables: Mapping[str, pa.Table], setup: Sequence[str] = 
         return session.sql(sql).arrow()
 
 
-def check_engine(sql: str, oracle: str, tables: Mapping[str, pa.Table], may_be_refused: bool) -> None:
-    """Our engine gives DuckDB's rows and types. A test of a text that the engine may not know yet is skipped with its message."""
-    try:
-        ours = ask_engine(sql, tables)
-    except REFUSALS as refusal:
-        if not may_be_refused:
-            raise
-        skip_without_plan(refusal)
-    why = difference(ask_duckdb(oracle, tables), ours, ordered=False)
+def check_engine(sql: str, oracle: str, tables: Mapping[str, pa.Table]) -> None:
+    """Our engine gives DuckDB's rows and types."""
+    why = difference(ask_duckdb(oracle, tables), ask_engine(sql, tables), ordered=False)
     assert why is None, why

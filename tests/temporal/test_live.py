@@ -10,7 +10,6 @@ import pytest
 
 import tsql
 from tests.temporal.arrivals import HOW, Message, Punctuation, arrivals, interleaved
-from tests.temporal.asking import REFUSALS, skip_without_plan
 from tests.temporal.constructs import Construct, tables
 from tests.temporal.data import to_rows
 from tests.temporal.reference.rows import Rows
@@ -85,10 +84,7 @@ def test_arrival_does_not_matter(construct: Construct, how: str) -> None:
             session.register(name, table)
         for statement in construct.setup:
             session.sql(statement)
-        try:
-            plan = plan_of(session, construct.sql)
-        except REFUSALS as refusal:
-            skip_without_plan(refusal)
+        plan = plan_of(session, construct.sql)
         arriving = Arriving(plan, data, how, seed)
         restore_at = random.Random(seed).randrange(1, max(2, len(arriving.messages)))
         assert_answers(construct, arriving.run(restore_at, shards=1 + seed % 3), expected_of(construct, data))

@@ -139,7 +139,7 @@ def test_engine(name: str, data: dict[str, pa.Table]) -> None:
     if name == "oop_q2_lifetimes":
         _check_lifetimes(data)
     else:
-        check_engine(text_of(name), oracle_of(name), data, may_be_refused=name in TEMPORAL)
+        check_engine(text_of(name), oracle_of(name), data)
 
 
 def _check_lifetimes(data: dict[str, pa.Table]) -> None:
@@ -148,7 +148,7 @@ def _check_lifetimes(data: dict[str, pa.Table]) -> None:
                 FROM main1 a JOIN main2 b ON a.src_ip = b.dest_ip AND b.ts > a.ts - INTERVAL '2 minutes' AND b.ts < a.ts + INTERVAL '3 minutes'"""
     expected = oop_q2_lifetimes({table: to_rows(rows) for table, rows in data.items()})
     assert_same_rows(to_rows(ask_duckdb(oracle, data)), selected(expected, "id1", "id2", *LIFETIME))
-    check_engine(text_of("oop_q2_lifetimes"), oracle, data, may_be_refused=True)
+    check_engine(text_of("oop_q2_lifetimes"), oracle, data)
 
 
 def test_every_text_is_tested() -> None:
@@ -162,4 +162,4 @@ def test_yahoo_benchmark() -> None:
     viewed = [row | {"campaign_id": row["ad_id"] // 10} for row in to_rows(tables["ads"]) if row["event_type"] == "view"]
     expected = group_by(tumble(viewed, "event_time", 10 * SECOND), ("campaign_id", "window_start"), views=count)
     assert_same_rows(ask_duckdb(YSB_ORACLE, tables), expected)
-    check_engine(YSB, YSB_ORACLE, tables, may_be_refused=True)
+    check_engine(YSB, YSB_ORACLE, tables)
