@@ -45,10 +45,16 @@ def emit_on_codes(k: PipelineKernel, expr: Expr, row: Any) -> Datum | None:
     if comparison is not None:
         op, literal = comparison
         bound = k.slot(Slot("code_bound", None, (dictionary, op, literal)), ("i64",))[0]
-        value = {"=": lambda: d.code == bound, "<>": lambda: d.code != bound, "<": lambda: d.code < bound, "<=": lambda: d.code < bound}.get(op, lambda: d.code >= bound)()
+        ways = {"=": lambda: _is_code(d, bound), "<>": lambda: ~_is_code(d, bound), "<": lambda: d.code < bound, "<=": lambda: d.code < bound}
+        value = ways.get(op, lambda: d.code >= bound)()
         return Datum(BOOLEAN, (value,), d.valid)
     table = k.slot(Slot("dictionary_table", None, (dictionary, name, expr)), ("ptr",))[0]
     return Datum(BOOLEAN, (k.load("i8", table, d.code) == 1,), d.valid)
+
+
+def _is_code(d: CodeDatum, wanted: Val) -> Val:
+    """Whether a code is the wanted one (-1: of no string). Codes are compared as they are stored, so that a vector instruction takes as many as it can."""
+    return d.code == wanted if d.stored is None else (d.stored == wanted.to(d.stored.type)) & (wanted >= 0)
 
 
 def _on_batch_codes(k: PipelineKernel, expr: Expr, name: str, d: CodeDatum) -> Datum:

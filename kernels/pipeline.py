@@ -112,16 +112,15 @@ class Sink:
 
 @routine("gather_passed", ("ptr", "i64", "ptr"), "i64")
 def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
-    """The numbers (16 bits each) of the bytes that are 1; returns how many. Behind the last byte there are eight zeros."""
+    """The numbers (16 bits each) of the bytes that are 1; returns how many. Behind the last byte there are eight zeros, and behind
+    the last number there is room for another. Of eight rows, unless none passes, each number is written, and stays if its row passes:
+    which rows pass cannot be foretold, and a branch for each would cost more."""
     count = k.var(k.i64(0))
     with k.range((rows + 7).ushr(3)) as at:
-        left = k.var(k.load("i64", passes, at))
-        with k.forever() as loop:
-            word = left.value
-            loop.stop_if(word == 0)
-            k.store(chosen, (at * 8 + k.unary("trailing_zeros", word).ushr(3)).to("i16"), count.value)
-            count.set(count.value + 1)
-            left.set(word & (word - 1))
+        with k.when(k.load("i64", passes, at) != 0):
+            for row in (at * 8 + i for i in range(8)):
+                k.store(chosen, row.to("i16"), count.value)
+                count.set(count.value + k.load("i8", passes, row).uto("i64"))
     k.ret(count.value)
 
 
@@ -159,7 +158,7 @@ class ColumnarScan:
         most = FETCH_ROWS if fetching else CHECK_ROWS
         pointers = self._pointers(k, record)
         position = k.load("i64", record, 1)
-        chosen = k.buffer(2 * CHECK_ROWS)
+        chosen = k.buffer(2 * CHECK_ROWS + 2)
         start = k.var(k.i64(0))
         with k.forever() as loop:
             begin = start.value

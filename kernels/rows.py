@@ -42,11 +42,12 @@ POSITION = "#position"
 @dataclass(frozen=True, eq=False)
 class CodeDatum(Datum):
     """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary, `record`
-    is the address of its record in memory."""
+    is the address of its record in memory, `stored` the code as it lies in the column (anything for NULL)."""
 
     code: Val | None = None
     column: SourceColumn | None = None
     record: Val | None = None
+    stored: Val | None = None
 
 
 @dataclass
@@ -108,10 +109,10 @@ def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointer
             end = k.load(layout.machine, pointers.data, index + 1).to("i64")
             return Datum(t, (pointers.aux + start, end - start), valid)
         case "codes":
-            code = k.load(layout.machine, pointers.data, index)
-            code = code.uto("i64") if layout.unsigned else code.to("i64")
+            stored = k.load(layout.machine, pointers.data, index)
+            code = stored.uto("i64") if layout.unsigned else stored.to("i64")
             record = pointers.aux if column.dictionary is None else dictionary_pointer(k, column)
-            return dictionary_string(k, column, record, code, valid)
+            return replace(dictionary_string(k, column, record, code, valid), stored=stored)
     stored = k.load(layout.machine, pointers.data, index)
     if layout.machine in ("f32", "f64"):
         return Datum(t, (stored,), valid)

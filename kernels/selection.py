@@ -13,6 +13,7 @@ from tsql.kernels.dictionary import emit_on_codes
 from tsql.kernels.emit import Row, emit_literal, emit_predicate
 from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
 from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.rows import CodeDatum
 
 
 def is_plain(expr: Expr) -> bool:
@@ -59,13 +60,21 @@ def string_equality(expr: Expr) -> tuple[Column, Literal] | None:
     return None
 
 
+def decides(k: PipelineKernel, expr: Expr, row: Row) -> bool:
+    """Whether the condition of a predicate over this row is the predicate itself."""
+    equality = string_equality(expr)
+    if equality is not None:
+        return isinstance(row.column(k, equality[0].name), CodeDatum)
+    return is_safe(expr) or (isinstance(expr, Call) and expr.name == "and" and all(decides(k, part, row) for part in expr.args))
+
+
 def emit_condition(k: PipelineKernel, expr: Expr, row: Row) -> Val:
     """i1: the cheap condition; it holds wherever the predicate does."""
     equality = string_equality(expr)
     if equality is not None:
         on_codes = emit_on_codes(k, expr, row)
         if on_codes is not None:
-            return on_codes.value
+            return on_codes.value if on_codes.valid is None else on_codes.value & on_codes.valid
         column, literal = equality
         return row.column(k, column.name).len == emit_literal(k, literal).len
     if is_safe(expr):

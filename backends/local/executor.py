@@ -92,7 +92,8 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         for user in self._within(step):
             for child in user.inputs:
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
-                self.users.setdefault(id(child), []).append(step)
+                self.users.setdefault(id(child), []).append(user)
+        self.hands_out_shards = True
         collected = self._collected(step, self.flow(step, shards))
         return collected.data.chunks[:1] if collected.replicated else collected.data.chunks
 

@@ -295,6 +295,7 @@ class JoinRunner(MovementRunner):
         )
         for group, bound in zip(groups, bounds, strict=True):
             self._sort_entries(table, join, sink, group, bound if table.dense else None)
+        table.large = not self.dry and sum(array.nbytes for array in table.kept) > LARGE_BYTES
 
     def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context], dense: tuple[int, int] | None) -> None:
         """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""

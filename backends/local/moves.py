@@ -10,6 +10,7 @@ from tsql.backends.local.dataset import BlockData, ChunkData, GroupData, Part, S
 from tsql.backends.local.host import Context
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
+from tsql.backends.local.sliced import relies_on_hashes, sliced
 from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.batch import Morsels
@@ -49,6 +50,9 @@ class MovementRunner(HostFunctionRunner):
         return self._chunk_flow(columns, [chunks], flow)
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
+        cut = None if relies_on_hashes(step, self.users, self.hands_out_shards) else sliced(flow, shards)
+        if cut is not None:
+            return replace(flow, data=cut)
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
         equal, keeps_order = self.run.settings.equal_hashes, self._keeps_order(step)
         # Where nothing is taken away in between, the batches of a source fill the same chunks.

@@ -189,6 +189,8 @@ class PipelineRunner:
         self.done: dict[int, Flow] = {}
         self.uses: dict[int, int] = {}
         self.users: dict[int, list[Step]] = {}
+        self.hands_out_shards = False
+        """Whether the shards of the last step are read by others, who expect rows where their hashes place them."""
         self.pipelines: list[tuple[Step, Pipeline]] = []
         self.listed: set[int] = set()
         self.states: dict[int, tuple[Sink, Context]] = {}

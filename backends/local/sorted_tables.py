@@ -19,6 +19,7 @@ from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.operators.sorted_join import SortedBuild
 from tsql.kernels.runtime.join_table import RECORD_BYTES
 from tsql.kernels.runtime.sorted_table import (
+    AHEAD,
     BY_HASH,
     BY_NUMBER,
     DENSE,
@@ -84,7 +85,7 @@ class EntrySorter:
         chunks = [chunk for context in contexts for chunk in context]
         ends = np.cumsum([sum(rows for _, rows in context) for context in contexts], dtype=np.int64).tolist()
         rows = ends[-1] if ends else 0
-        orders, addresses, slots = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
+        orders, addresses, slots = np.empty(rows, np.int64), np.empty(rows, np.int64), np.zeros(rows + 2 * AHEAD, np.int32)
         places = np.empty(rows if sink.place_at >= 0 else 0, np.int64)
         words = self._number(sink, chunks, (orders, slots, addresses, places), dense)
         size = len(words) if dense is None else dense[1] - dense[0] + 1
@@ -92,12 +93,16 @@ class EntrySorter:
         if sink.place_at >= 0:
             merged = in_input_order(places, segments)
             if merged is None:
-                orders, addresses, slots = _taken((orders, addresses, slots), np.argsort(places, kind="stable"), self.workers)
+                order = np.argsort(places, kind="stable")
+                (orders, addresses), slots[:rows] = _taken((orders, addresses), order, self.workers), slots[order]
                 merged = [(0, rows)]
             segments = merged
+        elif len(segments) > 1:
+            # Rows that come in the order of their numbers are in that order in each group too, if they are taken in it.
+            segments = in_input_order(orders, segments) or segments
         if sink.marks:
             # Those that never find a partner are put behind all groups.
-            slots[slots < 0] = size
+            slots[:rows][slots[:rows] < 0] = size
         counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
         kept, counts = rows - int(counts[size]), counts[:size]
         directory = _directory(words, counts) if dense is None else np.concatenate(([0], np.cumsum(counts)))

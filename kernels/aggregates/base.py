@@ -86,6 +86,7 @@ class Body:
     family: aggregates of one family over the same arguments have the same state, which is kept once.
     wants_position: before `update`, `position` is set to the row's position in the input (i64).
     wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
+    counter: the field that counts the rows which have been taken in, if one does.
     removable: `remove` takes a row out of a state exactly, so that frames can slide (kernels/windows).
     rows: an upper bound on the rows that any one state can see, or None.
     """
@@ -96,6 +97,7 @@ class Body:
     family: str | None = None
     wants_position = False
     wants_order = False
+    counter: int | None = None
     removable = False
     order_keys: tuple[SortKey, ...] = ()
     fields: tuple[str, ...] = ()

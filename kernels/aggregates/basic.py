@@ -23,6 +23,7 @@ class CountStar(Body):
 
     fields = ("i64",)
     branchless = True
+    counter = 0
     removable = True
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
@@ -67,6 +68,7 @@ class ExactSum(Body):
     """The sum of integers or decimals, with the number of rows (an empty sum is NULL)."""
 
     branchless = True
+    counter = 1
     family = "exact sum"
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
@@ -120,6 +122,7 @@ class InexactSum(Body):
 
     fields = ("f64", "i64")
     branchless = True
+    counter = 1
     family = "float sum"
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tsql.kernels.aggregates.base import Body, Input, MemoryState, RegisterState, State, fields_bytes
+from tsql.kernels.aggregates.base import Body, Input, MemoryState, RegisterState, State, field_offsets, fields_bytes
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
@@ -257,7 +257,10 @@ class ScalarAggregate(AggregateSink):
 
 class DenseAggregate(AggregateSink):
     """Keys with few possible values: group number = mixed-radix number of the keys. State: entries of (occupied, states);
-    the host allocates and zeroes `groups * entry_bytes`, and `init` runs when a group is first met."""
+    the host allocates and zeroes `groups * entry_bytes`, and `init` runs when a group is first met.
+
+    Where the states start as zeros and one of them counts all rows, that count says which groups there are: then there is no word
+    for it, nothing to ask before a row is taken in, and more groups in each line of the cache."""
 
     how = "dense"
 
@@ -266,9 +269,28 @@ class DenseAggregate(AggregateSink):
         self.groups = 1
         for c in self.cards:
             self.groups *= c
-        self.entry_bytes = self.grouping.place(8)
+        counting = self._counting()
+        self.entry_bytes = self.grouping.place(8 if counting is None else 0)
+        self.has_flag = counting is None
+        self.occupied_at = 0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
         self.distinct_at = self.groups * self.entry_bytes
         self.state_bytes = self._distinct_tables(self.distinct_at)
+
+    def _counting(self) -> Item | None:
+        """The aggregate whose state counts all rows of a group, if all states start as zeros and own nothing."""
+        items = self.grouping.items
+        if any(i.distinct is not None or type(i.body).init is not Body.init or i.body.release() for i in items):
+            return None
+        return next((i for i in items if i.body.counter is not None and i.call.filter is None and not self._skips(i)), None)
+
+    def _skips(self, item: Item) -> bool:
+        """Whether an aggregate may leave rows out because its arguments are NULL."""
+        known = item.call.args if self.grouping.absorbs else item.inputs
+        return item.body.skips_nulls and any(getattr(a, "nullable", True) for a in known)
+
+    def occupied(self, k: PipelineKernel, entry: Val) -> Val:
+        """Whether a group has been met."""
+        return k.load("i64", k.offset(entry, self.occupied_at)) != 0
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
@@ -287,9 +309,10 @@ class DenseAggregate(AggregateSink):
             k.fail(~inside, "A key is outside of the bounds that the statistics of its table give")
             number = k.select(inside, number, k.i64(0))
         entry = k.offset(self.table, number * self.entry_bytes)
-        with k.when(k.load("i64", entry) == 0):
-            k.store(entry, k.i64(1))
-            g.init(k, entry)
+        if self.has_flag:
+            with k.when(~self.occupied(k, entry)):
+                k.store(entry, k.i64(1))
+                g.init(k, entry)
         for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
@@ -473,7 +496,7 @@ class GroupRow(CachedRow):
 
 
 class GroupScan:
-    """The source that reads groups: a morsel's first word is the address of its entries."""
+    """The source that reads groups: a morsel has the address of its entries, and the number of the first of them in their array."""
 
     def __init__(self, sink: AggregateSink):
         self.sink = sink
@@ -486,12 +509,12 @@ class GroupScan:
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         entries = k.load("ptr", record, 2)
-        position = k.load("i64", record, 1)
+        position, first = k.load("i64", record, 1), k.load("i64", record, 3)
         with k.rows(rows) as i:
             entry = k.offset(entries, i * self.sink.entry_bytes)
-            row = GroupRow(self.sink, entry, i, position + i)
+            row = GroupRow(self.sink, entry, first + i, position + i)
             if isinstance(self.sink, DenseAggregate):
-                with k.when(k.load("i64", entry) != 0):
+                with k.when(self.sink.occupied(k, entry)):
                     each(row)
             else:
                 each(row)

@@ -9,7 +9,7 @@ from tsql.kernels.expr import Expr
 from tsql.kernels.functions.datetime_presence import counts_rows
 from tsql.kernels.pipeline import Operator, Push
 from tsql.kernels.rows import CachedRow, MaskedRow, SelectedRow
-from tsql.kernels.selection import emit_condition, is_safe, is_selectable
+from tsql.kernels.selection import decides, emit_condition, is_selectable
 
 
 class Filter(Operator):
@@ -28,7 +28,7 @@ class Filter(Operator):
         return emit_condition(k, self.predicate, row)
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
-        if isinstance(row, SelectedRow) and self in row.passed and is_safe(self.predicate):
+        if isinstance(row, SelectedRow) and self in row.passed and decides(k, self.predicate, row):
             push(k, row)
             return
         if self.masked:

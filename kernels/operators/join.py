@@ -20,7 +20,7 @@ from tsql.kernels.entries import EntryLayout
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.keys import KeyField
 from tsql.kernels.operators.key_hash import HASH_SEED, add_to_hash
-from tsql.kernels.operators.sorted_search import SortedSearch, entry_at
+from tsql.kernels.operators.sorted_search import SortedSearch, entry_at, fetch_group
 from tsql.kernels.pipeline import Operator, Push, Sink
 from tsql.kernels.rows import POSITION, CachedRow
 from tsql.kernels.runtime.group_table import ADDRESS_MASK, TABLE_BYTES, table_entry
@@ -286,7 +286,7 @@ class Probe(Operator):
         # Rows without a partner end here: the directory alone tells most of them apart, for many rows at once.
         plain = bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
         self.selects = early and kind in ("inner", "semi", "touch") and plain
-        self.fetches = 2 if table.large and plain else 0
+        self.fetches = (3 if table.bounds else 2) if table.large and plain and not table.walks else 0
         self.reads = frozenset(name for key in keys for name in key.columns())
 
     @property
@@ -305,6 +305,9 @@ class Probe(Operator):
 
     def fetch(self, k: PipelineKernel, row: CachedRow, stage: int) -> None:
         data = [emit(k, e, row) for e in self.keys]
+        if self.table.bounds:
+            fetch_group(k, self, data, stage)
+            return
         if stage == 0:
             place = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2) if self.table.dense else self._hash(k, data) & self._record(k, 1)
             k.prefetch(k.element("i64", self._record(k, 0, "ptr"), place))

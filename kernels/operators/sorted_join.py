@@ -135,7 +135,7 @@ class AsofProbe(Probe):
     def __init__(self, table: TableKind, slot: Any, kind: str, keys: tuple[Expr, ...], residual: Expr | None, tolerance: int | float | None, position: int | None):
         super().__init__(table, slot, kind, keys, residual, position=position, early=False)
         ((self.op, self.time),) = table.bounds
-        self.tolerance, self.multiplies = tolerance, False
+        self.tolerance, self.multiplies, self.fetches = tolerance, False, 0
 
     @property
     def signature(self) -> object:

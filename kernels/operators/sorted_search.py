@@ -26,6 +26,20 @@ def number_of(k: PipelineKernel, probe: Any, data: list[Datum]) -> Val:
     return KeyField("", probe.keys[0].type, True)._words(k, data[0])[0]
 
 
+def fetch_group(k: PipelineKernel, probe: Any, data: list[Datum], stage: int) -> None:
+    """Prefetch what a search of a row reads: the place of its group in the directory, the first of the group's numbers, and its first row.
+    Most groups are small, and what is read of them is near by."""
+    if stage == 0:
+        if probe.table.dense:
+            place = number_of(k, probe, data) - probe._record(k, 7)
+        else:
+            place = (probe.build.group_word(k, probe.keys, data) & probe._record(k, 6)) * SLOT_WORDS
+        k.prefetch(k.element("i64", probe._record(k, 5, "ptr"), place))
+        return
+    group = SortedSearch(probe, k, data)
+    k.prefetch(k.element("i64", group.orders, group.start) if stage == 1 else group.entry(group.start))
+
+
 class SortedSearch:
     """The group of a row, from `start` up to `end`, and places in it."""
 

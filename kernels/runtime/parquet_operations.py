@@ -6,7 +6,7 @@ In: records of words in host memory. Out: what an operation says of itself, in t
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -29,21 +29,12 @@ def _scan(k: Kernel, record: Val, out: Val) -> Val:
     )
 
 
-def _decode_all(k: Kernel, record: Val, out: Val) -> Val:
-    """The addresses of readers and, at `out`, their number: each decodes its rows and has its own STATUS."""
+def _by_each(k: Kernel, record: Val, out: Val, read: Callable[[Kernel, Val], Val]) -> Val:
+    """The addresses of readers and, at `out`, their number: each reads its rows and has its own STATUS."""
     count = word(k, out, 0)
     with k.range(count) as number:
         reader = k.load("ptr", record, number)
-        put(k, reader, STATUS, decode(k, reader))
-    return count
-
-
-def _pick_all(k: Kernel, record: Val, out: Val) -> Val:
-    """As `_decode_all`, for the rows that each reader's SELECTION names."""
-    count = word(k, out, 0)
-    with k.range(count) as number:
-        reader = k.load("ptr", record, number)
-        put(k, reader, STATUS, pick(k, reader))
+        put(k, reader, STATUS, read(k, reader))
     return count
 
 
@@ -61,8 +52,8 @@ def _strings(k: Kernel, record: Val, out: Val) -> Val:
 
 OPERATIONS: dict[int, Callable[[Kernel, Val, Val], Val]] = {
     SCAN: _scan,
-    DECODE: _decode_all,
-    PICK: _pick_all,
+    DECODE: partial(_by_each, read=decode),
+    PICK: partial(_by_each, read=pick),
     FETCH: fetch_all,
     KEEP: keep_all,
     DECOMPRESS: _decompress,

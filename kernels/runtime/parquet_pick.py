@@ -10,7 +10,7 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime import parquet_bits as bits
 from tsql.kernels.runtime import parquet_headers as headers
-from tsql.kernels.runtime.parquet_bits import BLOCK, CUT, WRONG_INDEX, WRONG_TEXT, bytes_until, pointer, put, word
+from tsql.kernels.runtime.parquet_bits import BLOCK, CUT, WRONG_INDEX, bytes_until, pointer, put, word
 from tsql.kernels.runtime.parquet_reader import (
     BITMAP_PADDING,
     DICTIONARY,
@@ -39,11 +39,12 @@ from tsql.kernels.runtime.parquet_reader import (
     VALUES_AT,
     WIDTH,
     WORK,
+    begin_column,
     decode_block,
     open_page,
     part,
 )
-from tsql.kernels.runtime.parquet_text import ADDRESS, USED, copy, dictionary_text, text_room
+from tsql.kernels.runtime.parquet_text import ADDRESS, USED, copy, dictionary_text, next_text, text_room
 from tsql.kernels.runtime.parquet_values import BITS, CODES, FORMS, LONG_WORDS, TEXT, WORDS, spread
 
 PLACED = (WORDS, LONG_WORDS, CODES)
@@ -59,14 +60,7 @@ def _wanted(k: Kernel, reader: Val, number: Val) -> Val:
 def pick(k: Kernel, reader: Val) -> None:
     """Go through ROWS rows and decode those of the selection, one behind the other: the status."""
     rows, selected, form = word(k, reader, ROWS), word(k, reader, SELECTED), word(k, reader, FORM)
-    with k.when(word(k, reader, FILLED) == 0):
-        bitmap_bytes = selected.ushr(3) + BITMAP_PADDING
-        with k.when(word(k, reader, VALIDITY) != 0):
-            k.call("memset", pointer(k, reader, VALIDITY), 0, bitmap_bytes)
-        with k.when(form == BITS):
-            k.call("memset", pointer(k, reader, OUT), 0, bitmap_bytes)
-        with k.when(form == TEXT):
-            k.store(pointer(k, reader, OUT), k.i32(0))
+    begin_column(k, reader, selected)
     with k.forever() as loop:
         with k.when(word(k, reader, LEFT) <= 0):
             skip_pages(k, reader)
@@ -281,12 +275,7 @@ def _pick_text(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
         with k.when(nullable):
             valid.set(k.load_bit(bitmap, row))
         with k.when(valid.value):
-            left = bytes_until(at.value, end) - 4
-            with k.when(left < 0):
-                k.ret(k.i64(CUT))
-            size.set(k.load("i32", at.value).uto("i64"))
-            with k.when(size.value > left):
-                k.ret(k.i64(WRONG_TEXT))
+            size.set(next_text(k, at.value, end))
             with k.when(wanted):
                 status = text_room(k, text, size.value)
                 with k.when(status != 0):
@@ -324,13 +313,7 @@ def _skip_values(k: Kernel, reader: Val, values: Val) -> None:
     at, end = k.var(pointer(k, stream, bits.AT)), pointer(k, stream, bits.END)
     with k.when(form == TEXT):
         with k.range(values):
-            room = bytes_until(at.value, end) - 4
-            with k.when(room < 0):
-                k.ret(k.i64(CUT))
-            size = k.load("i32", at.value).uto("i64")
-            with k.when(size > room):
-                k.ret(k.i64(WRONG_TEXT))
-            at.set(at.value + size + 4)
+            at.set(at.value + next_text(k, at.value, end) + 4)
     with k.otherwise():
         size = values * word(k, reader, WIDTH)
         with k.when(bytes_until(at.value, end) < size):

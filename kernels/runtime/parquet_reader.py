@@ -167,10 +167,8 @@ def open_values(k: Kernel, reader: Val, data: Val, end: Val, encoding: Val, valu
     k.ret(k.i64(0))
 
 
-@routine("parquet_decode", ("ptr",), "i64")
-def decode(k: Kernel, reader: Val) -> None:
-    """Decode until FILLED is ROWS: the status."""
-    rows = word(k, reader, ROWS)
+def begin_column(k: Kernel, reader: Val, rows: Val) -> None:
+    """Clear what a column of so many rows has beside its values, before the first of them."""
     with k.when(word(k, reader, FILLED) == 0):
         bitmap_bytes = rows.ushr(3) + BITMAP_PADDING
         with k.when(word(k, reader, VALIDITY) != 0):
@@ -179,6 +177,13 @@ def decode(k: Kernel, reader: Val) -> None:
             k.call("memset", pointer(k, reader, OUT), 0, bitmap_bytes)
         with k.when(word(k, reader, FORM) == TEXT):
             k.store(pointer(k, reader, OUT), k.i32(0))
+
+
+@routine("parquet_decode", ("ptr",), "i64")
+def decode(k: Kernel, reader: Val) -> None:
+    """Decode until FILLED is ROWS: the status."""
+    rows = word(k, reader, ROWS)
+    begin_column(k, reader, rows)
     with k.forever() as loop:
         loop.stop_if(word(k, reader, FILLED) >= rows)
         with k.when(word(k, reader, LEFT) <= 0):

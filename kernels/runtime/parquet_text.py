@@ -51,18 +51,24 @@ def copy(k: Kernel, target: Val, source: Val, size: Val) -> None:
         k.call("memcpy", target, source, size)
 
 
+def next_text(k: Kernel, at: Val, end: Val) -> Val:
+    """The size of the string at an address; returns the status from the routine if it does not lie before the end."""
+    left = bytes_until(at, end) - 4
+    with k.when(left < 0):
+        k.ret(k.i64(CUT))
+    size = k.load("i32", at).uto("i64")
+    with k.when(size > left):
+        k.ret(k.i64(WRONG_TEXT))
+    return size
+
+
 @routine("parquet_plain_text", ("ptr", "ptr", "i64", "i64", "ptr", "ptr", "i64"), "i64")
 def plain_text(k: Kernel, stream: Val, text: Val, values: Val, rows: Val, offsets: Val, bitmap: Val, start: Val) -> None:
     """The next `values` strings, each a length and its bytes, as `rows` rows; a row whose bit is not set has none. `offsets` has
     one more entry than rows: the first is there already. A stream is its address and its end. The status."""
     at, end, total = k.var(pointer(k, stream, 0)), pointer(k, stream, 1), k.var(k.i64(0))
     with k.range(values):
-        left = bytes_until(at.value, end) - 4
-        with k.when(left < 0):
-            k.ret(k.i64(CUT))
-        size = k.load("i32", at.value).uto("i64")
-        with k.when(size > left):
-            k.ret(k.i64(WRONG_TEXT))
+        size = next_text(k, at.value, end)
         at.set(at.value + size + 4)
         total.set(total.value + size)
     status = text_room(k, text, total.value)

@@ -28,6 +28,10 @@ PLAN_WORDS = 14
 GROUPS_AT, MOST_AT, MODE_AT, LEAST_AT = 10, 11, 12, 13
 """Words of the plan of `number_module`: how many groups there are, at how many it gives up, BY_HASH .., the least number."""
 
+AHEAD = 16
+"""Where entries are counted and placed, words of groups are fetched so many entries before their turn: groups come in any order, and their words
+do not stay in a core's cache. Behind the slots of the last entries there are twice as many that may be read."""
+
 BY_HASH, BY_NUMBER, DENSE = 0, 1, 2
 """What an entry holds of its keys and which group that means: a hash; a number to be hashed; a number that is a place by itself."""
 
@@ -147,6 +151,7 @@ def count_module() -> Module:
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     counts, slots, rows = k.params
     with k.range(rows) as row:
+        k.prefetch(k.element("i64", counts, k.load("i32", slots, row + AHEAD).to("i64")))
         at = k.element("i64", counts, k.load("i32", slots, row).to("i64"))
         k.store(at, k.load("i64", at) + 1)
     k.ret()
@@ -166,6 +171,11 @@ def place_module() -> Module:
     words, header = k.load("i64", plan, 6), k.load("i64", plan, 7)
     with k.range(rows) as row:
         number = first + row
+        k.prefetch(k.element("i64", places, k.load("i32", slots, number + 2 * AHEAD).to("i64")))
+        # The place may still change by then, by a little.
+        soon = k.load("i64", k.element("i64", places, k.load("i32", slots, k.min(number + AHEAD, first + rows - 1)).to("i64")))
+        k.prefetch(k.element("i64", placed_orders, soon))
+        k.prefetch(k.element("i64", placed_rows, soon * k.max(words, k.i64(1))))
         at = k.element("i64", places, k.load("i32", slots, number).to("i64"))
         place = k.load("i64", at)
         k.store(at, place + 1)

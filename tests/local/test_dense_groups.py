@@ -79,3 +79,18 @@ def test_keys_that_come_later() -> None:
             db.execute(change)
             duck.execute(change)
             assert db.sql(sql).fetchall() == duck.sql(sql).fetchall(), change
+
+
+@pytest.mark.parametrize("hint", HINTS[:3])
+@pytest.mark.parametrize("calls", ["sum(n)", "count(n)", "avg(n)", "count(*) FILTER (WHERE n > 0)", "sum(x) FILTER (WHERE x < 0)", "sum(n), count(*)", "min(n), count(n)", "sum(d), sum(x)"])
+def test_groups_that_no_aggregate_has_counted(calls: str, hint: str) -> None:
+    """A group is there though its arguments are all NULL, or its rows are all filtered out."""
+    with tsql.connect(threads=2, small_rows=0) as db, duckdb.connect() as duck:
+        for engine in (db, duck):
+            engine.execute(
+                "CREATE TABLE t AS SELECT range % 500 AS k, CASE WHEN range % 500 < 400 THEN range % 7 END AS n, range % 5 AS x, "
+                "CASE WHEN range % 500 <> 3 THEN 0.5::DOUBLE END AS d FROM range(10000)"
+            )
+        sql = f"SELECT {hint} k, {calls} FROM t GROUP BY k ORDER BY k"
+        assert "dense" in kinds(db, sql)
+        assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()

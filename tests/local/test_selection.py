@@ -50,3 +50,38 @@ def test_failures_count_only_for_rows_that_come_so_far() -> None:
     db, numbers, _ = table(10_000)
     found = db.sql("SELECT id FROM t WHERE n <> 0 AND 19 // n = 19").arrow()["id"].to_pylist()
     assert found == np.flatnonzero(numbers == 1).tolist()
+
+
+@pytest.mark.parametrize("strings", [3, 255, 256, 257])
+@pytest.mark.parametrize("nulls", [False, True], ids=["", "nulls"])
+def test_equality_of_codes(strings: int, nulls: bool) -> None:
+    """Codes are compared as they are stored; the code of a string that does not occur is none of them, nor is that of NULL."""
+    codes = np.arange(20_000) * 7919 % strings
+    values = [None if nulls and i % 11 == 5 else f"s{code:03}" for i, code in enumerate(codes)]
+    with tsql.connect(threads=2, small_rows=0) as db:
+        db.register("t", pa.table({"id": np.arange(len(values)), "s": values}))
+        db.execute("CREATE TABLE stored AS SELECT * FROM t")
+        for wanted in ("s000", f"s{strings - 1:03}", "s128", "missing", ""):
+            for operator, passes in (("=", lambda s, w=wanted: s == w), ("<>", lambda s, w=wanted: s != w)):
+                expected = [i for i, s in enumerate(values) if s is not None and passes(s)]
+                relation = db.sql(f"SELECT id FROM stored WHERE s {operator} '{wanted}'")
+                assert sorted(relation.arrow()["id"].to_pylist()) == expected, (operator, wanted)
+                assert db.sql(f"SELECT count(*) FROM stored WHERE s {operator} '{wanted}' AND id >= 0").fetchall() == [(len(expected),)]
+
+
+CONDITIONS = {
+    "id >= 0": lambda i: True,
+    "id < 0": lambda i: False,
+    "id & 1 = 0": lambda i: i & 1 == 0,
+    "id & 4095 < 4095": lambda i: i & 4095 < 4095,
+    "id = 8191": lambda i: i == 8191,
+    "id & 7 <> 3": lambda i: i & 7 != 3,
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_runs_of_rows_that_all_pass_or_none(condition: str) -> None:
+    ids = np.arange(20_000)
+    with tsql.connect(threads=2, small_rows=0) as db:
+        db.register("t", pa.table({"id": ids, "n": ids}))
+        assert db.sql(f"SELECT n FROM t WHERE {condition}").arrow()["n"].to_pylist() == [i for i in ids.tolist() if CONDITIONS[condition](i)]
