@@ -6,6 +6,10 @@ next block of their class: fresh pages cost more than what most kernels do with 
 may give back (DuckDB trims its heap several times a second). What is kept is bounded: pages of idle blocks go back to the system
 where used and idle blocks together would be more than `BOUND`.
 
+Blocks do not all begin at the same place of a page: a kernel that fills many of them at the same pace, as those do that partition rows, would
+write to the same few lines of its caches, whose sets the low bits of addresses choose. So a block begins a line further in than the one before it, in a page
+that it has for that (`SHIFTS` lines, then from the first again); an address within a block tells which it is all the same.
+
 The state is a record of words (names below), then a record of `CLASS_WORDS` per class. A class has two stacks of block numbers, for idle
 blocks with pages (warm) and without (cold, which read as zeros), and the number of blocks that were ever handed out.
 """
@@ -30,14 +34,16 @@ CLASS_WORDS = 8
 SMALLEST_BITS, LARGEST_BITS = 17, 33
 SMALLEST, LARGEST = 1 << SMALLEST_BITS, 1 << LARGEST_BITS
 """Blocks above the first and up to the second are the pool's."""
+LINE, SHIFTS = 64, 64
+SHIFT_BYTES = LINE * SHIFTS
 CLASSES = 4 * (LARGEST_BITS - SMALLEST_BITS)
 MADV_DONTNEED = 4
 EXPORTS = ("pool_malloc", "pool_calloc", "pool_realloc", "pool_free", "pool_trim")
 
 
 def class_size(number: int) -> int:
-    """Bytes of a block of a class: 1.25, 1.5, 1.75 and 2 times a power of two."""
-    return (5 + number % 4) << (SMALLEST_BITS + number // 4 - 2)
+    """Bytes from one block of a class to the next: those that it holds, 1.25, 1.5, 1.75 or 2 times a power of two, and what its shift may take."""
+    return ((5 + number % 4) << (SMALLEST_BITS + number // 4 - 2)) + SHIFT_BYTES
 
 
 def _class(k: Kernel, number: Val) -> Val:
@@ -139,7 +145,8 @@ def pool_take(k: Kernel, bytes: Val) -> None:
     _unlock(k, state)
     with k.when(block.value < 0):
         k.ret(k.i64(0))
-    k.ret(_address(k, state, number, block.value, size).bits_as("i64") | is_zero.value)
+    shift = (block.value & (SHIFTS - 1)) * LINE
+    k.ret((_address(k, state, number, block.value, size).bits_as("i64") + shift) | is_zero.value)
 
 
 def _pooled(k: Kernel, bytes: Val) -> Val:
@@ -206,7 +213,7 @@ def pool_realloc(k: Kernel, block: Val, bytes: Val) -> None:
     with k.when(ours):
         state = k.symbol(STATE)
         at = block.bits_as("i64") - k.load("i64", state, BASE)
-        old.set(k.load("i64", _class(k, at.udiv(k.load("i64", state, REGION))), SIZE))
+        old.set(k.load("i64", _class(k, at.udiv(k.load("i64", state, REGION))), SIZE) - SHIFT_BYTES)
         with k.when((bytes <= old.value) & (bytes * 2 > old.value)):
             k.ret(block)
     with k.otherwise():

@@ -33,13 +33,36 @@ def quiet() -> Iterator[None]:
 
 def test_classes_hold_what_is_asked_for() -> None:
     sizes = [pool.class_size(number) for number in range(pool.CLASSES)]
-    assert sizes == sorted(sizes) and sizes[-1] == pool.LARGEST
+    holds = [size - pool.SHIFT_BYTES for size in sizes]
+    assert sizes == sorted(sizes) and holds[-1] == pool.LARGEST
     used = memory.usage().used
-    for bytes in (LARGE, sizes[0], sizes[0] + 1, sizes[3], sizes[3] + 1, sizes[9] - 1):
+    for bytes in (LARGE, holds[0], holds[0] + 1, holds[3], holds[3] + 1, holds[9] - 1):
         block = memory.allocate(bytes)
-        assert memory.is_pooled(block) and memory.usage().used - used == min(s for s in sizes if s >= bytes)
+        assert memory.is_pooled(block) and memory.usage().used - used == min(s for s, held in zip(sizes, holds, strict=True) if held >= bytes)
         memory.free(block)
     assert memory.usage().used == used
+
+
+def test_blocks_begin_in_different_lines_of_their_pages() -> None:
+    blocks = [memory.allocate(LARGE) for _ in range(pool.SHIFTS)]
+    assert len({block % pool.SHIFT_BYTES for block in blocks}) == pool.SHIFTS
+    assert all(block % pool.LINE == 0 for block in blocks)
+    apart = sorted(blocks)
+    assert all(b - a >= LARGE for a, b in zip(apart, apart[1:], strict=False))
+    for block in blocks:
+        memory.free(block)
+
+
+def test_blocks_keep_what_was_written_when_they_grow() -> None:
+    """Each block of a class begins elsewhere, and none reaches into the next."""
+    size = pool.class_size(0) - pool.SHIFT_BYTES
+    blocks = [memory.allocate(size) for _ in range(70)]
+    for number, block in enumerate(blocks):
+        ctypes.memset(block, number + 1, size)
+    grown = [memory.reallocate(block, size * 3) for block in blocks]
+    for number, block in enumerate(grown):
+        assert ctypes.string_at(block, size) == bytes([number + 1]) * size
+        memory.free(block)
 
 
 @pytest.mark.parametrize("bytes", [1, pool.SMALLEST])
