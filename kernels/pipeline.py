@@ -71,6 +71,10 @@ class Operator:
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         raise NotImplementedError
 
+    def outline(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        """Push a row on as `consume` would, into a kernel that will never run: for sinks that look at what is known of its values."""
+        self.consume(k, row, push)
+
     def describe(self) -> str:
         raise NotImplementedError
 
@@ -250,8 +254,14 @@ class Pipeline:
             return
         k = PipelineKernel(Module())
 
+        def push(k: PipelineKernel, row: CachedRow, at: int) -> None:
+            if at == len(self.operators):
+                self.sink.probe(k, row)
+            else:
+                self.operators[at].outline(k, row, lambda k, row: push(k, row, at + 1))
+
         def each(row: CachedRow) -> None:
-            self._push(k, row, 0, self.sink.probe)
+            push(k, row, 0)
 
         self.source.produce(k, k.morsels, k.count, each)
 

@@ -123,6 +123,10 @@ fresh pages of the system."""
 MOST_SORTED_SHARDS = 256
 """At most so many shards are made for that."""
 
+WALKED_ROWS = 1 << 18
+"""Rows that are windows of their own are sorted and walked so many at a time, at most: fewer to a shard would fit a core's cache, but then there are more
+shards than can be written to at the same time, and each has its own cost."""
+
 PROGRESS_BYTES = 1 << 28
 """Groups that have a time among their keys, and take more than this, are given and forgotten as the time passes, where files are in its order; a
 quarter of memory_limit, if that is less."""

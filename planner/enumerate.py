@@ -270,7 +270,7 @@ class Enumerator:
             columns, calls, over = windows.from_rows()
             rows = Project((source,), columns=columns)
             # Where ties are decided by the order of the input, rows in many shards would be in very small chunks.
-            placed = rows if over.kind == "rows" else self._in_cache(rows, by, groups)
+            placed = rows if over.kind == "rows" else self._walked(rows, by, groups, stats.rows(windows.rows))
             return self._shown(Combine((placed,), by=by, calls=calls, windows=over), windows)
 
         def combined(rows: Step, keys: tuple[tuple[str, Expr], ...]) -> Step:
@@ -388,6 +388,15 @@ class Enumerator:
         if self.scope != "local" or groups <= cost.CACHED_GROUPS or not key:
             return source
         return Redistribute((Rekey((source,), key=key),), scope="local", shards=self._shards_in_cache(groups))
+
+    def _walked(self, source: Step, key: tuple[str, ...], groups: float, rows: float) -> Step:
+        """With very many groups: rows in more shards than cores, each of which is sorted and walked at once."""
+        if self.scope != "local" or groups <= cost.CACHED_GROUPS or not key:
+            return source
+        shards = self.shards
+        while shards * cost.WALKED_ROWS < rows and shards < cost.MOST_SORTED_SHARDS:
+            shards *= 2
+        return Redistribute((Rekey((source,), key=key),), scope="local", shards=shards)
 
     def _shards_in_cache(self, groups: float) -> int:
         """So many shards that the table of each fits a core's cache."""

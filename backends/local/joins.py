@@ -323,7 +323,7 @@ class JoinRunner(MovementRunner):
 
     def _file(self, plan: Any, chunks: list[tuple[int, int]]) -> None:
         """File the entries of a table in its directory."""
-        link = None if self.interpret else compiler().routine(link_module)
+        link = None if self.interpret else compiler().routine(link_module, rows=sum(rows for _, rows in chunks))
         if link is None:
             from tsql.kernels.codegen.interp import Interpreter
 

@@ -114,7 +114,7 @@ class EntrySorter:
         """Fill the arrays; the hash of each slot comes back."""
         mode = DENSE if dense is not None else BY_NUMBER if sink.is_by_number else BY_HASH
         starts = np.cumsum([0, *(rows for _, rows in chunks)]).tolist()
-        number, size = self._routine(number_module), FIRST_SLOTS if sink.keys else 1
+        number, size = self._routine(number_module, starts[-1]), FIRST_SLOTS if sink.keys else 1
         while True:
             words = np.zeros(size + 1, np.int64)
             plan = (ctypes.c_int64 * PLAN_WORDS)(words.ctypes.data, size - 1, sink.entry_bytes, sink.hash_at, sink.place_at, sink.marks, *(a.ctypes.data for a in arrays))
@@ -136,7 +136,7 @@ class EntrySorter:
         orders, _, slots = arrays
         parts = _parts(segments, self.workers.number if len(orders) > size else 1)
         counts = np.zeros((len(parts), size), np.int64)
-        count, place = self._routine(count_module), self._routine(place_module)
+        count, place = (self._routine(module, len(orders)) for module in (count_module, place_module))
 
         def counting(part: int) -> None:
             for start, end in parts[part]:
@@ -173,9 +173,9 @@ class EntrySorter:
                 turned = np.repeat(2 * firsts + lengths - 1, lengths) - np.arange(len(orders))
                 rows[:] = rows[turned]
 
-    def _routine(self, module: Callable[[], Module]) -> Callable[[int, int, int], Any]:
+    def _routine(self, module: Callable[[], Module], rows: int) -> Callable[[int, int, int], Any]:
         if not self.interpret:
-            return compiler().routine(module)
+            return compiler().routine(module, rows=rows)
         from tsql.kernels.codegen.interp import Interpreter
 
         interpreter = Interpreter(module())

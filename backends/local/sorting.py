@@ -206,7 +206,7 @@ def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
     numbers[:] = np.arange(rows, dtype=np.int32)
     spare_keys, spare_numbers, counts = memory.empty(rows, np.uint64), memory.empty(rows, np.int32), np.empty(BUCKETS, np.int64)
     plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
-    compiler().routine(radix_module)(plan.ctypes.data, counts.ctypes.data, rows)
+    compiler().routine(radix_module, rows=rows)(plan.ctypes.data, counts.ctypes.data, rows)
     return numbers
 
 
@@ -262,7 +262,7 @@ def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Worker
     rows = len(word)
     places, counts = memory.empty(rows, np.int32), np.empty(1 << bits, np.int64)
     plan = np.array([word.ctypes.data, places.ctypes.data, 1 << bits], np.int64)
-    compiler().routine(places_module)(plan.ctypes.data, counts.ctypes.data, rows)
+    compiler().routine(places_module, rows=rows)(plan.ctypes.data, counts.ctypes.data, rows)
     widths = [_plain_bytes([array]) for array in arrays]
     if not all(widths):
         order = memory.empty(rows, np.int32)
@@ -275,7 +275,7 @@ def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Worker
         (start, end), width, target = pieces[task % len(pieces)], widths[task // len(pieces)], targets[task // len(pieces)]
         source = _bytes(arrays[task // len(pieces)], width)
         plan = np.array([source.ctypes.data + start * width, target.ctypes.data, places.ctypes.data + start * 4, width, 4], np.int64)
-        compiler().routine(scatter_module)(plan.ctypes.data, None, end - start)
+        compiler().routine(scatter_module, rows=rows)(plan.ctypes.data, None, end - start)
 
     workers.run(scatter, len(arrays) * len(pieces))
     return [pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(target)], 0) for array, target in zip(arrays, targets, strict=True)]
@@ -296,7 +296,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
             return pc.take(array, pa.array(order[start:end]), boundscheck=False, memory_pool=POOL)
         source, index = _bytes(array, width), order[start:end]
         plan = np.array([source.ctypes.data, target.ctypes.data + start * width, index.ctypes.data, width, index.itemsize], np.int64)
-        compiler().routine(gather_module)(plan.ctypes.data, None, end - start)
+        compiler().routine(gather_module, rows=len(order))(plan.ctypes.data, None, end - start)
         return None
 
     # Neighbours in the list are of one array, so that workers read the same memory at the same time.

@@ -39,6 +39,9 @@ QUICK, TIERED, FULL = 0, 1, 2
 compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and in full
 once the query is done (`promote.py`)."""
 
+FEW_ROWS = 50_000
+"""What routines do for so few rows is done before better code would be there."""
+
 INLINE_OPS = 40
 """Routines with more ops than this are called, never inlined."""
 
@@ -347,8 +350,11 @@ class Compiler:
         with self._lock:
             return 0.0 if self.in_foreground else time.monotonic() - self._last_foreground
 
-    def routine(self, make: Callable[[], Module], opt: int = FULL) -> Callable[..., Any]:
-        """The function of a module that is the same in every query; its text is made once in a process."""
+    def routine(self, make: Callable[[], Module], opt: int = FULL, rows: int | None = None) -> Callable[..., Any]:
+        """The function of a module that is the same in every query; its text is made once in a process. `rows`: it is for so many rows
+        now, and few of them are not worth the time that better code takes, unless it is there already."""
+        if rows is not None and rows <= FEW_ROWS and (make, opt) not in self._routines:
+            opt = QUICK
         found = self._routines.get((make, opt))
         if found is None:
             found = self._routines[make, opt] = self.compile(make(), opt)

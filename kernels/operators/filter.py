@@ -38,5 +38,11 @@ class Filter(Operator):
         with k.when(emit_predicate(k, self.predicate, row)):
             push(k, row)
 
+    def outline(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        if self.masked:
+            self.consume(k, row, push)
+        else:
+            push(k, row)
+
     def describe(self) -> str:
         return f"filter {self.predicate}" + (" masked" if self.masked else " select" if self.selects else "")

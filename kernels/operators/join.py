@@ -337,6 +337,15 @@ class Probe(Operator):
             case _:
                 self._pairs(k, row, data, walk, push)
 
+    def outline(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
+        match self.kind:
+            case "semi" | "anti":
+                push(k, row)
+            case "inner" | "left" | "single":
+                push(k, JoinedRow(row, BuildRow(self.build.layout, k.null, None if self.kind == "inner" else k.false)))
+            case _:
+                self.consume(k, row, push)
+
     def _range(self, k: PipelineKernel, row: CachedRow, data: list[Datum]) -> Run:
         """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
         if self.table.walks:

@@ -57,7 +57,7 @@ def string_hashes(dictionary: Dictionary) -> np.ndarray:
     if found is None:
         wide = pa.types.is_large_string(dictionary.values.type) or pa.types.is_large_binary(dictionary.values.type)
         hashes = np.zeros(len(dictionary) + 1, np.int64)
-        compiler().routine(_MODULES[wide])(dictionary.record.address, hashes.ctypes.data, len(dictionary))
+        compiler().routine(_MODULES[wide], rows=len(dictionary))(dictionary.record.address, hashes.ctypes.data, len(dictionary))
         found = dictionary.tables["hashes"] = pa.py_buffer(hashes)
     return np.frombuffer(found, np.int64)[: len(dictionary)]
 
