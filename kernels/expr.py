@@ -37,7 +37,9 @@ class Expr:
         while stack:
             node = stack.pop()
             yield node
-            stack.extend(reversed(node.children))
+            children = node.children
+            if children:
+                stack.extend(reversed(children))
 
     def columns(self) -> tuple[str, ...]:
         """Names of the columns used, each once, in order of first use."""
@@ -254,6 +256,7 @@ def substitute(expr: Expr, columns: dict[str, Expr]) -> Expr:
 
 def check_columns(expr: Expr, schema: Schema) -> None:
     """Assert that `expr` refers to columns of `schema` only, with their types."""
+    known = schema.by_name
     for node in expr.walk():
-        if isinstance(node, Column) and (node.name not in schema or schema[node.name].type != node.dtype):
+        if isinstance(node, Column) and (node.name not in known or known[node.name].type != node.dtype):
             raise ValueError(f"column {node.name} {node.dtype} is not in {schema}")

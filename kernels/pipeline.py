@@ -122,7 +122,8 @@ def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
     count = k.var(k.i64(0))
     with k.range((rows + 7).ushr(3)) as at:
         with k.when(k.load("i64", passes, at) != 0):
-            for row in (at * 8 + i for i in range(8)):
+            with k.range(k.i64(8)) as i:
+                row = at * 8 + i
                 k.store(chosen, row.to("i16"), count.value)
                 count.set(count.value + k.load("i8", passes, row).uto("i64"))
     k.ret(count.value)

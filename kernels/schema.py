@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -39,9 +40,14 @@ class Schema:
     def to_arrow(self) -> pa.Schema:
         return pa.schema([pa.field(f.name, f.type.to_arrow()) for f in self.fields])
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
-        return tuple(f.name for f in self.fields)
+        return tuple([f.name for f in self.fields])
+
+    @cached_property
+    def by_name(self) -> dict[str, Field]:
+        """The fields by name; of several with the same name the first counts."""
+        return {f.name: f for f in reversed(self.fields)}
 
     def __iter__(self) -> Iterator[Field]:
         return iter(self.fields)
@@ -50,13 +56,10 @@ class Schema:
         return len(self.fields)
 
     def __contains__(self, name: str) -> bool:
-        return any(f.name == name for f in self.fields)
+        return name in self.by_name
 
     def __getitem__(self, name: str) -> Field:
-        for f in self.fields:
-            if f.name == name:
-                return f
-        raise KeyError(name)
+        return self.by_name[name]
 
     def __str__(self) -> str:
         return f"({', '.join(map(str, self.fields))})"

@@ -23,6 +23,7 @@ from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import SortKey
 from tsql.kernels.runtime.gather import WIDTHS, gather_module, scatter_module
 from tsql.kernels.runtime.radix import BUCKETS, DIGIT_BITS, places_module, radix_module
+from tsql.kernels.runtime.sort_groups import sort_groups_module
 
 POOL = pa.system_memory_pool()
 """Where Arrow takes the memory for strings and NULLs from; all else is the pool's (kernels/codegen/memory.py)."""
@@ -63,7 +64,12 @@ def sorted_columns(arrays: list[pa.Array], keys: list[tuple[pa.Array, SortKey]],
     ranks = [rank for array, key in keys for rank in _ranks(array, key, workers)]
     if not ranks or len(ranks[0]) < 2:
         return arrays
-    words = _words(_leading(ranks))
+    ranks = _leading(ranks)
+    grouped = _grouped_order(ranks, workers)
+    if grouped is not None:
+        del ranks
+        return taken(arrays, grouped, workers)
+    words = _words(ranks)
     first = next(words, None)
     del ranks
     if first is None:
@@ -116,6 +122,10 @@ FEW_BITS = 2 * DIGIT_BITS
 PLACED_BITS = 16
 """With so few bits rows are counted, and written to where they belong: there are as many streams of writes as keys, whose lines stay in the cache."""
 
+GROUPED_BITS = 10
+MOST_PER_GROUP = 64
+"""Keys of so many bits at least, with so few rows each on average, are sorted apart: the rows of each are in a core's cache then."""
+
 SAMPLE = 1024
 
 
@@ -125,7 +135,30 @@ def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | N
     The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on. Last keys
     that the rows are in the order of already need none: the others keep that order.
     """
-    return None if not ranks or len(ranks[0]) < 2 else _words_order(_words(_leading(ranks)), workers)
+    if not ranks or len(ranks[0]) < 2:
+        return None
+    ranks = _leading(ranks)
+    grouped = _grouped_order(ranks, workers)
+    return _words_order(_words(ranks), workers) if grouped is None else grouped
+
+
+def _grouped_order(ranks: list[np.ndarray], workers: Workers) -> np.ndarray | None:
+    """The order of rows by a key of few bits and then by a number, as rows of many keys over time have it: by the key first, and then within each
+    key (kernels/runtime/sort_groups.py). None where the keys are others, or several workers share the rows."""
+    last, rows = ranks[-1], len(ranks[0])
+    if len(ranks) < 2 or not MANY_ROWS <= rows < 2**31 or last.dtype != np.int64 or len(workers.pieces(rows)) > 1:
+        return None
+    if not GROUPED_BITS <= sum((int(rank.max()) - int(rank.min())).bit_length() for rank in ranks[:-1]) <= FEW_BITS:
+        return None
+    ((word, bits),) = _words(ranks[:-1])
+    numbers = _radix_order(word, bits)
+    if np.count_nonzero(word[1:] != word[:-1]) * MOST_PER_GROUP < rows:
+        return None
+    values, spare, spare_numbers = memory.empty(rows, np.int64), memory.empty(rows, np.int64), memory.empty(rows, np.int32)
+    arrays = (word, numbers, np.ascontiguousarray(last), values, spare, spare_numbers)
+    plan = np.array([array.ctypes.data for array in arrays], np.int64)
+    compiler().routine(sort_groups_module, rows=rows)(plan.ctypes.data, None, rows)
+    return numbers
 
 
 def _leading(ranks: list[np.ndarray]) -> list[np.ndarray]:
@@ -200,7 +233,7 @@ def _sort_words(words: np.ndarray, workers: Workers) -> None:
 
 
 def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
-    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py."""
+    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py. The words are sorted where they lie."""
     rows = len(word)
     keys, numbers = np.ascontiguousarray(word), memory.empty(rows, np.int32)
     numbers[:] = np.arange(rows, dtype=np.int32)

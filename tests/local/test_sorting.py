@@ -13,6 +13,7 @@ from tsql.backends.local import sorting
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.expr import SortKey
 from tsql.kernels.runtime.radix import BUCKETS, radix_module
+from tsql.kernels.runtime.sort_groups import sort_groups_module
 
 
 def keys(random: np.random.Generator, rows: int) -> list[np.ndarray]:
@@ -120,3 +121,44 @@ def test_rows_of_few_keys_are_placed_in_their_order(workers: int, values: int, m
         key = keys.slice(5) if len(columns[0]) < rows else keys
         order = pa.array(sorting.sort_indices([(key, SortKey(None))]))
         assert sorting.sorted_columns(columns, [(key, SortKey(None))], team) == [c.take(order) for c in columns]
+
+
+@pytest.mark.parametrize("shape", ["random", "in order", "two runs", "equal", "extremes"])
+@pytest.mark.parametrize("rows_per_key", [1, 2, 15, 16, 17, 40, 63])
+def test_rows_of_many_keys_over_time(rows_per_key: int, shape: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are put into groups by their keys, and each group is sorted by itself, in runs of 16 that are merged."""
+    monkeypatch.setattr(sorting, "MANY_ROWS", 2)
+    random = np.random.default_rng([12, rows_per_key])
+    rows = 3000 * min(rows_per_key, 10) + 7
+    key = random.integers(0, max(2048, rows // rows_per_key), rows)
+    times = {
+        "random": random.integers(-(10**12), 10**12, rows),
+        "in order": np.sort(random.integers(0, 10**12, rows)) * np.where(np.arange(rows) == 0, 2, 1),
+        "two runs": np.concatenate([np.sort(random.integers(0, 10**6, part)) for part in (rows // 2, rows - rows // 2)]),
+        "equal": random.integers(0, 3, rows),
+        "extremes": random.choice(np.array([-(2**63), -1, 0, 2**63 - 1]), rows),
+    }[shape]
+    times[0] = times.max()  # not in order by themselves
+    order = sorting._grouped_order([key, times], sorting.SERIAL)
+    assert order is not None
+    assert (order == np.lexsort([times, key])).all(), f"seed 12, {rows_per_key}"
+
+
+def test_large_groups_are_sorted_otherwise() -> None:
+    random = np.random.default_rng(13)
+    few, many = random.integers(0, 16, 50_000), random.integers(0, 2048, 200_000)
+    assert sorting._grouped_order([few, random.permutation(50_000)], sorting.SERIAL) is None
+    assert sorting._grouped_order([many, random.permutation(200_000)], sorting.SERIAL) is None
+    assert sorting._grouped_order([np.zeros(50_000, np.int64), random.permutation(50_000)], sorting.SERIAL) is None
+
+
+def test_sort_groups_interpreter_agrees() -> None:
+    random = np.random.default_rng(14)
+    rows = 100
+    words, numbers = np.sort(random.integers(0, 3, rows)), random.permutation(rows).astype(np.int32)
+    times = random.integers(0, 20, rows)
+    expected = np.concatenate([part[np.argsort(times[part], kind="stable")] for part in (numbers[words == w] for w in np.unique(words))])
+    spare = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
+    plan = np.array([a.ctypes.data for a in (words, numbers, times, *spare)], np.int64)
+    Interpreter(sort_groups_module())("main", plan.ctypes.data, 0, rows)
+    assert (numbers == expected).all(), "seed 14"
