@@ -13,6 +13,7 @@ from tsql.planner.enumerate import Enumerator
 from tsql.planner.hints import Hint, constraints
 from tsql.planner.late import mark_late
 from tsql.planner.logical import Output
+from tsql.planner.reliance import watched, with_filled
 from tsql.planner.rules import optimize, without_products
 from tsql.planner.scan_progress import with_progress
 from tsql.planner.step import PhysicalPlan, named
@@ -33,14 +34,17 @@ def build(
     wanted = constraints(hints, query)
     shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
     scope = "global" if target == "spark" else "local"
-    plan = unnest(query)
-    plan = optimize(plan, wanted=wanted) if settings.optimizer else without_products(plan, wanted)
+    with watched() as relied:
+        plan = unnest(query)
+        plan = optimize(plan, wanted=wanted) if settings.optimizer else without_products(plan, wanted)
     wanted.locate(plan)
     enumerator = Enumerator(shards, wanted, scope, costs, choices)
     root = enforce(enumerator.plan(plan.input), shards, scope)
     if settings.optimizer and scope == "local":
         root = with_progress(root, enumerator.estimator, settings.memory_limit)
         root = mark_late(root, enumerator.estimator)
+    if relied.on:
+        root = with_filled(root)
     physical = PhysicalPlan(named(root), plan.columns, plan.names, shards, target, text, wanted.notes())
     check(physical)
     return physical, enumerator

@@ -15,6 +15,7 @@ from tsql.kernels.expr import Call, Column, Expr, Outer, substitute
 from tsql.kernels.schema import Schema
 from tsql.planner.logical import Apply, Distinct, Filter, Join, Node, Project
 from tsql.planner.predicates import EQUALITIES, call, column, conjunction, conjuncts, outers, resolve, same
+from tsql.planner.reliance import rely
 from tsql.planner.tree import expressions, map_expressions, nodes
 
 
@@ -225,4 +226,4 @@ def where(node: Node, parts: list[Expr]) -> Node:
 
 
 def _nullable(expr: Expr) -> bool:
-    return not isinstance(expr, Column) or expr.nullable
+    return not isinstance(expr, Column) or not rely(not expr.nullable)

@@ -9,7 +9,9 @@ from itertools import product
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.operators.scan import is_filled
 from tsql.planner.predicates import conjuncts, join_key, never_null, rejects
+from tsql.planner.reliance import rely
 
 COUNTS = {"count", "count_star"}
 _MOST_KEYS = 8
@@ -22,8 +24,7 @@ def not_null(node: Node, wanted: Iterable[str]) -> frozenset[str]:
         return wanted
     match node:
         case Scan():
-            known = node.source.statistics().columns if hasattr(node.source, "statistics") else {}
-            return frozenset(n for n in wanted if not node.schema[n].nullable or (n in known and known[n].nulls == 0))
+            return frozenset(n for n in wanted if not node.schema[n].nullable or (n in node.source.schema and is_filled(node.source, n)))
         case Values():
             return frozenset(f.name for i, f in enumerate(node.fields) if f.name in wanted and all(never_null(row[i], ()) for row in node.rows))
         case Filter():
@@ -87,7 +88,7 @@ def never_null_condition(node: Join) -> bool:
     if node.condition is None:
         return True
     used = node.condition.columns()
-    return never_null(node.condition, not_null(node.left, used) | not_null(node.right, used))
+    return rely(never_null(node.condition, not_null(node.left, used) | not_null(node.right, used)))
 
 
 def _tested(names: Iterable[str], parts: list[Expr]) -> frozenset[str]:

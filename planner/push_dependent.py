@@ -24,6 +24,7 @@ from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.matching import Match
 from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
+from tsql.planner.reliance import note_existence, rely
 from tsql.planner.tree import expressions, map_call, map_keys, nodes
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
@@ -375,7 +376,7 @@ class Pusher(Binding):
         bound = self.bindings(left)
         plan, waiting = right.plan, [resolve(p, bound) for p in right.pending]
         if node.kind == "mark":
-            plan, waiting = two_valued(left.plan, plan, waiting)
+            plan, waiting = two_valued(left.plan, plan, waiting, node)
         condition = conjunction((*waiting, *(resolve(p, bound) for p in parts)))
         return Dependent(Join(node.kind, left.plan, plan, condition, node.mark), left.pending, left.computed)
 
@@ -412,20 +413,22 @@ def or_empty(value: Expr, aggregate: AggregateCall) -> Expr:
     return value if zero.value is None else Call("coalesce", (value, zero), zero.type)
 
 
-def two_valued(left: Node, right: Node, parts: list[Expr]) -> tuple[Node, list[Expr]]:
+def two_valued(left: Node, right: Node, parts: list[Expr], node: Join) -> tuple[Node, list[Expr]]:
     """Conditions of a WHERE as part of a mark join's condition: what is NULL there must be false, and the mark not NULL by it.
 
     An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested first.
     """
+    if node.condition is None:
+        note_existence(node.mark)
     used = {c for p in parts for c in p.columns()}
     inner, known = set(right.schema.names), not_null(left, used) | not_null(right, used)
     changed, dropped = [], []
     for part in parts:
-        if never_null(part, known):
+        if rely(never_null(part, known), node.mark):
             changed.append(part)
         elif isinstance(part, Call) and part.name == "=" and any(set(a.columns()) <= inner for a in part.args):
             for arg in part.args:
-                if not never_null(arg, known):
+                if not rely(never_null(arg, known), node.mark):
                     (dropped if arg.columns() and set(arg.columns()) <= inner else changed).append(call("is_not_null", arg))
             changed.append(part)
         else:

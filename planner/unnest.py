@@ -164,7 +164,7 @@ class Unnester:
         plan, waiting = d.plan, [pusher.columns(p) for p in d.pending]
         values = {n: pusher.columns(e) for n, e in d.computed.items()}
         if node.kind == "mark":
-            plan, waiting = two_valued(node.left, plan, waiting)
+            plan, waiting = two_valued(node.left, plan, waiting, node)
         condition = conjunction((*waiting, *(substitute(p, values) for p in conjuncts(node.condition))))
         if node.kind in EXISTENTIAL:
             return Join(node.kind, node.left, plan, condition, node.mark)

@@ -79,7 +79,7 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
             arrays.append(normalize(batch.column(at), field.type)[0])
         except pa.ArrowInvalid as error:
             raise SourceError(f"{step.name}: {field.name}: {error}") from error
-        if not field.nullable and arrays[-1].null_count:
+        if (not field.nullable or field.name in getattr(step, "filled", ())) and arrays[-1].null_count:
             # The plan may rest on it: NOT IN is another join where a column has no NULLs.
             raise SourceError(f"{step.name}: {field.name}: a NULL has come, and the plan was made for a table that has none in it")
     if not arrays:

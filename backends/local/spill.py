@@ -29,6 +29,7 @@ import ctypes
 import os
 import tempfile
 import threading
+import weakref
 from typing import Any
 
 import pyarrow as pa
@@ -181,7 +182,8 @@ class Spill:
 
     def __init__(self, run: Run, shared: Shared, threads: int):
         self.run, self.shared, self.threads = run, shared, threads
-        self.files: list[SpillFile] = []
+        self.files: weakref.WeakSet[SpillFile] = weakref.WeakSet()
+        """Those that are still read or written: what nobody can read any more is closed, and its room on disk is free again."""
         self.written: dict[str, int] = {}
         self.lock = threading.Lock()
 
@@ -236,7 +238,7 @@ class Spill:
     def file(self) -> SpillFile:
         file = SpillFile(self.run.settings.temp_directory or tempfile.gettempdir())
         with self.lock:
-            self.files.append(file)
+            self.files.add(file)
         return file
 
     def count(self, name: str, bytes: int) -> None:
@@ -245,9 +247,8 @@ class Spill:
 
     def close(self) -> None:
         """Close the files; nothing is left of them."""
-        for file in self.files:
+        for file in list(self.files):
             file.close()
-        self.files.clear()
 
 
 class Store:

@@ -31,6 +31,8 @@ ENTRY_BYTES = 40
 PARTITIONS = 32
 FORCED_PARTITIONS = 3
 LEVELS = 5
+LEAST_PARTITION = 1 << 13
+"""Smaller partitions are not split: the table of a part would be as large. If it does not fit, there is no memory left."""
 BUFFERED = 0.125
 """The share of memory that partitions may keep of what they collect."""
 
@@ -91,7 +93,7 @@ class PartitionRunner(HostFunctionRunner):
 
     def _can_split(self, level: int, whole: int, part: int) -> bool:
         """Whether it helps to split a partition of `part` bytes again, which came from one of `whole` bytes."""
-        return not self.spill.forced and level <= LEVELS and part * 10 <= whole * 9 and not self.run.settings.equal_hashes
+        return not self.spill.forced and level <= LEVELS and part >= LEAST_PARTITION and part * 10 <= whole * 9 and not self.run.settings.equal_hashes
 
     def _in_tables(self, step: Aggregate, role: str, flow: Flow, make: Callable[..., AggregateSink], expected: int = 0, full_at: int | None = None) -> Flow:
         states = self._run(step, role, flow, make, expected=expected, full_at=full_at)

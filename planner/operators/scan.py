@@ -27,6 +27,8 @@ class Scan(Step):
     shards: int | None = None
     progress: str | None = None
     """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how far it has come."""
+    filled: tuple[str, ...] = ()
+    """Columns that the plan relies on to hold no NULL (planner/reliance.py)."""
     late: bool = False
     """Whether columns that filters and joins above do not look at are read for the rows that these leave."""
 
@@ -52,6 +54,7 @@ class Scan(Step):
         text += [] if self.ranges is None else [("ranges", identifier(self.ranges))]
         text += [] if self.shards is None else [("shards", str(self.shards))]
         text += [] if self.progress is None else [("progress", identifier(self.progress))]
+        text += [("filled", identifiers(self.filled))] if self.filled else []
         text += [("late", "yes")] if self.late else []
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
@@ -76,6 +79,12 @@ class Scan(Step):
             progress = context.name(progress)
             if ranges is not None or not has_progress(source, progress, columns):
                 raise context.error(f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell its bounds for each of their parts, and there is no ranges", hint="leave progress out")
+        filled = attributes.names("filled") if attributes.optional("filled") is not None else ()
+        for c in filled:
+            if c not in columns:
+                raise context.error(f"filled={c}: it is one of the columns {', '.join(columns)}")
+            if not is_filled(source, c):
+                raise context.error(f"the plan relies on {c} of {table} to hold no NULL, and it has some, or may have", hint="plan the query again")
         where_expr = None if where is None else context.expression(where, step.schema)
         late = attributes.optional("late") or "no"
         if late not in ("yes", "no"):
@@ -84,13 +93,21 @@ class Scan(Step):
             raise context.error("a scan with progress is not read late", hint="leave one of the two out")
         if late == "yes" and not reads_late(source):
             raise context.error(f"table {table} cannot be read late", hint="leave late out: Parquet files can be")
-        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, progress=progress, late=late == "yes")
+        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, progress=progress, filled=filled, late=late == "yes")
 
 
 def is_sorted(source: Any, column: str) -> bool:
     """Whether a source can deal out its rows by ranges of a column."""
     known = getattr(source, "is_sorted", None)
     return known is not None and known(column)
+
+
+def is_filled(source: Any, column: str) -> bool:
+    """Whether a column of a source holds no NULL, as far as it can be told without reading it."""
+    if not source.schema[column].nullable:
+        return True
+    known = source.statistics().columns.get(column) if hasattr(source, "statistics") else None
+    return known is not None and known.nulls == 0
 
 
 def has_progress(source: Any, column: str, columns: tuple[str, ...]) -> bool:

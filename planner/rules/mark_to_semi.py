@@ -16,6 +16,7 @@ from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner.facts import never_null_condition
 from tsql.planner.logical import Apply, Filter, Join, Node, Project
 from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
+from tsql.planner.reliance import forget, is_existence
 from tsql.planner.tree import shared, transform_down
 
 
@@ -47,10 +48,11 @@ def _convert(node: Join, predicate: Expr) -> Node | None:
     match predicate:
         case Column(name) if name == node.mark:
             kind, value = "semi", TRUE
-        case Call("not", (Column(name),)) if name == node.mark and never_null_condition(node):
+        case Call("not", (Column(name),)) if name == node.mark and (is_existence(name) or never_null_condition(node)):
             kind, value = "anti", FALSE
         case _:
             return None
+    forget(node.mark)
     joined = Join(kind, node.left, node.right, _simplified(node.condition))
     return Project(joined, (*((f.name, column(f)) for f in joined.schema), (node.mark, value)))
 

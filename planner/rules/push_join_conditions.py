@@ -17,6 +17,7 @@ from tsql.kernels.expr import Expr
 from tsql.planner.facts import not_null
 from tsql.planner.logical import Apply, Filter, Join, Node
 from tsql.planner.predicates import conjunction, conjuncts, never_null
+from tsql.planner.reliance import rely
 from tsql.planner.rules.push_filter_down import is_risky
 from tsql.planner.tree import transform_down
 
@@ -38,7 +39,7 @@ def _push(node: Node) -> Node:
             kept.append(part)
         elif used <= left_names and node.kind in ("inner", "semi"):
             left.append(part)
-        elif used and used <= right_names and (node.kind != "mark" or never_null(part, not_null(node.right, used))):
+        elif used and used <= right_names and (node.kind != "mark" or rely(never_null(part, not_null(node.right, used)))):
             right.append(part)
         else:
             kept.append(part)

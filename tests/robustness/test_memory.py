@@ -12,7 +12,7 @@ import pytest
 
 import tsql
 from tests.patience import wait_until
-from tsql.backends.local import host
+from tsql.backends.local import host, spill
 from tsql.kernels.errors import ExecutionError, OutOfMemoryError, TsqlError
 
 ROWS = 200_000
@@ -90,6 +90,26 @@ def test_the_limit_is_enforced(db, limit, shared, name):
     gc.collect()
     limit("1GB")
     assert db.sql(QUERIES[name]).arrow().num_rows > 0
+
+
+def test_partitions_end_where_memory_does(db, limit, monkeypatch):
+    """A result that cannot fit is refused after some partitions, not after all that a few bytes could be split into; and their files are closed on the way."""
+    made, live, most = 0, set(), 0
+    begin, close = spill.SpillFile.__init__, spill.SpillFile.close
+
+    def count(self, folder):
+        nonlocal made, most
+        begin(self, folder)
+        live.add(id(self))
+        made, most = made + 1, max(most, len(live))
+
+    monkeypatch.setattr(spill.SpillFile, "__init__", count)
+    monkeypatch.setattr(spill.SpillFile, "close", lambda self: (live.discard(id(self)), close(self))[1])
+    for size in ("500KB", "1MB"):
+        limit(size)
+        with pytest.raises(OutOfMemoryError, match="memory_limit allows"):
+            db.sql(QUERIES["union"]).arrow()
+    assert 2 <= made <= 1000 and most <= 20
 
 
 def test_the_limit_holds_for_create_table(db, limit):
