@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from tsql.backends.local.sorting import Workers, integer_order
+from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.operators.sorted_join import SortedBuild
@@ -85,8 +86,9 @@ class EntrySorter:
         chunks = [chunk for context in contexts for chunk in context]
         ends = np.cumsum([sum(rows for _, rows in context) for context in contexts], dtype=np.int64).tolist()
         rows = ends[-1] if ends else 0
-        orders, addresses, slots = np.empty(rows, np.int64), np.empty(rows, np.int64), np.zeros(rows + 2 * AHEAD, np.int32)
-        places = np.empty(rows if sink.place_at >= 0 else 0, np.int64)
+        orders, addresses, slots = _words(rows), _words(rows), memory.empty(rows + 2 * AHEAD, np.int32)
+        slots[rows:] = 0
+        places = _words(rows if sink.place_at >= 0 else 0)
         words = self._number(sink, chunks, (orders, slots, addresses, places), dense)
         size = len(words) if dense is None else dense[1] - dense[0] + 1
         segments = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]
@@ -105,7 +107,7 @@ class EntrySorter:
             slots[:rows][slots[:rows] < 0] = size
         counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
         kept, counts = rows - int(counts[size]), counts[:size]
-        directory = _directory(words, counts) if dense is None else np.concatenate(([0], np.cumsum(counts)))
+        directory = _directory(words, counts) if dense is None else _starts(counts)
         found = SortedEntries(placed[0][: kept + 1], placed[1][: kept + 1], directory, None if dense is None else dense[0])
         self._sort_groups(found, counts, last_first)
         return found
@@ -135,7 +137,8 @@ class EntrySorter:
         worker takes a part of the segments and fills its own places of each slot."""
         orders, _, slots = arrays
         parts = _parts(segments, self.workers.number if len(orders) > size else 1)
-        counts = np.zeros((len(parts), size), np.int64)
+        counts, firsts = (_words(len(parts) * size).reshape(len(parts), size) for _ in range(2))
+        counts[:] = 0
         count, place = (self._routine(module, len(orders)) for module in (count_module, place_module))
 
         def counting(part: int) -> None:
@@ -144,8 +147,11 @@ class EntrySorter:
 
         self.workers.run(counting, len(parts))
         total = counts.sum(axis=0)
-        firsts = np.concatenate(([0], np.cumsum(total)[:-1])) + np.cumsum(counts, axis=0) - counts
-        made = np.empty(len(orders) + 1, np.int64), np.empty((len(orders) + 1, max(1, sink.row_words)), np.int64)
+        firsts[0] = _starts(total)[:-1]
+        for part in range(1, len(parts)):
+            np.add(firsts[part - 1], counts[part - 1], out=firsts[part])
+        width = max(1, sink.row_words)
+        made = _words(len(orders) + 1), _words((len(orders) + 1) * width).reshape(len(orders) + 1, width)
         made[0][-1] = made[1][-1] = 0
 
         def placing(part: int) -> None:
@@ -160,7 +166,7 @@ class EntrySorter:
         """Sort groups that are not in order, and turn entries of equal numbers around if the last is to come first."""
         orders, rows = found.orders[:-1], found.rows[:-1]
         is_first = np.zeros(len(orders) + 1, bool)
-        is_first[np.cumsum(counts)] = is_first[0] = True
+        is_first[_starts(counts)] = True
         if ((orders[1:] < orders[:-1]) & ~is_first[1:-1]).any():
             groups = np.repeat(np.arange(len(counts), dtype=np.int32), counts)
             order = integer_order([groups, orders], self.workers)
@@ -218,6 +224,19 @@ def _parts(segments: list[Segment], number: int) -> list[list[Segment]]:
             parts[part].append((start, start + size))
             start, done = start + size, done + size
     return parts
+
+
+def _words(count: int) -> np.ndarray:
+    """Memory for so many words, of the pool: fresh pages would cost more than what is done with them."""
+    return memory.empty(count, np.int64) if count else np.empty(0, np.int64)
+
+
+def _starts(counts: np.ndarray) -> np.ndarray:
+    """Where each of some runs begins that lie side by side, and where the last one ends."""
+    starts = _words(len(counts) + 1)
+    starts[0] = 0
+    np.cumsum(counts, out=starts[1:])
+    return starts
 
 
 def _directory(words: np.ndarray, counts: np.ndarray) -> np.ndarray:

@@ -232,11 +232,19 @@ def _sort_words(words: np.ndarray, workers: Workers) -> None:
     workers.run(lambda task: words[pieces[task][0] : pieces[task][1]].sort(), len(pieces))
 
 
+_FIRST_NUMBERS = np.arange(1 << 18, dtype=np.int32)
+
+
+def _number(numbers: np.ndarray) -> None:
+    """Write 0, 1, 2, .. ; most arrays are short, and for them nothing has to be made."""
+    numbers[:] = _FIRST_NUMBERS[: len(numbers)] if len(numbers) <= len(_FIRST_NUMBERS) else np.arange(len(numbers), dtype=np.int32)
+
+
 def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
     """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py. The words are sorted where they lie."""
     rows = len(word)
     keys, numbers = np.ascontiguousarray(word), memory.empty(rows, np.int32)
-    numbers[:] = np.arange(rows, dtype=np.int32)
+    _number(numbers)
     spare_keys, spare_numbers, counts = memory.empty(rows, np.uint64), memory.empty(rows, np.int32), np.empty(BUCKETS, np.int64)
     plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
     compiler().routine(radix_module, rows=rows)(plan.ctypes.data, counts.ctypes.data, rows)
