@@ -87,6 +87,16 @@ def is_constant(expr: Expr) -> bool:
     return not expr.columns() and not any(isinstance(part, Outer) for part in expr.walk())
 
 
+ELSEWHERE = {
+    "date_bin": "time_bucket(width, time)",
+    "dateadd": "time + INTERVAL '1 day'",
+    "nvl": "coalesce(a, b)",
+    "to_date": "strptime(text, format)::DATE",
+    "approx_distinct": "approx_count_distinct(x)",
+}
+"""What other engines call functions that are here by another name, and look like none of ours."""
+
+
 def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], node: exp.Expr) -> Exception:
     """The error for an unknown function, or for arguments that fit no overload."""
     from tsql.planner.bind import nearest
@@ -96,6 +106,8 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
     if not overloads and name in WINDOW_FUNCTIONS:
         return binder.error(f"{name} is a window function: it needs OVER (..)", node)
     if not overloads:
+        if name in ELSEWHERE:
+            return binder.error(f"function {name} does not exist", node, hint=f"{ELSEWHERE[name]} does the same")
         names = {*SCALARS.names(), *AGGREGATES.names(), *FORMS}
         return binder.error(f"function {name} does not exist", node, hint=nearest(name, (n for n in names if n[0].isalpha())))
     given = ", ".join(shown(arg) for arg in args)

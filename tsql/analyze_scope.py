@@ -15,6 +15,9 @@ from tsql.planner import logical
 from tsql.planner.bind import nearest
 from tsql.planner.bind_source import Source, position_of
 
+WINDOW_COLUMNS = ("window_start", "window_end", "window_id")
+"""What the window functions of FROM add to their rows."""
+
 
 @dataclass(frozen=True)
 class Field:
@@ -224,6 +227,8 @@ class Scope:
             columns = (f.name for t in tables for f in t.relation.fields)
             return self.error(f'table "{table}" has no column "{name}"', position_of(node.parts[-1]), nearest(name, columns))
         names = [*(f.name for f in self.fields), *others]
+        if node.name.lower() in WINDOW_COLUMNS:
+            return self.error(f'column "{node.name}" does not exist', position_of(node), "a window function of FROM adds it, as in FROM TUMBLE(t, ts, INTERVAL '1 minute')")
         return self.error(f'column "{node.name}" does not exist', position_of(node), nearest(node.name, names))
 
     def error(self, message: str, position: int | None, hint: str | None = None) -> BindError:

@@ -55,3 +55,18 @@ def test_rows_without_a_time_are_counted(db: tsql.Session) -> None:
         relation = db.sql(f"SELECT window_start, count(*) AS n FROM {windows} GROUP BY window_start")
         assert {row[1] for row in relation.fetchall()} == {2}
         assert sum(relation.counts.values()) == 2, windows
+
+
+@pytest.mark.parametrize(
+    ("sql", "hint"),
+    [
+        ("SELECT window_start, count(*) FROM p GROUP BY window_start", "FROM TUMBLE(t, ts, INTERVAL '1 minute')"),
+        ("SELECT Window_End FROM p", "a window function of FROM adds it"),
+        ("SELECT date_bin(INTERVAL '1 minute', ts) FROM p", "time_bucket(width, time) does the same"),
+        ("SELECT nvl(n, 0) FROM p", "coalesce(a, b) does the same"),
+    ],
+)
+def test_the_way_out(db: tsql.Session, sql: str, hint: str) -> None:
+    with pytest.raises(tsql.BindError) as refused:
+        db.sql(sql).arrow()
+    assert hint in refused.value.hint

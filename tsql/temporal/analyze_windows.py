@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze_scope import Field, Names, Relation, Scope, Table
+from tsql.analyze_scope import WINDOW_COLUMNS, Field, Names, Relation, Scope, Table
 from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.types import BIGINT, BOOLEAN, DATE, INTERVAL, TIMESTAMP, TIMESTAMPTZ, Type
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
 
 TIMES = (TIMESTAMP, TIMESTAMPTZ, DATE)
-ADDED = ("window_start", "window_end", "window_id")
 
 
 def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> Table:
@@ -61,7 +60,7 @@ class WindowAnalyzer:
     def analyze(self) -> Table:
         if self.input.relation.life is not None:
             raise self.queries.error(f"{self.node.sql_name} is over rows with a time: the rows of its input have lifetimes", self.node, "QUANTIZE(t, slide => .., size => ..) with GROUP BY")
-        added = ADDED if self._by_count else ADDED[:2]
+        added = WINDOW_COLUMNS if self._by_count else WINDOW_COLUMNS[:2]
         for field in self.fields:
             if field.name.lower() in added:
                 raise self.queries.error(
