@@ -38,8 +38,10 @@ SEMI_SELECTIVITY = 0.5
 LEAST_ANTI_PART = 0.05
 """An anti join is taken to leave so much: that all rows have a partner is a guess."""
 
-SELECT_WORTH = 0.4
-"""A filter above a scan that lets less than this part of the rows through decides runs of rows at once."""
+SELECT_WORTH, SELECT_WORTH_OF_FEW, FEW_SCANNED = 0.9, 0.4, 10_000
+"""A filter above a scan that lets less than this part of the rows through decides runs of rows at once. To gather the numbers of rows costs a nanosecond, however many pass;
+a branch that nobody can foretell costs more, and a join behind the filter can look for partners early only if the filter is decided so too. A scan of few rows has
+less to gain, and the kernel is larger."""
 
 PANES_WORTH = 0.5
 """With more panes than this part of the rows, windows are made of rows: a state for each would cost more than it saves."""

@@ -148,7 +148,8 @@ class Enumerator:
             parts.append(below.predicate)
             below = below.input
         whole = self.chains.get(id(below), 1.0)
-        few = string_equality(node.predicate) is not None or min(whole, stats.joint_selectivity(parts, below)) <= cost.SELECT_WORTH
+        worth = cost.SELECT_WORTH if stats.rows(below) > cost.FEW_SCANNED else cost.SELECT_WORTH_OF_FEW
+        few = string_equality(node.predicate) is not None or min(whole, stats.joint_selectivity(parts, below)) <= worth
         self.chains[id(below)] = min(whole, stats.joint_selectivity(parts, below))
         return "select" if few and is_selectable(node.predicate) else "branch"
 
