@@ -284,9 +284,8 @@ class DenseAggregate(AggregateSink):
         return next((i for i in items if i.body.counter is not None and i.call.filter is None and not self._skips(i)), None)
 
     def _skips(self, item: Item) -> bool:
-        """Whether an aggregate may leave rows out because its arguments are NULL."""
-        known = item.call.args if self.grouping.absorbs else item.inputs
-        return item.body.skips_nulls and any(getattr(a, "nullable", True) for a in known)
+        """Whether an aggregate may leave rows out because its arguments are NULL. Of states that are absorbed it is not known: a sum of no rows is one."""
+        return item.body.skips_nulls and (self.grouping.absorbs or any(i.nullable for i in item.inputs))
 
     def occupied(self, k: PipelineKernel, entry: Val) -> Val:
         """Whether a group has been met."""

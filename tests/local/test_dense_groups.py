@@ -94,3 +94,15 @@ def test_groups_that_no_aggregate_has_counted(calls: str, hint: str) -> None:
         sql = f"SELECT {hint} k, {calls} FROM t GROUP BY k ORDER BY k"
         assert "dense" in kinds(db, sql)
         assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
+
+
+@pytest.mark.parametrize("hint", HINTS[:3])
+@pytest.mark.parametrize("join", ["a LEFT JOIN b ON a.i = b.i", "b RIGHT JOIN a ON a.i = b.i", "a FULL JOIN b ON a.i = b.i"])
+def test_groups_without_a_partner(join: str, hint: str) -> None:
+    """The column that is added up has no NULLs in its table, and nothing else in some groups."""
+    with tsql.connect(threads=2, small_rows=0) as db, duckdb.connect() as duck:
+        for engine in (db, duck):
+            engine.execute("CREATE TABLE a AS SELECT range AS i, range % 50 AS k FROM range(20000)")
+            engine.execute("CREATE TABLE b AS SELECT range AS i, range % 7 AS x FROM range(20000) WHERE range % 50 < 20")
+        sql = f"SELECT {hint} a.k, sum(b.x) AS s, avg(b.x) AS m FROM {join} GROUP BY a.k ORDER BY 1"
+        assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
