@@ -280,9 +280,10 @@ def scratch_release(k: Kernel, ctx: Val) -> None:
 
 @dataclass
 class Program:
-    """An emitted pipeline: its KIR and what the host must supply to run it."""
+    """An emitted pipeline: its KIR and what the host must supply to run it. `reads`: the columns of a scan that the kernel looks at."""
 
     module: Module
     slots: list[Slot]
     sites: list[Site]
+    reads: tuple[str, ...] = ()
     extras: dict[str, Any] = field(default_factory=dict)

@@ -145,6 +145,8 @@ class ColumnarScan:
     """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query. `used`: the
     columns that the kernel reads, once it is emitted."""
 
+    transient = ("used",)
+
     def __init__(self, columns: tuple[SourceColumn, ...], stable: bool = False):
         self.columns, self.stable, self.used = columns, stable, set[str]()
 
@@ -236,6 +238,8 @@ class Pipeline:
             self._probe()
             about = program_store.described(self)
             self.program = None if about is None else program_store.find(about, lambda: self._emitted().module)
+            if self.program is not None and isinstance(self.source, ColumnarScan):
+                self.source.used.update(self.program.reads)
             if self.program is None:
                 self.program = self._emitted()
                 if about is not None:
@@ -247,7 +251,8 @@ class Pipeline:
         self._emit(k)
         k.ret()
         k.finish().freeze()
-        return Program(k.module, k.slots, k.sites)
+        reads = tuple(sorted(self.source.used)) if isinstance(self.source, ColumnarScan) else ()
+        return Program(k.module, k.slots, k.sites, reads)
 
     def _probe(self) -> None:
         """A dry run into a kernel that is thrown away: the sink sees the row as it will arrive and lays out its state."""

@@ -89,6 +89,14 @@ def encode(value: Any, name: Name = lambda _: None) -> bytes:
     return json.dumps({"classes": classes, "objects": encoder.objects, "root": root}, separators=(",", ":")).encode()
 
 
+def encode_if_plain(value: Any, name: Name = lambda _: None) -> bytes | None:
+    """A value as JSON; None for one that has no plain form, or is nested too deeply for it."""
+    try:
+        return encode(value, name)
+    except (NotPlain, RecursionError):
+        return None
+
+
 def decode(data: bytes, resolve: Resolve = lambda name: None) -> Any:
     """The value that was encoded; `resolve` gives the things that were named. Raises Damaged if it is not one."""
     try:

@@ -18,15 +18,18 @@ from typing import Any
 from tsql.kernels.batch import Dictionary
 from tsql.kernels.codegen.kir import Function, Module
 from tsql.kernels.codegen.lang import Kernel, Val, Var
-from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_code
+from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_later
 from tsql.kernels.context import Program
 from tsql.kernels.datum import Datum
 from tsql.kernels.identity import code_identity
-from tsql.kernels.plain import Damaged, NotPlain, decode, encode
+from tsql.kernels.plain import Damaged, NotPlain, decode, encode_if_plain
 from tsql.kernels.types import Type
 
-FORMAT = 1
+FORMAT = 2
 """Part of the key: raise it when entries are written differently."""
+
+CHECKED = False
+"""Whether each program that is kept is looked at for what emission has changed; tests turn it on."""
 
 _PLAIN = frozenset((type(None), int, str, bool, float, bytes))
 _EMISSION = (Val, Var, Kernel, Datum)
@@ -173,19 +176,19 @@ def find(about: Description, make: Any) -> Program | None:
         return None
     dictionaries = {str(number): one for number, one in enumerate(about.dictionaries)}
     try:
-        fingerprint, slots, sites = decode(data, dictionaries.__getitem__)
+        fingerprint, slots, sites, reads = decode(data, dictionaries.__getitem__)
     except (Damaged, ValueError, TypeError):
         return None
-    return Program(KnownModule(fingerprint, make), slots, sites)
+    return Program(KnownModule(fingerprint, make), slots, sites, reads)
 
 
 def keep(about: Description, pipeline: Any, program: Program) -> None:
-    """Write a program, unless emission has changed something that the description shows, or a slot holds what is not plain."""
-    after = described(pipeline)
-    if after is None or after.key != about.key:
-        return
+    """Have a program written, unless a slot holds what is not plain. A process that finds it does not emit: whatever emission leaves
+    behind in the pipeline must be part of the program, or of what nobody asks for later (`transient`), as `CHECKED` makes sure of."""
+    if CHECKED:
+        after = described(pipeline)
+        assert after is not None and after.key == about.key, f"emission has changed what {pipeline.name} is described by"
     numbers = {id(one): str(number) for number, one in enumerate(about.dictionaries)}
-    try:
-        write_code(about.key, encode((program.module.fingerprint(), program.slots, program.sites), lambda value: numbers.get(id(value))))
-    except NotPlain:
-        return
+    parts = (program.module.fingerprint(), program.slots, program.sites, program.reads)
+    # The numbers are those of `about`, which must not go before them.
+    write_later(about.key, lambda about=about: encode_if_plain(parts, lambda value: numbers.get(id(value))))

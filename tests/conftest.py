@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tsql.kernels import program_store
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tsql")
@@ -38,6 +40,7 @@ def no_user_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def no_stored_plans() -> Iterator[None]:
     """Tests that patch rules, costs or the catalog must not find plans that other tests have left on disk; those of stored plans turn them on."""
     os.environ["TSQL_STORED_PLANS"] = "0"
+    program_store.CHECKED = True
     yield
     del os.environ["TSQL_STORED_PLANS"]
 

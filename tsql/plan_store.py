@@ -16,9 +16,9 @@ from typing import Any
 
 from tsql.catalog import Catalog
 from tsql.definition import Table, View
-from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_code
+from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_later
 from tsql.kernels.identity import code_identity
-from tsql.kernels.plain import Damaged, NotPlain, decode, encode
+from tsql.kernels.plain import Damaged, decode, encode_if_plain
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan
 
@@ -79,12 +79,13 @@ def keep(key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], 
     if any(found is None for found in depends.values()):
         return
     tables = {id(catalog.lookup(name)): name for kind, name in asked if kind == "entry"}
-    try:
-        written = encode(plan, lambda value: tables.get(id(value)))
-    except NotPlain:
-        return
-    head = json.dumps({"depends": depends, "parameters": parameters, "start": start, "length": length})
-    write_code(key, head.encode() + b"\n" + written)
+    head = json.dumps({"depends": depends, "parameters": parameters, "start": start, "length": length}).encode()
+
+    def content() -> bytes | None:
+        written = encode_if_plain(plan, lambda value: tables.get(id(value)))
+        return None if written is None else head + b"\n" + written
+
+    write_later(key, content)
 
 
 def find(key: str, catalog: Catalog) -> tuple[tuple[str, ...], int, int, PhysicalPlan] | None:

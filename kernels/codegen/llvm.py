@@ -19,10 +19,11 @@ from typing import Any
 
 import llvmlite
 import llvmlite.binding as binding
+from llvmlite.binding import ffi
 
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op, parse
-from tsql.kernels.codegen.object_cache import read_code, write_code
+from tsql.kernels.codegen.object_cache import read_code, write_later
 from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
 from tsql.kernels.runtime import pool
 
@@ -54,6 +55,20 @@ _CONVERT = {"sext": "sext", "zext": "zext", "trunc": "trunc", "itof": "sitofp", 
 _FLOAT_INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "truncate": "trunc", "rint": "rint", "fabs": "fabs"}
 _INT_INTRINSIC = {"popcount": "ctpop", "leading_zeros": "ctlz", "trailing_zeros": "cttz", "bswap": "bswap"}
 _OVERFLOW = {"add_overflows": "sadd", "sub_overflows": "ssub", "mul_overflows": "smul"}
+
+
+_UNLOCKED = ("LLVMPY_ParseAssembly", "LLVMPY_VerifyModule", "LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory")
+
+
+def _unlock() -> None:
+    """llvmlite lets one thread at a time into LLVM, so that a query would wait for whatever the background compiles. These calls, which take
+    the time, touch nothing but their module, its context and its target machine, and each thread has its own of these. A version of
+    llvmlite that is made differently keeps its lock."""
+    table = getattr(ffi.lib, "_fntab", None)
+    for name in _UNLOCKED:
+        function = getattr(getattr(ffi.lib, name), "_cfn", None)
+        if isinstance(table, dict) and function is not None:
+            table[name] = function
 
 
 def _type(t: str | None) -> str:
@@ -284,9 +299,10 @@ class Compiled:
 
 class Compiler:
     """The JIT of the process and its caches. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
-    different kernels are made side by side, as far as llvmlite's own lock around each call lets them."""
+    different kernels are made side by side."""
 
     def __init__(self) -> None:
+        _unlock()
         binding.initialize_native_target()
         binding.initialize_native_asmprinter()
         # 128-bit division and conversions are calls into the compiler's runtime library.
@@ -297,7 +313,7 @@ class Compiler:
         self._routines: dict[tuple[Callable[[], Module], int], Compiled] = {}
         self._jit = binding.create_lljit_compiler()
         self._serial = 0
-        self._machines = threading.local()
+        self._own = threading.local()
         self.in_foreground = 0
         """How many queries are waiting for code."""
         self._last_foreground = 0.0
@@ -306,10 +322,16 @@ class Compiler:
 
     def _machine(self, opt: int) -> Any:
         """The target machine of a level; each thread has its own."""
-        made = self._machines.__dict__
+        made = self._own.__dict__
         if opt not in made:
             made[opt] = self._make_machine(opt)
         return made[opt]
+
+    def _context(self) -> Any:
+        """What LLVM keeps types and constants in; each thread has its own."""
+        if not hasattr(self._own, "context"):
+            self._own.context = binding.create_context()
+        return self._own.context
 
     def _make_machine(self, opt: int) -> Any:
         # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use best.
@@ -375,7 +397,7 @@ class Compiler:
             code, origin = read_code(key), "disk"
             if code is None:
                 code, origin = self._build(module, opt, check), "llvm"
-                write_code(key, code)
+                write_later(key, _content(code))
             with self._lock:
                 # Another thread may have met the code on disk since it was written there (`known`).
                 found = self._memory.get(key)
@@ -395,7 +417,7 @@ class Compiler:
         """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
         code = read_code(self._key(module.fingerprint(), opt))
         if code is not None:
-            write_code(self._key(name, opt), code)
+            write_later(self._key(name, opt), _content(code))
 
     def stored(self, name: str, opt: int = FULL) -> Compiled | None:
         """The code that `store` has kept under a name, in this process or an earlier one; its main function is `main`."""
@@ -411,7 +433,7 @@ class Compiler:
     def optimized(self, module: Module, opt: int, machine: Any = None) -> Any:
         """The LLVM module after the optimisation passes of a level (see `QUICK` and `FULL`)."""
         machine = machine or self._machine(opt)
-        llvm_module = binding.parse_assembly(render(module))
+        llvm_module = binding.parse_assembly(render(module), self._context())
         llvm_module.triple = machine.triple
         llvm_module.data_layout = str(machine.target_data)
         llvm_module.verify()
@@ -453,7 +475,7 @@ class Compiler:
                 if code is None:
                     machine = self._machine(FULL)
                     code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
-                    write_code(key, code)
+                    write_later(key, _content(code))
                 _pool.append((self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}), self._jit))
             return _pool[0][0]
 
@@ -465,6 +487,10 @@ class Compiler:
         """What `explain ASM` prints."""
         machine = self._machine(opt)
         return machine.emit_assembly(self.optimized(module, opt, machine))
+
+
+def _content(code: bytes) -> Callable[[], bytes]:
+    return lambda: code
 
 
 _pool: list[tuple[Any, Any]] = []

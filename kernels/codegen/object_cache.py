@@ -3,19 +3,28 @@
 An entry is a file with a digest and the code; a damaged one counts as missing and is written again. The folder is kept small:
 one write in `TRIM_EVERY` looks at all entries, and the ones that were used longest ago go. Any number of processes may read,
 write and trim at the same time. A disk that is full or read-only costs the next process a compilation and nothing else.
+
+A query does not wait for the disk: `write_later` leaves an entry to a thread, which waits until nothing new has come for a moment. Until it is
+written the entry is found all the same. What is left at the end of the process is written then.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
 import tempfile
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 MOST_FILES = 20_000
 MOST_BYTES = 512 << 20
 TRIM_EVERY = 200
+PAUSE_SECONDS = 0.05
+"""Entries are written once no other has come for so long."""
 KEPT = 0.75
 """The part of the most files and bytes that trimming leaves."""
 
@@ -33,6 +42,9 @@ def read_code(key: str) -> bytes | None:
     directory = cache_directory()
     if directory is None:
         return None
+    waiting = _waiting.get((directory, key))
+    if waiting is not None:
+        return waiting()
     path = directory / key
     try:
         data = path.read_bytes()
@@ -49,8 +61,11 @@ def read_code(key: str) -> bytes | None:
 def write_code(key: str, code: bytes) -> None:
     """Make or replace an entry."""
     directory = cache_directory()
-    if directory is None:
-        return
+    if directory is not None:
+        _write(directory, key, code)
+
+
+def _write(directory: Path, key: str, code: bytes) -> None:
     with contextlib.suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
         descriptor, path = tempfile.mkstemp(dir=directory)
@@ -62,6 +77,59 @@ def write_code(key: str, code: bytes) -> None:
             os.unlink(path)
         if int(key[:8], 16) % TRIM_EVERY == 0:
             trim(directory)
+
+
+_waiting: dict[tuple[Path, str], Callable[[], bytes | None]] = {}
+"""Entries that are not written yet."""
+_arrived = threading.Event()
+_writing = threading.Lock()
+_writer: threading.Thread | None = None
+
+
+def write_later(key: str, make: Callable[[], bytes | None]) -> None:
+    """Make or replace an entry once the process has a moment. `make` gives its content, in another thread perhaps, or None if there is to be
+    no entry."""
+    global _writer
+    directory = cache_directory()
+    if directory is None:
+        return
+    _waiting[directory, key] = make
+    if _writer is None or not _writer.is_alive():
+        _writer = threading.Thread(target=_serve, name="tsql-cache", daemon=True)
+        _writer.start()
+    _arrived.set()
+
+
+def _serve() -> None:
+    while True:
+        _arrived.wait()
+        while _arrived.is_set():
+            _arrived.clear()
+            time.sleep(PAUSE_SECONDS)
+        flush()
+
+
+def flush() -> None:
+    """Write what waits to be written."""
+    with _writing:
+        for (directory, key), make in list(_waiting.items()):
+            content = make()
+            if content is not None:
+                _write(directory, key, content)
+            _waiting.pop((directory, key), None)
+
+
+atexit.register(flush)
+
+
+def _after_fork() -> None:
+    """The child of a fork has no writer, and what waits is its parent's to write."""
+    global _writing, _writer, _arrived
+    _writing, _writer, _arrived = threading.Lock(), None, threading.Event()
+    _waiting.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def trim(directory: Path) -> None:

@@ -12,7 +12,10 @@ from tsql import plan_store
 from tsql.kernels import pipeline, program_store
 from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.llvm import FULL, compiler, render
+from tsql.kernels.codegen.object_cache import flush
 from tsql.kernels.errors import TsqlError
+from tsql.tpch.data import tables
+from tsql.tpch.queries import NUMBERS, query
 
 QUERY = "SELECT k, sum(v) AS total FROM t WHERE v > 10 GROUP BY k ORDER BY k"
 
@@ -66,6 +69,20 @@ def test_the_next_session_neither_analyzes_nor_emits(analyses: Analyses) -> None
     assert db.sql(QUERY).fetchall() == expected
     assert analyses.of(QUERY) == 1
     assert analyses.emitted == before
+
+
+def test_nothing_of_tpch_is_emitted_again(analyses: Analyses) -> None:
+    """Filters, joins, groups of all kinds, sorts and limits: whatever a pipeline has, the next process finds its program."""
+    counts, answers = [], []
+    for _ in range(2):
+        db, before = tsql.connect(threads=2), analyses.emitted
+        for table, path in tables(0.001).items():
+            db.sql(f"CREATE TABLE {table} AS SELECT * FROM '{path}'")
+        loaded = analyses.emitted
+        answers.append([db.sql(query(number, 0.001)).fetchall() for number in NUMBERS])
+        counts.append((loaded - before, analyses.emitted - loaded))
+    assert answers[0] == answers[1]
+    assert counts[0][1] > 100 and counts[1][1] == 0
 
 
 def test_positions_in_errors_are_those_of_the_text() -> None:
@@ -156,6 +173,7 @@ def test_explain_of_a_stored_plan(analyses: Analyses) -> None:
 
 def test_damaged_entries_are_ignored_and_written_again(cache: Path, analyses: Analyses) -> None:
     expected = session().sql(QUERY).fetchall()
+    flush()
     for path in cache.iterdir():
         data = path.read_bytes()
         path.write_bytes(data[:32] + data[32:60] + b"?" + data[61:])

@@ -8,15 +8,18 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.kernels.programs import compiled, interpreted
+from tsql.kernels.codegen import object_cache
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
-from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_code
+from tsql.kernels.codegen.object_cache import cache_directory, flush, read_code, write_code, write_later
 
 
 def square_plus(number: int) -> Module:
@@ -33,12 +36,15 @@ def square_plus(number: int) -> Module:
 def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A compiler that remembers nothing, and an empty directory on disk."""
     directory = tmp_path / "kernels"
+    compiler().pool()  # its code is no part of what is looked at here
+    flush()
     monkeypatch.setenv("TSQL_CACHE", str(directory))
     forget(monkeypatch)
     return directory
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush()
     monkeypatch.setattr(compiler(), "_memory", {})
 
 
@@ -46,7 +52,9 @@ def works(number: int) -> str:
     """The module gives the right answer; returns where its code came from."""
     module = square_plus(number)
     assert compiled(module, FULL) == interpreted(module)
-    return compiler().compile(module).origin
+    origin = compiler().compile(module).origin
+    flush()
+    return origin
 
 
 def test_memory_then_disk_then_llvm(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,11 +70,11 @@ def test_memory_then_disk_then_llvm(fresh: Path, monkeypatch: pytest.MonkeyPatch
 def test_code_met_on_disk_while_it_is_made_is_linked_once(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     met = []
 
-    def write_and_meet(key: str, code: bytes) -> None:
-        write_code(key, code)
+    def write_and_meet(key: str, make: Callable[[], bytes]) -> None:
+        write_code(key, make())
         met.append(compiler().known(square_plus(8)))
 
-    monkeypatch.setattr("tsql.kernels.codegen.llvm.write_code", write_and_meet)
+    monkeypatch.setattr("tsql.kernels.codegen.llvm.write_later", write_and_meet)
     assert compiler().compile(square_plus(8)) is met[0]
 
 
@@ -86,6 +94,7 @@ def test_levels_and_programs_have_entries_of_their_own(fresh: Path) -> None:
     for number in (1, 2):
         for level in (QUICK, FULL):
             compiler().compile(square_plus(number), level)
+    flush()
     assert len(list(fresh.iterdir())) == 4
 
 
@@ -195,3 +204,33 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("TSQL_CACHE", str(blocked))
     write_code("00000000", b"code")
     assert read_code("00000000") is None
+
+
+def test_what_is_written_later_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    with object_cache._writing:
+        write_later("00000001", lambda: b"code")
+        write_later("00000002", lambda: None)
+        assert read_code("00000001") == b"code" and list(tmp_path.iterdir()) == []
+    write_later("00000001", lambda: b"newer")
+    flush()
+    assert read_code("00000001") == b"newer" and read_code("00000002") is None
+    assert [p.name for p in tmp_path.iterdir()] == ["00000001"]
+
+
+def test_the_folder_is_that_of_the_time_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path / "one"))
+    write_later("00000001", lambda: b"code")
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path / "other"))
+    assert read_code("00000001") is None
+    flush()
+    assert [p.name for p in tmp_path.iterdir()] == ["one"]
+
+
+def test_a_thread_writes_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    write_later("00000001", lambda: b"code")
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "00000001").exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert read_code("00000001") == b"code"

@@ -11,7 +11,8 @@ import pytest
 from tests.kernels.test_compile_cache import square_plus
 from tsql.kernels.codegen import llvm
 from tsql.kernels.codegen.kir import Module
-from tsql.kernels.codegen.llvm import FULL, Compiler
+from tsql.kernels.codegen.llvm import FULL, QUICK, Compiler
+from tsql.kernels.codegen.object_cache import flush
 from tsql.kernels.errors import CancelledError
 
 
@@ -64,8 +65,17 @@ def test_code_that_was_found_on_disk_stays(tmp_path: Path, monkeypatch: pytest.M
     """A query may find code on disk just before the thread that wrote it there links it: both have the same code, and a function keeps it."""
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
     compiler, module, found = Compiler(), square_plus(5), []
-    write = llvm.write_code
-    monkeypatch.setattr(llvm, "write_code", lambda key, code: (write(key, code), found.append(compiler.known(module))))
+    write = llvm.write_later
+    monkeypatch.setattr(llvm, "write_later", lambda key, make: (write(key, make), flush(), found.append(compiler.known(module))))
     made = compiler.compile(module)
     assert found == [made] and found[0] is made
     assert made.function.tracker is made.tracker
+
+
+def test_threads_are_in_llvm_at_the_same_time(compiler: Compiler) -> None:
+    """The calls that take long are not behind llvmlite's lock, and threads that make different kernels do not disturb each other."""
+    assert not [name for name in llvm._UNLOCKED if hasattr(getattr(llvm.ffi.lib, name), "_lock")]
+    alone = {(number, level): compiler._build(square_plus(number), level, lambda: None) for number in range(20) for level in (QUICK, FULL)}
+    with ThreadPoolExecutor(4) as threads:
+        wanted = [*alone] * 5
+        assert list(threads.map(lambda one: compiler._build(square_plus(one[0]), one[1], lambda: None), wanted)) == [alone[one] for one in wanted]
