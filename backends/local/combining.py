@@ -14,7 +14,7 @@ from tsql.backends.local.runner import Flow
 from tsql.backends.local.window_rows import WindowShape
 from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns
 from tsql.kernels.expr import Aggregate, Column, SortKey
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.combine import CombineScan, Windows
 from tsql.planner.operators.combine import Combine
 
@@ -47,7 +47,7 @@ class CombineRunner(WindowRunner):
     """Adds combine steps to windows."""
 
     def _combine(self, step: Combine, flow: Flow) -> Flow:
-        wanted = self._output_columns(flow.schema)
+        wanted = columns_of(flow.schema)
         lists = self._window_rows(step, flow, wanted, False)
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
         by = tuple(Column(n, flow.schema[n].type) for n in step.by)

@@ -37,7 +37,7 @@ from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators import replicate as kernel_replicate
 from tsql.kernels.operators.aggregate import AggregateSink, Grouping, is_dense, make_sink
-from tsql.kernels.operators.collect import Collect, OutputColumn
+from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of
 from tsql.kernels.operators.count import Count
 from tsql.kernels.operators.top import LARGEST, Top
 from tsql.kernels.pipeline import Pipeline, Sink
@@ -334,7 +334,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
     def _union(self, step: Union, inputs: list[Flow]) -> Flow:
         shards = max(f.data.shards for f in inputs)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
-        columns = self._output_columns(step.schema)
+        columns = columns_of(step.schema)
         store = self.spill.store(step.name)
         for number, flow in enumerate(inputs):
             renamed = tuple(OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, flow.schema, strict=True))

@@ -10,7 +10,7 @@ from tsql.backends.local.host import library_chunk
 from tsql.backends.local.runner import Flow, PipelineRunner
 from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.expr import Call, Column, Expr, SortKey
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.schema import Field, Schema
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.step import Step
@@ -28,7 +28,7 @@ class HostFunctionRunner(PipelineRunner):
         return flow, expressions
 
     def _host_columns(self, step: Step, flow: Flow, names: dict[Call, str]) -> Flow:
-        columns = self._output_columns(flow.schema)
+        columns = columns_of(flow.schema)
         arguments, places = hostcalls.arguments(list(names))
         extra = tuple(OutputColumn(f"#argument{i}", e, True, True) for i, e in enumerate(arguments))
         lists = self._collect(step, flow, (*columns, *extra), f"arguments {len(flow.schema)}")

@@ -28,6 +28,7 @@ from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal
 from tsql.kernels.operators import project as kernel_project
+from tsql.kernels.operators.collect import columns_of
 from tsql.kernels.operators.join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
 from tsql.kernels.operators.sorted_join import AsofProbe, SortedBuild
 from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
@@ -242,7 +243,7 @@ class JoinRunner(MovementRunner):
 
     def _with_unmatched(self, step: HashJoin, pairs: Flow, unmatched: EntryData, built: Schema) -> Flow:
         """The pairs, and behind them the rows of the table that have no partner, with NULLs for the other side."""
-        columns = self._output_columns(step.schema)
+        columns = columns_of(step.schema)
         store = self.spill.store(step.name)
         lists = self._collect(step, pairs, columns, "pairs", store=store)
         nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in built else Literal(None, f.type)) for f in step.schema)

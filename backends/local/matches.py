@@ -14,7 +14,7 @@ from tsql.backends.local.runner import Flow
 from tsql.backends.local.window_rows import WindowShape
 from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns
 from tsql.kernels.expr import Column, Expr, Literal, Parameter
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.match import MatchScan
 from tsql.kernels.patterns.spec import MatchSpec
 from tsql.planner.operators.match import Match
@@ -68,7 +68,7 @@ class MatchRunner(WindowRunner):
             return extra.setdefault(found, Column(f"#computed{len(extra)}", found.type))
 
         spec = step.spec.over(column)
-        wanted = (*self._output_columns(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
+        wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
         tasks = max(1, min(self.threads, len(lists)))

@@ -15,7 +15,7 @@ from tsql.backends.local.spill import AnyChunk
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Column
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.multicast import Multicast as MulticastSink
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.pipeline import Sink
@@ -41,7 +41,7 @@ class MovementRunner(HostFunctionRunner):
 
     def _gather_first(self, step: Step, flow: Flow, limit: int) -> Flow:
         """The first rows of a scan, and some more: it is read in waves until there are enough."""
-        columns = self._output_columns(flow.schema)
+        columns = columns_of(flow.schema)
         chunks: list[AnyChunk] = []
         for wave in flow.data.waves(self.threads):
             chunks += self._collect(step, replace(flow, data=wave), columns, "first")[0]
@@ -69,7 +69,7 @@ class MovementRunner(HostFunctionRunner):
     def _sent(self, step: Step, flow: Flow, shards: int, make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition], leaves_open: bool = False) -> Flow:
         """The rows in the shards to which a sink writes them; it is made for columns, an expected number of rows per shard and
         worker, and the rows of the largest chunk. `leaves_open`: its chunks are ended when all of the input has been read."""
-        columns = self._output_columns(flow.schema)
+        columns = columns_of(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
         flow = self._coalesced(flow)

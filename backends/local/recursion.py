@@ -18,7 +18,7 @@ from tsql.backends.local.runner import Flow
 from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Column
 from tsql.kernels.operators.aggregate import Grouping, GroupScan, make_sink
-from tsql.kernels.operators.collect import Collect, OutputColumn
+from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of
 from tsql.kernels.pipeline import ColumnarScan
 from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.recursive import Recursive, Working
@@ -101,7 +101,7 @@ class RecursionRunner(JoinRunner):
     """Runs `recursive` steps."""
 
     def _recursive(self, step: Recursive, shards: int) -> Flow:
-        columns = self._output_columns(step.schema)
+        columns = columns_of(step.schema)
         if self.dry:
             # `explain` is shown the pipelines of one round.
             self._collect(step, self.flow(step.inputs[0], shards), _renamed(columns, step.inputs[0]), "first")
@@ -114,7 +114,7 @@ class RecursionRunner(JoinRunner):
         return [s for s in step.inputs[1].walk() if isinstance(s, Working) and s.table == step.table]
 
     def _rows_of(self, working: Working, chunks: list[Chunk]) -> ChunkData:
-        columns = self._output_columns(working.schema)
+        columns = columns_of(working.schema)
         return ChunkData(tuple(c.source() for c in columns), [chunks], self.run.settings.batch_rows)
 
     def rounds(self, step: Recursive, columns: tuple[OutputColumn, ...], shards: int) -> Iterator[list[Chunk]]:

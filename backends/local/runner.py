@@ -28,11 +28,11 @@ from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.context import Slot
 from tsql.kernels.errors import OutOfMemoryError
-from tsql.kernels.expr import Column, Expr
+from tsql.kernels.expr import Expr
 from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.aggregate import ScalarAggregate
-from tsql.kernels.operators.collect import Collect, OutputColumn
+from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of
 from tsql.kernels.pipeline import Operator, Pipeline, Sink
 from tsql.kernels.schema import Schema
 from tsql.kernels.selection import is_plain
@@ -392,14 +392,11 @@ class PipelineRunner:
             return [sorted((c for one in lists for c in one), key=lambda c: c.order)]
         return lists
 
-    def _output_columns(self, schema: Schema) -> tuple[OutputColumn, ...]:
-        return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema)
-
     def _collected(self, step: Step, flow: Flow, limit: int | None = None, together: bool = False) -> Flow:
         """The flow with its operators run; a shared input (a scan) is dealt out to as many shards as it had."""
         if isinstance(flow.data, ChunkData) and not flow.operators:
             return flow
-        columns = self._output_columns(flow.schema)
+        columns = columns_of(flow.schema)
         lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit, together=together)
         shards = flow.data.shards
         if len(lists) < shards:

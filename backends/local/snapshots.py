@@ -16,7 +16,7 @@ from tsql.backends.local.runner import Flow
 from tsql.backends.local.window_rows import WindowShape
 from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
 from tsql.kernels.types import TIMESTAMP
 from tsql.planner.operators.snapshot import Snapshot
@@ -81,7 +81,7 @@ class SnapshotRunner(WindowRunner):
         given = step.inputs[0].schema
         by = tuple(Column(name, given[name].type) for name in step.by)
         start, end = (Column(name, TIMESTAMP, False) for name in step.lifetime)
-        wanted = (*self._output_columns(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
+        wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
         shape = SortedLifetimes(
             step.name,

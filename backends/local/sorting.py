@@ -115,6 +115,9 @@ def integer_order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndar
     return _order(ranks, workers)
 
 
+FEW_ROWS = 64
+"""Up to so many rows each call into a library costs more than what it does."""
+
 MANY_ROWS = 20_000
 FEW_BITS = 2 * DIGIT_BITS
 """From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
@@ -137,6 +140,9 @@ def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | N
     """
     if not ranks or len(ranks[0]) < 2:
         return None
+    if len(ranks[0]) <= FEW_ROWS:
+        order = np.lexsort(ranks[::-1])
+        return None if (order[1:] > order[:-1]).all() else order
     ranks = _leading(ranks)
     grouped = _grouped_order(ranks, workers)
     return _words_order(_words(ranks), workers) if grouped is None else grouped
@@ -381,6 +387,8 @@ def _values(array: pa.Array, workers: Workers) -> list[np.ndarray]:
         array = array.cast(t.value_type)
         t = array.type
     if pa.types.is_string(t) or pa.types.is_binary(t) or pa.types.is_large_string(t) or pa.types.is_large_binary(t):
+        if len(array) <= FEW_ROWS:
+            return [_few_string_ranks(array)]
         return short_string_words(array) or [_string_ranks(array, workers)]
     if pa.types.is_boolean(t):
         return [np.asarray(array.cast(pa.int8()).fill_null(0))]
@@ -398,6 +406,14 @@ def _values(array: pa.Array, workers: Workers) -> list[np.ndarray]:
     width = t.bit_width
     kind = np.dtype(f"{'u' if pa.types.is_unsigned_integer(t) else 'i'}{width // 8}")
     return [np.frombuffer(buffer, kind)[array.offset : array.offset + len(array)]]
+
+
+def _few_string_ranks(array: pa.Array) -> np.ndarray:
+    """The number of each string in the order of those that occur."""
+    t = array.type
+    strings = array.view(pa.binary() if pa.types.is_string(t) else pa.large_binary() if pa.types.is_large_string(t) else t).to_pylist()
+    numbers = {string: number for number, string in enumerate(sorted({s for s in strings if s is not None}))}
+    return np.array([numbers.get(string, 0) for string in strings], np.int64)
 
 
 def _string_ranks(array: pa.Array, workers: Workers) -> np.ndarray:

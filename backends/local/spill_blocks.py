@@ -27,7 +27,7 @@ from tsql.backends.local.runner import Flow
 from tsql.backends.local.spill import AnyChunk, Store
 from tsql.backends.local.spill_sides import Pair, Side
 from tsql.kernels.expr import Column, Literal
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.types import BOOLEAN
 from tsql.planner.operators.join import HashJoin
 
@@ -96,7 +96,7 @@ class BlockJoinRunner(JoinRunner):
         ]
         inside = replace(join, built=sides[0], probed=sides[1], is_shared=True)
         flow = self._probed(inside, self._built(inside))
-        rows = [c for one in self._collect(join.step, flow, columns or self._output_columns(join.step.schema), "block", store=store) for c in one]
+        rows = [c for one in self._collect(join.step, flow, columns or columns_of(join.step.schema), "block", store=store) for c in one]
         self.tables.pop(join.step.name).release()
         for key in [k for k in self.states if k not in before]:
             free_state(*self.states.pop(key), self.shared)
@@ -133,7 +133,7 @@ class BlockJoinRunner(JoinRunner):
                 wanted = has if kind == "semi" else pc.invert(has)
                 arrays = {n: a.filter(wanted) for n, a in arrays.items()}
             size = chunk.rows if kind == "mark" else wanted.true_count
-            columns = self._output_columns(join.step.schema)
+            columns = columns_of(join.step.schema)
             made = [arrays[c.name] if c.name in arrays else pa.nulls(size, chunk_type(c)) for c in columns]
             if size:
                 rows += store.keep([library_chunk(chunk.order, made, size, self.shared)])

@@ -28,7 +28,7 @@ from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr import Aggregate as Call
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.aggregate import AggregateSink
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.step import Step
 
@@ -63,7 +63,7 @@ class GroupRunner(ValueRunner):
         key = tuple(e for _, e in by)
         store = self.spill.store(f"{step.name} groups")
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
-        output = self._output_columns(step.schema)
+        output = columns_of(step.schema)
         written = tuple(c.source() for c in columns)
 
         def split(flow: Flow, places: list[int], level: int) -> None:

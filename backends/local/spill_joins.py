@@ -36,6 +36,7 @@ from tsql.backends.local.spill_blocks import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill_partitions import PartitionRunner
 from tsql.backends.local.spill_sides import Pair, Side, table_bytes
 from tsql.kernels.expr import Column, Expr
+from tsql.kernels.operators.collect import columns_of
 from tsql.kernels.operators.join import Build, TableKind
 from tsql.kernels.operators.project import Project
 from tsql.kernels.operators.sorted_join import SortedBuild
@@ -249,7 +250,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
 
     def _one_by_one(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The rows of each pair collected before the next is joined."""
-        columns = self._output_columns(join.step.schema)
+        columns = columns_of(join.step.schema)
         store = self.spill.store(f"{join.step.name} pairs")
         open_ends = None
         if join.step.kind == "mark" and join.step.keys:

@@ -31,7 +31,7 @@ from tsql.backends.local.spill import TABLE, AnyChunk, SpilledChunk, Store, byte
 from tsql.kernels.batch import SourceColumn
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, SortKey
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.pipeline import ColumnarScan
 from tsql.kernels.schema import Schema
 from tsql.planner.step import Step
@@ -66,7 +66,7 @@ class SortRunner(HostFunctionRunner):
 
     def _sorted(self, step: Step, flow: Flow, keys: tuple[SortKey, ...], schema: Schema, limit: int | None = None, role: str = "rows") -> Flow:
         """The rows of a flow in order, in one shard; at most `limit` of them."""
-        columns = self._output_columns(schema)
+        columns = columns_of(schema)
         extra = tuple(OutputColumn(f"#key{i}", k.expr) for i, k in enumerate(keys) if not isinstance(k.expr, Column))
         names = [c.name for c in (*columns, *extra)]
         order = Order(keys, tuple(names.index(k.expr.name if isinstance(k.expr, Column) else f"#key{i}") for i, k in enumerate(keys)))
@@ -88,7 +88,7 @@ class SortRunner(HostFunctionRunner):
             indices = indices.slice(0, limit)
         self.run.check()
         copy = Reserved(bytes, self.shared)
-        ordered = [a.take(indices) for a in arrays[: len(columns)]]
+        ordered = pa.RecordBatch.from_arrays(arrays[: len(columns)], names[: len(columns)]).take(indices).columns if columns else []
         del whole, scratch
         return self._chunk_flow(columns, [[Chunk((0,), len(indices), ordered, bytes, copy)]], result)
 

@@ -18,6 +18,7 @@ from tsql.backends.local.spill_partitions import PartitionRunner, needed_columns
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr import Aggregate as Call
 from tsql.kernels.operators.aggregate import AggregateSink, Grouping, make_sink
+from tsql.kernels.operators.collect import columns_of
 from tsql.planner.operators.aggregate import Aggregate
 
 Calls = tuple[tuple[str, Call], ...]
@@ -42,7 +43,7 @@ class ValueRunner(PartitionRunner):
         partial, final = self._phases(step)
         store = self.spill.store(f"{step.name} states")
         states: list[AnyChunk] = []
-        output = self._output_columns(partial.schema)
+        output = columns_of(partial.schema)
         jobs.reverse()
         while jobs:
             wave = [jobs.pop() for _ in range(min(self.threads, len(jobs)))]

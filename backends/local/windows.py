@@ -22,7 +22,7 @@ from tsql.backends.local.window_rows import CollectedRows, WindowShape
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Column, Expr, Literal, Parameter
-from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.window import WindowScan
 from tsql.planner.operators.window import Window
 
@@ -102,7 +102,7 @@ class WindowRunner(SpillingWindowRunner):
             return extra.setdefault(expr, Column(f"#computed{len(extra)}", expr.type))
 
         parts: Any = step.changed(column)
-        wanted = (*self._output_columns(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
+        wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
         shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, nullable_columns(lists, len(wanted)))
         jobs = self._window_jobs(step, shape, lists)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property, lru_cache
 
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.kir import BYTES, Module
@@ -17,9 +17,10 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import LIMIT, MEMORY, MEMORY_LIMIT, ROOM_AT, SINK, STATUS_OUT_OF_MEMORY, TAKEN, PipelineKernel, take_bytes
 from tsql.kernels.datum import Datum
 from tsql.kernels.emit import emit
-from tsql.kernels.expr import Expr
+from tsql.kernels.expr import Column, Expr
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import CachedRow
+from tsql.kernels.schema import Schema
 from tsql.kernels.types import Type
 
 CHUNK_ROWS = 1 << 16
@@ -36,18 +37,18 @@ class OutputColumn:
     nullable: bool = True
     arrow: bool = False
 
-    @property
+    @cached_property
     def type(self) -> Type:
         return self.expr.type
 
-    @property
+    @cached_property
     def machine(self) -> str:
         """The KIR type of one stored value."""
         if self.type.is_decimal and self.arrow:
             return "i128"
         return "i8" if self.type.name == "BOOLEAN" else self.type.parts[0]
 
-    @property
+    @cached_property
     def value_bytes(self) -> int:
         return 16 if self.type.name == "INTERVAL" else BYTES[self.machine]
 
@@ -58,7 +59,17 @@ class OutputColumn:
         return Layout(kind, machine, self.nullable, self.type.is_unsigned)
 
     def source(self) -> SourceColumn:
+        return self._source
+
+    @cached_property
+    def _source(self) -> SourceColumn:
         return SourceColumn(self.name, self.type, self.layout())
+
+
+@lru_cache(maxsize=1024)
+def columns_of(schema: Schema) -> tuple[OutputColumn, ...]:
+    """All columns of a relation, as they are; each run of a plan asks for the same ones."""
+    return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema)
 
 
 STRING, BITS, FIXED = 0, 1, 2

@@ -31,6 +31,7 @@ def keys(random: np.random.Generator, rows: int) -> list[np.ndarray]:
 @pytest.mark.parametrize("radix", [True, False])
 def test_orders_agree(radix: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "MANY_ROWS", 2 if radix else 1 << 40)
+    monkeypatch.setattr(sorting, "FEW_ROWS", 0)
     random = np.random.default_rng(11)
     for trial in range(150):
         rows = int(random.integers(1, 200))
@@ -77,9 +78,11 @@ def test_radix_interpreter_agrees() -> None:
         assert (numbers == sorting._radix_order(words.copy(), bits)).all()
 
 
+@pytest.mark.parametrize("few", [0, 1000])
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
 @pytest.mark.parametrize("longest", [0, 1, 7, 8, 9, 16, 17, 40])
-def test_strings(kind: pa.DataType, longest: int) -> None:
+def test_strings(kind: pa.DataType, longest: int, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "FEW_ROWS", few)
     random = np.random.default_rng(longest)
     texts = [
         "".join(random.choice(list("\0ab\u00e9\x7f"), random.integers(0, longest + 1)))[:longest].encode()[:longest].decode(errors="ignore") for _ in range(300)
