@@ -48,37 +48,37 @@ class Description:
         self.dictionaries: list[Dictionary] = []
         self._met: dict[int, int] = {}
         self._alive: list[Any] = []
-        self._words: list[Any] = [FORMAT, code_identity()]
+        self.words: list[Any] = [FORMAT, code_identity()]
         for part in (pipeline.source, *pipeline.operators, pipeline.sink):
             self._add(part)
-        self.key = hashlib.sha256(repr(self._words).encode()).hexdigest()
+        self.key = hashlib.sha256(repr(self.words).encode()).hexdigest()
 
     def _add(self, value: Any) -> None:
         kind = value.__class__
         if kind in _PLAIN:
-            self._words.append(value)
+            self.words.append(value)
             return
         if kind is Type:
-            self._words.append((value.name, value.width, value.scale))
+            self.words.append((value.name, value.width, value.scale))
             return
         if kind is tuple:
-            self._words.append(("tuple", len(value)))
+            self.words.append(("tuple", len(value)))
             for one in value:
                 self._add(one)
             return
         # Whether two expressions are one object decides whether they share a slot; types and tuples are values.
         met = self._met.get(id(value))
         if met is not None:
-            self._words.append((met,))
+            self.words.append((met,))
             return
         self._met[id(value)] = len(self._met)
         self._alive.append(value)
         if kind is list:
-            self._words.append(("list", len(value)))
+            self.words.append(("list", len(value)))
             for one in value:
                 self._add(one)
         elif kind is dict:
-            self._words.append(("dict", len(value)))
+            self.words.append(("dict", len(value)))
             for name, one in value.items():
                 self._add(name)
                 self._add(one)
@@ -89,26 +89,32 @@ class Description:
         fields = _fields(kind)
         if fields is not None:
             name, names = fields
-            self._words.append(name)
+            self.words.append(name)
             for field in names:
                 self._add(getattr(value, field))
         elif kind is Dictionary:
-            self._words.append(("dictionary", _digest(value)))
+            self.words.append(("dictionary", _digest(value)))
             self.dictionaries.append(value)
         elif kind is frozenset or kind is set:
             if not all(one.__class__ in (int, str) for one in value):
                 raise NotPlain("a set of objects has no order")
-            self._words.append(("set", sorted(value, key=repr)))
+            self.words.append(("set", sorted(value, key=repr)))
         elif isinstance(value, type) or (kind is types.FunctionType and value.__closure__ is None and "<" not in value.__qualname__):
-            self._words.append((kind.__name__, value.__module__, value.__qualname__))
+            self.words.append((kind.__name__, value.__module__, value.__qualname__))
         elif kind.__module__.startswith("tsql.kernels.") and not isinstance(value, _EMISSION) and hasattr(value, "__dict__"):
             # What is computed once and kept follows from the rest.
             own = {name: one for name, one in value.__dict__.items() if not isinstance(getattr(kind, name, None), cached_property) and not _is_of_emission(value, name, one)}
-            self._words.append((kind.__module__, kind.__qualname__, *own))
+            self.words.append((kind.__module__, kind.__qualname__, *own))
             for one in own.values():
                 self._add(one)
         else:
             raise NotPlain(f"{kind.__module__}.{kind.__qualname__} cannot be described")
+
+    def difference(self, other: Description | None) -> str:
+        """Where two descriptions part."""
+        after = [] if other is None else other.words
+        at = next((i for i, (a, b) in enumerate(zip(self.words, after, strict=False)) if a != b), min(len(self.words), len(after)))
+        return f"{self.words[max(0, at - 3) : at + 2]} is {after[max(0, at - 3) : at + 2]} afterwards"
 
 
 def _is_of_emission(owner: Any, name: str, value: Any) -> bool:
@@ -187,7 +193,7 @@ def keep(about: Description, pipeline: Any, program: Program) -> None:
     behind in the pipeline must be part of the program, or of what nobody asks for later (`transient`), as `CHECKED` makes sure of."""
     if CHECKED:
         after = described(pipeline)
-        assert after is not None and after.key == about.key, f"emission has changed what {pipeline.name} is described by"
+        assert after is not None and after.words == about.words, f"emission has changed what {pipeline.name} is described by: {about.difference(after)}"
     numbers = {id(one): str(number) for number, one in enumerate(about.dictionaries)}
     parts = (program.module.fingerprint(), program.slots, program.sites, program.reads)
     # The numbers are those of `about`, which must not go before them.

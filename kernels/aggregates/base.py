@@ -101,6 +101,7 @@ class Body:
     removable = False
     order_keys: tuple[SortKey, ...] = ()
     fields: tuple[str, ...] = ()
+    transient = ("order", "position")
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
         self.inputs, self.result, self.rows = inputs, result, rows

@@ -49,6 +49,8 @@ class SortedBuild(Build):
     is kept as it is), its place in the input (`placed`: where entries of equal numbers are told apart by it).
     """
 
+    transient = ("row",)
+
     def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], order: Expr, marks: bool = False, equal_hashes: bool = False, placed: Expr | bool = False):
         super().__init__(columns, keys, safe, marks, equal_hashes, order)
         self.placed, self.bounds = placed, KeyBounds()
