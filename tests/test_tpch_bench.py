@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,15 +12,16 @@ from xml.etree import ElementTree
 import pyarrow as pa
 import pytest
 
+from tsql.kernels.codegen import memory
 from tsql.tpch import fresh, joins, peers
 from tsql.tpch.__main__ import main
 from tsql.tpch.bench import table
 from tsql.tpch.chart import Panel, draw
 from tsql.tpch.data import tables
-from tsql.tpch.engines import DuckDB
+from tsql.tpch.engines import DuckDB, Tsql
 from tsql.tpch.measure import Spread, Times, geometric_mean, ratios, short, taking_turns
 from tsql.tpch.queries import query
-from tsql.tpch.worker import Worker, WorkerError
+from tsql.tpch.worker import Worker, WorkerError, serve
 
 SCALE = 0.001
 
@@ -161,6 +163,48 @@ def test_cold_times(monkeypatch: pytest.MonkeyPatch) -> None:
     assert empty.rows[-1].value == pytest.approx(100.0) and empty.rows[-1].aim == "< 120" and empty.rows[-1].met is None
     (alone,) = fresh.cold(["duckdb"], [6], threads=1, repeats=1, tell=lambda line: None)
     assert seen[2:] == [("duckdb", [])] and alone.rows[0].measured == {"duckdb, ms": "4.00 (4.00..4.00)"} and alone.rows[0].value is None
+
+
+def test_peaks_of_filled_caches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This project runs once before it is measured, with the same folder; the others keep nothing there."""
+    values = iter([40.0, 9.0, 8.0, 4.0, 4.0])
+    seen: list[tuple[str, list[str]]] = []
+
+    def peak(name: str, number: int, scale: float, threads: int, cache: Path) -> float:
+        seen.append((name, [path.name for path in cache.iterdir()]))
+        (cache / "kernel").touch()
+        return next(values)
+
+    monkeypatch.setattr(fresh, "_peak", peak)
+    (row,) = fresh.peaks(["tsql", "duckdb"], [6], SCALE, threads=1, repeats=2, tell=lambda line: None).rows
+    assert seen[:3] == [("tsql", []), ("tsql", ["kernel"]), ("tsql", ["kernel"])] and seen[3] == ("duckdb", [])
+    assert row.runs_ms == {"tsql": (9.0, 8.0), "duckdb": (4.0, 4.0)} and row.value == 8.5 / 4 and row.met is False
+
+
+def test_engines_at_rest() -> None:
+    """Idle memory is given back, and a query runs as before."""
+    ours, theirs = Tsql(1), DuckDB(3)
+    ours.execute("CREATE TABLE t AS SELECT range AS x FROM range(200000)")
+    ours.run("SELECT x FROM t ORDER BY x % 1000")
+    ours.rest()
+    assert memory.usage().idle == 0 and ours.run("SELECT count(*) FROM t").column(0).to_pylist() == [200000]
+    theirs.rest()
+    assert theirs.run("SELECT current_setting('threads')").column(0).to_pylist() == [3]
+    for engine in (ours, theirs):
+        engine.close()
+
+
+def test_worker_rests_before_memory_is_measured() -> None:
+    class Resting(DuckDB):
+        rests = 0
+
+        def rest(self) -> None:
+            self.rests += 1
+
+    engine, answers = Resting(1), []
+    serve(engine, io.StringIO('{"do": "memory"}\n{"do": "peak"}\n'), answers.append)
+    assert engine.rests == 1 and [list(answer) for answer in answers] == [["bytes"], ["bytes"]]
+    engine.close()
 
 
 def test_fresh_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

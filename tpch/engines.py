@@ -45,6 +45,10 @@ class Engine(Protocol):
         """The process that does the work, whose memory counts."""
         ...
 
+    def rest(self) -> None:
+        """End what goes on in the background, and give the memory that the engine's own allocator keeps idle back to the system."""
+        ...
+
     def close(self) -> None:
         """Free the tables and end what was started."""
         ...
@@ -86,6 +90,13 @@ class Tsql(InProcess):
     def run(self, sql: str) -> pa.Table:
         return self.session.sql(sql).arrow()
 
+    def rest(self) -> None:
+        from tsql.kernels.codegen import memory
+        from tsql.kernels.codegen.promote import promoter
+
+        promoter.wait()
+        memory.trim()
+
     def close(self) -> None:
         self.session.close()
 
@@ -99,6 +110,7 @@ class DuckDB(InProcess):
         import duckdb
 
         self.version = duckdb.__version__
+        self.threads = threads
         self.connection = duckdb.connect(config={"threads": threads})
 
     def load(self, table: str, path: Path) -> None:
@@ -113,6 +125,11 @@ class DuckDB(InProcess):
     def run(self, sql: str) -> pa.Table:
         # Not connection.execute(..).to_arrow_table(): that holds the rows in DuckDB's own form first and copies them.
         return self.connection.sql(sql).to_arrow_table()
+
+    def rest(self) -> None:
+        # DuckDB empties its allocator when it starts its threads anew, which it does when their number changes; there is no command for it.
+        for threads in (self.threads + 1, self.threads):
+            self.execute(f"SET threads = {threads}")
 
     def close(self) -> None:
         self.connection.close()

@@ -43,6 +43,9 @@ class DataFusion(InProcess):
     def run(self, sql: str) -> pa.Table:
         return self.context.sql(sql).to_arrow_table()
 
+    def rest(self) -> None:
+        """Nothing: it has no means to ask its allocator."""
+
     def close(self) -> None:
         del self.context
 
@@ -83,6 +86,9 @@ class Polars:
 
     def process_id(self) -> int:
         return os.getpid()
+
+    def rest(self) -> None:
+        """Nothing: it has no means to ask its allocator."""
 
     def close(self) -> None:
         self.frames.clear()
@@ -133,6 +139,9 @@ class Hyper:
 
     def process_id(self) -> int:
         return self._process_id
+
+    def rest(self) -> None:
+        """Nothing: it has no means to ask its allocator."""
 
     def close(self) -> None:
         for name in ("connection", "server"):

@@ -24,6 +24,9 @@ from tsql.kernels.schema import Schema
 from tsql.kernels.types import Type
 
 CHUNK_ROWS = 1 << 16
+FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14
+"""Room of a chunk that is filled across morsels: little in the first, since most results have few rows, and a page that is touched is of 2 MiB."""
+
 STATE_BYTES = 24
 RECORD_HEADER = 24
 
@@ -300,7 +303,9 @@ class Collect(Sink):
 
     def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
         self.number.set(number)
-        self.morsel_rows.set(rows if self.by_morsel else k.max(rows, k.i64(CHUNK_ROWS // 4)))
+        if not self.by_morsel:
+            rows = k.max(rows, k.select(k.load("i64", self.state, 1) == 0, k.i64(FIRST_ROWS), k.i64(NEXT_ROWS)))
+        self.morsel_rows.set(rows)
         self.taken.set(0)
 
     def should_stop(self, k: PipelineKernel) -> Val | None:

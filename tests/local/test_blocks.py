@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import tracemalloc
 from decimal import Decimal
 from typing import Any
 
@@ -12,6 +13,8 @@ import pyarrow as pa
 import pytest
 
 import tsql
+from tsql.kernels.blocks.encode import BLOCK_ROWS, encode
+from tsql.kernels.types import BIGINT
 
 ROWS = 70_000  # a little more than one block of 65,536 rows
 
@@ -77,3 +80,18 @@ def test_filters_use_zone_maps_rightly(table: pa.Table, kind: str) -> None:
         literal = f"'{middle}'" if kind in ("text", "dictionary", "date") else str(middle)
         query = query.replace("$1", literal)
         assert db.sql(query).fetchall() == con.sql(query).fetchall()
+
+
+@pytest.mark.parametrize(("fall", "is_sorted"), [(None, True), (3, False), (BLOCK_ROWS, False), (3 * BLOCK_ROWS - 1, False), (4 * BLOCK_ROWS, False)])
+def test_order_is_found_block_by_block(fall: int | None, is_sorted: bool) -> None:
+    """`fall`: the row whose value is less than the one before it. Only a block of the rows is looked at at a time."""
+    values = np.arange(4 * BLOCK_ROWS + 2) // 3 * 3
+    if fall is not None:
+        values[fall] = values[fall - 1] - 1
+    found = encode("x", BIGINT, pa.chunked_array([values]))
+    tracemalloc.start()
+    try:
+        assert found.is_sorted is is_sorted
+        assert tracemalloc.get_traced_memory()[1] < 2 * BLOCK_ROWS
+    finally:
+        tracemalloc.stop()

@@ -254,3 +254,20 @@ def test_explain_analyze_shows_the_memory() -> None:
     with tsql.connect() as session:
         text = session.sql(QUERY).explain("analyze")
     assert "MiB at most" in text and "MiB used again" in text
+
+
+def test_few_rows_take_no_block() -> None:
+    """A result of few rows has little room at first, however wide it is; one of more rows comes in chunks of more."""
+    sums = ", ".join(f"sum(x + {n}) AS s{n}" for n in range(12))
+    with tsql.connect(threads=2) as db:
+        db.sql("CREATE TABLE t AS SELECT range AS x FROM range(20000)")
+        for groups in (6, 5000):
+            query = f"SELECT x % {groups} AS g, {sums} FROM t GROUP BY g"
+            before = memory.usage()
+            rows = db.sql(query).arrow()
+            after = memory.usage()
+            assert sorted(rows["g"].to_pylist()) == list(range(groups))
+            assert sum(rows["s1"].to_pylist()) == sum(range(20000)) + 20000
+            if groups == 6:
+                assert (after.fresh, after.recycled) == (before.fresh, before.recycled)
+            del rows
