@@ -97,6 +97,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(10_000, 10, 10)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def settled() -> None:
+    """What earlier modules have left (kernels, caches) is not walked again either: tests that look for leaks collect garbage dozens of times,
+    and each time would take a second by the end of the suite."""
+    gc.collect()
+    gc.freeze()
+
+
 def pytest_unconfigure() -> None:
     """At the end of the process it must find all, or DuckDB complains about what it takes for leaks."""
     gc.unfreeze()
