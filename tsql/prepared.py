@@ -15,6 +15,7 @@ from tsql.backends import Settings
 from tsql.catalog import Catalog, FileUse
 from tsql.costs import calibrated
 from tsql.definition import Table, TableDefinition
+from tsql.kernels import garbage
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan, make_plan
 from tsql.planner.candidates import Candidate, candidates
@@ -47,7 +48,8 @@ class Prepared:
         """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at the first use."""
         if self.physical is None:
             begun = time.perf_counter()
-            self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
+            with garbage.paused():
+                self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
             if self.keep is not None:
                 self.keep(self.physical)
             self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000

@@ -16,6 +16,7 @@ from tsql import settings as setting
 from tsql.backends import Backend, Run, Settings
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
+from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
@@ -100,7 +101,8 @@ class Session:
         if self.target != "local" or not plan_store.is_on():
             return None
         begun = time.perf_counter()
-        found = plan_store.find(self._stored_key(text, kinds), self.catalog)
+        with garbage.paused():
+            found = plan_store.find(self._stored_key(text, kinds), self.catalog)
         if found is None:
             return None
         parameters, start, length, plan = found
@@ -164,7 +166,7 @@ class Session:
 
         mine = {name: kinds[name] for name in piece.parameters}
         begun, version = time.perf_counter(), self.catalog.version
-        with self.catalog.record_files() as recorder:
+        with self.catalog.record_files() as recorder, garbage.paused():
             try:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:

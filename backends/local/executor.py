@@ -64,6 +64,9 @@ from tsql.planner.operators.values import Values
 from tsql.planner.operators.window import Window
 from tsql.planner.step import PhysicalPlan, Step
 
+FEW_PER_SHARD = 1000
+"""So few rows of each shard are sorted at once: another heap would be another kernel to compile."""
+
 
 class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
@@ -381,7 +384,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         flow, expressions = self._host_calls(step, flow, tuple(k.expr for k in step.keys))
         keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
         limit = self._constant(step.limit)
-        if step.limit is not None and limit is not None and limit <= LARGEST:
+        if step.limit is not None and limit is not None and limit <= LARGEST and not (limit <= FEW_PER_SHARD and self._has_first_rows(step)):
             with self._attempt() as attempt:
                 flow = self._top(step, flow, keys, limit)
             if attempt.failed:
@@ -390,6 +393,11 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         if step.phase == "partial":
             return flow
         return self._sorted(step, flow, keys, step.schema, limit)
+
+    def _has_first_rows(self, step: Sort) -> bool:
+        """Whether the rows of a sort are the first ones of each shard, gathered."""
+        (below,) = step.inputs
+        return isinstance(below, movement.Gather) and isinstance(below.inputs[0], Sort) and below.inputs[0].phase == "partial"
 
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps; they come out in no order."""

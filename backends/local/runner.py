@@ -24,6 +24,7 @@ from tsql.backends.local.host import Code, Context, Full, Shared, take_chunks
 from tsql.backends.local.late import read_late
 from tsql.backends.local.spill import AnyChunk, Spill, Store
 from tsql.backends.local.workers import parallel
+from tsql.kernels import garbage
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.context import Slot
@@ -251,7 +252,8 @@ class PipelineRunner:
         start = time.perf_counter()
         rows, small = flow.data.rows, self.run.settings.small_rows
         level = FULL if rows is None or rows > small * TIERED_FACTOR else QUICK if rows <= small else TIERED
-        code = Code(pipeline.emit(), self.interpret, level, self.run.check)
+        with garbage.paused():
+            code = Code(pipeline.emit(), self.interpret, level, self.run.check)
         self.kernels.compile_ms += (time.perf_counter() - start) * 1000
         return pipeline, code
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -70,7 +70,7 @@ class SortRunner(HostFunctionRunner):
         extra = tuple(OutputColumn(f"#key{i}", k.expr) for i, k in enumerate(keys) if not isinstance(k.expr, Column))
         names = [c.name for c in (*columns, *extra)]
         order = Order(keys, tuple(names.index(k.expr.name if isinstance(k.expr, Column) else f"#key{i}") for i, k in enumerate(keys)))
-        chunks = [c for one in self._collect(step, flow, (*columns, *extra), role, together=True) for c in one]
+        chunks = self._rows_to_sort(step, flow, (*columns, *extra), role)
         result = Flow(flow.data, schema)
         if not chunks:
             return self._chunk_flow(columns, [[]], result)
@@ -91,6 +91,18 @@ class SortRunner(HostFunctionRunner):
         ordered = pa.RecordBatch.from_arrays(arrays[: len(columns)], names[: len(columns)]).take(indices).columns if columns else []
         del whole, scratch
         return self._chunk_flow(columns, [[Chunk((0,), len(indices), ordered, bytes, copy)]], result)
+
+    def _rows_to_sort(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str) -> list[AnyChunk]:
+        """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where they are."""
+        waiting = {c.name: (place, c.layout) for place, c in enumerate(flow.data.columns)} if isinstance(flow.data, ChunkData) and not flow.operators and not self.spill.active else {}
+        found = [waiting.get(c.expr.name) if isinstance(c.expr, Column) else None for c in columns]
+        if not waiting or any(f is None or f[1] != c.source().layout for f, c in zip(found, columns, strict=True)):
+            return [c for one in self._collect(step, flow, columns, role, together=True) for c in one]
+        start, places = time.perf_counter(), [place for place, _ in found]
+        chunks: list[AnyChunk] = [replace(c, arrays=[c.arrays[p] for p in places]) for one in flow.data.chunks for c in one if c.rows]
+        self._record(step, role, self.shared.rows_done - flow.data.rows, start)
+        self._release(flow)
+        return chunks
 
     def _merged(self, step: Step, chunks: list[AnyChunk], columns: tuple[OutputColumn, ...], order: Order, flow: Flow, limit: int | None, share: int) -> Flow:
         start = time.perf_counter()

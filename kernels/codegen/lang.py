@@ -12,6 +12,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, Function, Module, Op
+from tsql.kernels.codegen.passes import PURE, prune
+
+ADDITIVE = frozenset(("add", "sub", "or", "xor", "shl", "shr", "ushr"))
+"""Ops of integers that zero on their right leaves without effect."""
+FOLDED: dict[str, Callable[[int, int], int]] = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
+"""Ops that are computed at once where both sides are constants; `const` wraps the result as the op would."""
 
 
 class Val:
@@ -211,18 +217,48 @@ class Kernel:
         self._blocks: list[list[Op]] = [self.function.body]
         self._scopes: list[object] = [object()]
         self._last_when: Op | None = None
+        self._constants: dict[int, Any] = {}
+        self._pure: dict[tuple[Any, ...], tuple[Val, object]] = {}
+        """Values that depend on nothing but their arguments, by their operation, and the block that each was made in."""
 
     def emit(self, name: str, type: str | None, *args: Val | Var, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Any:
-        """Append an op; returns its value if it has a type."""
+        """Append an op; returns its value if it has a type. What was computed before in a block that is still open is not computed again:
+        operators ask for the same addresses and conditions many times, and every op has its price until LLVM is done with it."""
         for a in args:
             if a.k is not self:
                 raise ValueError(f"{name}: a value of another function")
-        dst = None
-        if type is not None:
-            dst = len(self.function.types)
-            self.function.types.append(type)
-        self._blocks[-1].append(Op(name, type, dst, tuple([a.id for a in args]), attr, blocks))
-        return None if type is None else Val(self, dst, type)
+        ids = tuple([a.id for a in args])
+        pure = name in PURE
+        if pure:
+            if type in INTEGERS and (same := self._neutral(name, args)) is not None:
+                return same
+            known = self._pure.get((name, type, ids, attr))
+            if known is not None and self.is_open(known[1]):
+                return known[0]
+        if type is None:
+            self._blocks[-1].append(Op(name, type, None, ids, attr, blocks))
+            return None
+        dst = len(self.function.types)
+        self.function.types.append(type)
+        self._blocks[-1].append(Op(name, type, dst, ids, attr, blocks))
+        made = Val(self, dst, type)
+        if pure:
+            self._pure[name, type, ids, attr] = (made, self._scopes[-1])
+        return made
+
+    def _neutral(self, name: str, args: tuple[Val, ...]) -> Val | None:
+        """The value of an op of integers that changes nothing, or is one of constants; None for others."""
+        if len(args) != 2:
+            return None
+        by = self._constants.get(args[1].id)
+        if by is None:
+            first = self._constants.get(args[0].id)
+            return args[1] if (first == 0 and name == "add") or (first == 1 and name == "mul") else None
+        if (by == 0 and name in ADDITIVE) or (by == 1 and (name == "mul" or (name == "and" and args[0].type == "i1"))):
+            return args[0]
+        if args[0].id in self._constants and name in FOLDED:
+            return self.const(args[0].type, FOLDED[name](self._constants[args[0].id], by))
+        return None
 
     @property
     def scope(self) -> object:
@@ -230,7 +266,7 @@ class Kernel:
         return self._scopes[-1]
 
     def is_open(self, scope: object) -> bool:
-        return any(s is scope for s in self._scopes)
+        return scope in self._scopes
 
     def const(self, type: str, value: Any) -> Val:
         """A constant; each is emitted once, at the head of the function."""
@@ -250,6 +286,8 @@ class Kernel:
             self.function.types.append(type)
             self._head.append(Op("const", type, dst, (), value))
             found = self._consts[key] = Val(self, dst, type)
+            if type in INTEGERS:
+                self._constants[dst] = value
         return found
 
     def i64(self, value: int) -> Val:
@@ -415,9 +453,10 @@ class Kernel:
         return tuple(slot.value for slot in slots)
 
     def finish(self) -> Function:
-        """Put the constants at the head; call once, when the function is complete."""
+        """Put the constants at the head, and leave out what is not used; call once, when the function is complete."""
         self.function.body[:0] = self._head
         self._head = []
+        prune(self.function)
         return self.function
 
 

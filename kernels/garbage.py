@@ -1,0 +1,34 @@
+"""`paused()`: no search for garbage while a query is analyzed, planned and emitted.
+
+These make tens of thousands of small objects that refer to each other without cycles, and go by themselves. They are also what makes
+Python's collector look through all objects of the process, which takes longer than most queries take to compile.
+"""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_lock = threading.Lock()
+_inside = 0
+_was_enabled = False
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Any number of threads may be inside, each any number of times; who leaves last has the collector as who came first."""
+    global _inside, _was_enabled
+    with _lock:
+        if _inside == 0:
+            _was_enabled = gc.isenabled()
+            gc.disable()
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0 and _was_enabled:
+                gc.enable()
