@@ -110,6 +110,10 @@ class Description:
         else:
             raise NotPlain(f"{kind.__module__}.{kind.__qualname__} cannot be described")
 
+    def name_of(self, value: Any) -> str | None:
+        """The number of a dictionary among those of the description, by which an entry refers to it; None for other values."""
+        return next((str(number) for number, one in enumerate(self.dictionaries) if one is value), None)
+
     def difference(self, other: Description | None) -> str:
         """Where two descriptions part."""
         after = [] if other is None else other.words
@@ -194,7 +198,5 @@ def keep(about: Description, pipeline: Any, program: Program) -> None:
     if CHECKED:
         after = described(pipeline)
         assert after is not None and after.words == about.words, f"emission has changed what {pipeline.name} is described by: {about.difference(after)}"
-    numbers = {id(one): str(number) for number, one in enumerate(about.dictionaries)}
     parts = (program.module.fingerprint(), program.slots, program.sites, program.reads)
-    # The numbers are those of `about`, which must not go before them.
-    write_later(about.key, lambda about=about: encode_if_plain(parts, lambda value: numbers.get(id(value))))
+    write_later(about.key, lambda: encode_if_plain(parts, about.name_of))

@@ -94,13 +94,15 @@ class SortRunner(HostFunctionRunner):
 
     def _rows_to_sort(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str) -> list[AnyChunk]:
         """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where they are."""
-        waiting = {c.name: (place, c.layout) for place, c in enumerate(flow.data.columns)} if isinstance(flow.data, ChunkData) and not flow.operators and not self.spill.active else {}
-        found = [waiting.get(c.expr.name) if isinstance(c.expr, Column) else None for c in columns]
-        if not waiting or any(f is None or f[1] != c.source().layout for f, c in zip(found, columns, strict=True)):
+        data = flow.data
+        waits = isinstance(data, ChunkData) and not flow.operators and not self.spill.active
+        known = {c.name: (place, c.layout) for place, c in enumerate(data.columns)} if waits else {}
+        found = [known.get(c.expr.name, (0, None)) if isinstance(c.expr, Column) else (0, None) for c in columns]
+        if not waits or any(layout != c.source().layout for (_, layout), c in zip(found, columns, strict=True)):
             return [c for one in self._collect(step, flow, columns, role, together=True) for c in one]
         start, places = time.perf_counter(), [place for place, _ in found]
-        chunks: list[AnyChunk] = [replace(c, arrays=[c.arrays[p] for p in places]) for one in flow.data.chunks for c in one if c.rows]
-        self._record(step, role, self.shared.rows_done - flow.data.rows, start)
+        chunks: list[AnyChunk] = [replace(c, arrays=[c.arrays[p] for p in places]) for one in data.chunks for c in one if c.rows]
+        self._record(step, role, self.shared.rows_done - data.rows, start)
         self._release(flow)
         return chunks
 

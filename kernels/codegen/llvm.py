@@ -397,7 +397,7 @@ class Compiler:
             code, origin = read_code(key), "disk"
             if code is None:
                 code, origin = self._build(module, opt, check), "llvm"
-                write_later(key, _content(code))
+                write_later(key, lambda: code)
             with self._lock:
                 # Another thread may have met the code on disk since it was written there (`known`).
                 found = self._memory.get(key)
@@ -417,7 +417,7 @@ class Compiler:
         """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
         code = read_code(self._key(module.fingerprint(), opt))
         if code is not None:
-            write_later(self._key(name, opt), _content(code))
+            write_later(self._key(name, opt), lambda: code)
 
     def stored(self, name: str, opt: int = FULL) -> Compiled | None:
         """The code that `store` has kept under a name, in this process or an earlier one; its main function is `main`."""
@@ -475,7 +475,7 @@ class Compiler:
                 if code is None:
                     machine = self._machine(FULL)
                     code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
-                    write_later(key, _content(code))
+                    write_later(key, lambda: code)
                 _pool.append((self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}), self._jit))
             return _pool[0][0]
 
@@ -487,10 +487,6 @@ class Compiler:
         """What `explain ASM` prints."""
         machine = self._machine(opt)
         return machine.emit_assembly(self.optimized(module, opt, machine))
-
-
-def _content(code: bytes) -> Callable[[], bytes]:
-    return lambda: code
 
 
 _pool: list[tuple[Any, Any]] = []

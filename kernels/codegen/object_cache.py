@@ -23,8 +23,8 @@ from pathlib import Path
 MOST_FILES = 20_000
 MOST_BYTES = 512 << 20
 TRIM_EVERY = 200
-PAUSE_SECONDS = 0.05
-"""Entries are written once no other has come for so long."""
+PAUSE_SECONDS, MOST_PAUSES = 0.05, 20
+"""Entries are written once no other has come for so long; where others never cease to come, after so many times that long."""
 KEPT = 0.75
 """The part of the most files and bytes that trimming leaves."""
 
@@ -58,14 +58,8 @@ def read_code(key: str) -> bytes | None:
     return code
 
 
-def write_code(key: str, code: bytes) -> None:
-    """Make or replace an entry."""
-    directory = cache_directory()
-    if directory is not None:
-        _write(directory, key, code)
-
-
 def _write(directory: Path, key: str, code: bytes) -> None:
+    """Make or replace an entry."""
     with contextlib.suppress(OSError):
         directory.mkdir(parents=True, exist_ok=True)
         descriptor, path = tempfile.mkstemp(dir=directory)
@@ -103,9 +97,11 @@ def write_later(key: str, make: Callable[[], bytes | None]) -> None:
 def _serve() -> None:
     while True:
         _arrived.wait()
-        while _arrived.is_set():
+        pauses = 0
+        while _arrived.is_set() and pauses < MOST_PAUSES:
             _arrived.clear()
             time.sleep(PAUSE_SECONDS)
+            pauses += 1
         flush()
 
 
@@ -116,7 +112,8 @@ def flush() -> None:
             content = make()
             if content is not None:
                 _write(directory, key, content)
-            _waiting.pop((directory, key), None)
+            if _waiting.get((directory, key)) is make:  # and not one that has come since
+                del _waiting[directory, key]
 
 
 atexit.register(flush)

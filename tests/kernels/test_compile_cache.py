@@ -19,7 +19,13 @@ from tsql.kernels.codegen import object_cache
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
-from tsql.kernels.codegen.object_cache import cache_directory, flush, read_code, write_code, write_later
+from tsql.kernels.codegen.object_cache import cache_directory, flush, read_code, write_later
+
+
+def write_code(key: str, code: bytes) -> None:
+    """Make or replace an entry now."""
+    write_later(key, lambda: code)
+    flush()
 
 
 def square_plus(number: int) -> Module:
@@ -216,6 +222,15 @@ def test_what_is_written_later_is_there_at_once(tmp_path: Path, monkeypatch: pyt
     flush()
     assert read_code("00000001") == b"newer" and read_code("00000002") is None
     assert [p.name for p in tmp_path.iterdir()] == ["00000001"]
+
+
+def test_an_entry_that_is_replaced_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    write_later("00000001", lambda: (write_later("00000001", lambda: b"newer"), b"code")[1])
+    flush()
+    assert read_code("00000001") == b"newer"
+    flush()
+    assert read_code("00000001") == b"newer" and object_cache._waiting == {}
 
 
 def test_the_folder_is_that_of_the_time_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
