@@ -14,7 +14,7 @@ import tsql
 from tests.planner.support import logical_plan
 from tsql.backends import Run
 from tsql.backends.explain import pipelines
-from tsql.kernels.codegen.llvm import render
+from tsql.kernels.codegen.render import render
 from tsql.planner import make_plan
 from tsql.planner.logical import show
 from tsql.planner.rules import optimize

@@ -1,0 +1,37 @@
+"""Object code as it is kept: the code, the names that others may use of it, and those that it takes from the code of others.
+
+Routines of the runtime are in most kernels, and make up a third to a half of the operations to compile. Code that is made quickly, in which nothing is inlined anyway,
+takes them from the kernel that had them first (`Compiler._build` in llvm.py). So the code of a kernel may need that of others, which it names by
+their keys; a name says all that its routine does (`shared_names` in render.py), so it does not matter whose it is.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+
+class DamagedObject(ValueError):
+    """The bytes are not those of object code."""
+
+
+@dataclass(frozen=True)
+class ObjectCode:
+    """`exports`: the main function, then routines. `imports`: routines, each with the key of code that has it."""
+
+    code: bytes
+    exports: tuple[str, ...]
+    imports: dict[str, str] = field(default_factory=dict)
+
+    def encode(self) -> bytes:
+        head = json.dumps([self.exports, self.imports]).encode()
+        return len(head).to_bytes(4, "little") + head + self.code
+
+    @classmethod
+    def decode(cls, data: bytes) -> ObjectCode:
+        end = 4 + int.from_bytes(data[:4], "little")
+        try:
+            exports, imports = json.loads(data[4:end])
+            return cls(data[end:], tuple(exports), dict(imports))
+        except (ValueError, TypeError) as error:
+            raise DamagedObject(str(error)) from error
