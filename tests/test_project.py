@@ -23,7 +23,7 @@ PACKAGES = {"tsql": "tsql", "planner": "tsql.planner", "kernels": "tsql.kernels"
 
 ONLY_IN = {
     "sqlglot": ("tsql/*", "planner/bind*", "tests/*"),
-    "llvmlite": ("kernels/codegen/llvm.py", "kernels/codegen/jit.py", "tests/*"),
+    "llvmlite": ("kernels/codegen/llvm.py", "tests/*"),
     "numba": ("kernels/udf.py", "tests/*"),
     "pyspark": ("backends/spark/*", "tests/*", "bench/*"),
     "duckdb": ("tests/*", "tpch/*", "bench/*"),

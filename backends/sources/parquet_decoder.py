@@ -86,7 +86,7 @@ def _name() -> str:
     """The name of the decoder in the disk cache: other source files are another decoder. Without source files, its own text."""
     runtime, codegen = Path(parquet_reader.__file__).parent, Path(llvm.__file__).parent
     try:
-        texts = [path.read_bytes() for path in (*sorted(runtime.glob("parquet_*.py")), codegen / "kir.py", codegen / "lang.py", codegen / "llvm.py")]
+        texts = [path.read_bytes() for path in (*sorted(runtime.glob("parquet_*.py")), codegen / "kir.py", codegen / "lang.py", codegen / "render.py", codegen / "llvm.py")]
     except OSError:
         texts = [decoder_module().text().encode()]
     return f"parquet decoder {hashlib.sha256(b''.join(texts)).hexdigest()}"

@@ -2,7 +2,7 @@
 
 A `Module` is a set of functions; a function is a list of `Op`s; `loop` and `when` hold nested blocks. Values are
 numbered, typed and assigned once; a `var` is a mutable slot. `interp.py` defines what each op means, `spec.py` which
-types it takes, `llvm.py` how it is rendered, `lang.py` how operators write it.
+types it takes, `render.py` how it is rendered, `lang.py` how operators write it.
 """
 
 from __future__ import annotations

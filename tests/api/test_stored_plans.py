@@ -12,8 +12,8 @@ from tsql import plan_store
 from tsql.kernels import pipeline, program_store
 from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.llvm import FULL, compiler
-from tsql.kernels.codegen.render import render
 from tsql.kernels.codegen.object_cache import flush
+from tsql.kernels.codegen.render import render
 from tsql.kernels.errors import TsqlError
 from tsql.tpch.data import tables
 from tsql.tpch.queries import NUMBERS, query

@@ -14,7 +14,7 @@ from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.codegen.llvm import FULL, QUICK, Compiled, Compiler
-from tsql.kernels.codegen.object_cache import flush
+from tsql.kernels.codegen.object_cache import flush, read_code, write_later
 from tsql.kernels.codegen.objects import DamagedObject, ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
 
@@ -27,6 +27,11 @@ def twice(k: Kernel, x: Val) -> None:
 @routine("four_times", ("i64",), "i64")
 def four_times(k: Kernel, x: Val) -> None:
     k.ret(twice(k, twice(k, x)))
+
+
+@routine("negated", ("i64",), "i64")
+def negated(k: Kernel, x: Val) -> None:
+    k.ret(-x)
 
 
 def module_of(number: int, *calls: Callable[..., Any]) -> Module:
@@ -66,8 +71,6 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(compiler: Compiler, module: Module) -> ObjectCode:
     """The entry of a module on disk."""
-    from tsql.kernels.codegen.object_cache import read_code
-
     return ObjectCode.decode(read_code(compiler._key(module.fingerprint(), QUICK)))
 
 
@@ -105,8 +108,6 @@ def test_code_whose_needs_are_not_met_is_made_again(cache: Path, damage: str) ->
     before = Compiler()
     for module in (first, second):
         right(before, module)
-    from tsql.kernels.codegen.object_cache import write_later
-
     key = before._key(first.fingerprint(), QUICK)
     if damage == "missing":
         (cache / key).unlink()
@@ -123,26 +124,22 @@ def test_code_whose_needs_are_not_met_is_made_again(cache: Path, damage: str) ->
 
 def test_entries_that_need_each_other_are_made_again(cache: Path) -> None:
     """Two processes that have met two kernels in different orders, each of which has written one of them last."""
-    one, other = module_of(1, twice, four_times), module_of(2, four_times, twice)
-    for first, second in ((one, other), (other, one)):
+    one, other = module_of(1, twice, negated), module_of(2, negated, twice)
+    key, names, entries = Compiler()._key, shared_names(one), {}
+    for module, owner, borrowed in ((one, other, negated), (other, one, twice)):
         compiler = Compiler()
-        right(compiler, module_of(10, twice if first is one else four_times))
-        right(compiler, first)
-        right(compiler, second)
-        for name in cache.iterdir():
-            if name.name not in {compiler._key(m.fingerprint(), QUICK) for m in (one, other)}:
-                name.unlink()
-    key = Compiler()._key
-    a, b = kept(Compiler(), one), kept(Compiler(), other)
-    names = shared_names(one)
-    from tsql.kernels.codegen.object_cache import write_later
-
-    write_later(key(one.fingerprint(), QUICK), ObjectCode(a.code, ("main", names["twice"]), {names["four_times"]: key(other.fingerprint(), QUICK)}).encode)
-    write_later(key(other.fingerprint(), QUICK), ObjectCode(b.code, ("main", names["four_times"]), {names["twice"]: key(one.fingerprint(), QUICK)}).encode)
+        right(compiler, module_of(10, borrowed))
+        right(compiler, module)
+        found = kept(compiler, module)
+        assert [*found.imports] == [names[borrowed.__name__]] and len(found.exports) == 2
+        entries[key(module.fingerprint(), QUICK)] = ObjectCode(found.code, found.exports, dict.fromkeys(found.imports, key(owner.fingerprint(), QUICK)))
+    for name, entry in entries.items():
+        write_later(name, entry.encode)
     flush()
     after = Compiler()
     assert right(after, one).origin == "llvm"
     right(after, other)
+    assert [right(Compiler(), module).origin for module in (one, other)] == ["disk", "disk"]
 
 
 def test_names_say_what_a_routine_does(cache: Path) -> None:
