@@ -58,6 +58,9 @@ class Dataset:
     positioned = False
     """Whether a row's position tells it from all other rows of the input."""
 
+    by_morsel = False
+    """Whether workers take morsels in turn, and rows are wanted in the order of these."""
+
     def empty_source(self) -> Any:
         raise NotImplementedError
 
@@ -186,6 +189,7 @@ class BlockData(Dataset):
 
     ready = True
     positioned = True
+    by_morsel = True
 
     def __init__(self, table: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int):
         self.shards = shards

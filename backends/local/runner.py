@@ -388,7 +388,7 @@ class PipelineRunner:
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
             lists[shard] += self._taken(context, columns, part, store)[0]
 
-        for _, context in self._run(step, role, flow, lambda: Collect(columns, limit, isinstance(flow.data, BlockData), most), take):
+        for _, context in self._run(step, role, flow, lambda: Collect(columns, limit, flow.data.by_morsel, most), take):
             self._close(context)
         if isinstance(flow.data, BlockData | SourceData | CoalescedData):
             return [sorted((c for one in lists for c in one), key=lambda c: c.order)]

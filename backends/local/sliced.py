@@ -1,7 +1,7 @@
 """Groups in arrays, cut by key where they lie: a redistribution of them moves nothing.
 
 In: the states of a dense aggregation, one array of all possible groups per worker, and a key to redistribute by. Out: a dataset
-whose shard is a range of the codes of one column of the key, in all of the arrays; equal keys have equal codes, so they are in one shard.
+whose shard has some slices of the codes of one column of the key, in all of the arrays; equal keys have equal codes, so they are in one shard.
 The arrays belong to the `GroupData`, which is released with this. Cost: nothing but the places that no group has taken, which are
 looked at again.
 
@@ -12,6 +12,7 @@ movement has a second input that was placed by hash (`relies_on_hashes`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import prod
 
 from tsql.backends.local.dataset import Dataset, GroupData, Part
 from tsql.backends.local.runner import Flow
@@ -19,6 +20,10 @@ from tsql.kernels.batch import Morsels
 from tsql.kernels.operators.aggregate import DenseAggregate, GroupScan
 from tsql.planner.movement import Gather, Movement
 from tsql.planner.step import Step
+
+
+SLICES, MOST_RUNS = 8, 4096
+"""A shard has so many slices of the codes, unless there were more runs of groups than so many then."""
 
 
 class SlicedGroups(Dataset):
@@ -42,14 +47,23 @@ class SlicedGroups(Dataset):
         yield Part(self.empty_source(), morsels, (shard,))
 
     def _runs(self, shard: int) -> Iterator[tuple[int, int]]:
-        """(number of the first group, how many) of the runs of groups that are a shard's: one for each combination of the columns before."""
-        sink: DenseAggregate = self.data.sink
-        codes, below = sink.cards[self.column], 1
-        for c in sink.cards[self.column + 1 :]:
-            below *= c
-        low, high = codes * shard // self.shards, codes * (shard + 1) // self.shards
-        for first in range(0, sink.groups, codes * below):
-            yield first + low * below, (high - low) * below
+        """(number of the first group, how many) of the runs of groups that are a shard's."""
+        return self._runs_of(shard, self.data.sink.cards, self.column)
+
+    def keys(self, shard: int, other: int) -> Iterator[tuple[int, int]]:
+        """(number of the first, how many) of the runs of keys that are a shard's, where keys are all columns but one other."""
+        cards = self.data.sink.cards
+        return self._runs_of(shard, cards[:other] + cards[other + 1 :], self.column - (self.column > other))
+
+    def _runs_of(self, shard: int, cards: list[int], column: int) -> Iterator[tuple[int, int]]:
+        """The runs of combinations of codes in which that of a column is in one of the shard's slices. A shard has several slices: bounds are
+        rounded, so that the codes at one end may all be free."""
+        codes, below, above = cards[column], prod(cards[column + 1 :]), prod(cards[:column])
+        slices = self.shards * max(1, min(SLICES, MOST_RUNS // (above * self.shards), codes // self.shards))
+        for first in range(above):
+            for number in range(shard, slices, self.shards):
+                low, high = codes * number // slices, codes * (number + 1) // slices
+                yield (first * codes + low) * below, (high - low) * below
 
     def release(self) -> None:
         self.data.release()

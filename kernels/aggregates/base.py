@@ -87,7 +87,7 @@ class Body:
     wants_position: before `update`, `position` is set to the row's position in the input (i64).
     wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
     counter: the field that counts the rows which have been taken in, if one does.
-    removable: `remove` takes a row out of a state exactly, so that frames can slide (kernels/windows).
+    removable: `remove` takes a row, and `difference` a whole state, out of a state exactly, so that frames and windows can slide (kernels/windows).
     rows: an upper bound on the rows that any one state can see, or None.
     """
 
@@ -133,6 +133,10 @@ class Body:
 
     def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         """Merge an exported state in."""
+        raise NotImplementedError
+
+    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        """With `removable`: take the rows of an exported state out that were taken in before."""
         raise NotImplementedError
 
     def release(self) -> tuple[int, ...]:

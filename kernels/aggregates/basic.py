@@ -44,6 +44,9 @@ class CountStar(Body):
     def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         state.set(0, state.get(0) + exported[0].wide().value)
 
+    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        state.set(0, state.get(0) - exported[0].wide().value)
+
 
 @aggregate("count", args=("any",), returns=BIGINT)
 class Count(CountStar):
@@ -115,6 +118,10 @@ class ExactSum(Body):
     def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         self._add(k, state, exported[0].value.to(self.machine))
         state.set(1, state.get(1) + exported[1].wide().value)
+
+    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        state.set(0, state.get(0) - exported[0].value.to(self.machine))
+        state.set(1, state.get(1) - exported[1].wide().value)
 
 
 class InexactSum(Body):

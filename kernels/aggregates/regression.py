@@ -197,5 +197,8 @@ class PairCount(Moments):
     def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) - (k.i64(1) if mask is None else mask.uto("i64")))
 
+    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        state.set(0, state.get(0) - exported[0].wide().value)
+
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         return Datum(UINTEGER, (state.get(0).to("i32"),))

@@ -49,6 +49,9 @@ class Sums(Body):
     def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         self.add(state, *(d.wide().value for d in exported))
 
+    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        self.add(state, *(-d.wide().value for d in exported))
+
 
 @aggregate("avg", "mean", args=(TIMESTAMP,), returns=TIMESTAMP)
 @aggregate("avg", "mean", args=(TIMESTAMPTZ,), returns=TIMESTAMPTZ)

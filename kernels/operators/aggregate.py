@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import prod
 
 from tsql.kernels.aggregates.base import Body, Input, MemoryState, RegisterState, State, field_offsets, fields_bytes
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
@@ -26,6 +27,7 @@ from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
 
+LINE_BYTES, PAGE_BYTES = 64, 4096
 MEMO_ENTRIES = 1 << 12
 NEAR_ENTRIES = 1 << 15
 
@@ -266,11 +268,12 @@ class DenseAggregate(AggregateSink):
 
     def layout(self) -> None:
         self.cards = [cardinality(f) for f in self.grouping.fields]
-        self.groups = 1
-        for c in self.cards:
-            self.groups *= c
         counting = self._counting()
         self.entry_bytes = self.grouping.place(8 if counting is None else 0)
+        if len(self.cards) > 1 and prod(self.cards[1:]) * self.entry_bytes % PAGE_BYTES == 0:
+            # Groups that differ in the first key alone would all be in a few sets of the caches.
+            self.cards[-1] += -(-LINE_BYTES // self.entry_bytes)
+        self.groups = prod(self.cards)
         self.has_flag = counting is None
         self.occupied_at = 0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
         self.distinct_at = self.groups * self.entry_bytes

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from tsql.kernels.aggregates.base import Input, State
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
 from tsql.kernels.batch import SourceColumn
-from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
+from tsql.kernels.codegen.lang import Val, Var
+from tsql.kernels.context import CHECK_ROWS, PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.expr import Aggregate, Column, Literal
 from tsql.kernels.rows import POSITION, CachedRow, load_pointers
@@ -26,6 +26,7 @@ from tsql.kernels.windows.base import Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.folds import BodyFold, Choice, Fold, PickFold, choice_of
 from tsql.kernels.windows.running import registers
+from tsql.kernels.windows.sliding import SlidingRun
 from tsql.kernels.windows.stacks import Run
 
 KINDS: dict[str, tuple[str, ...]] = {
@@ -72,6 +73,21 @@ class Windows:
             raise ValueError("a window has a start and an end")
 
     @property
+    def overlap(self) -> bool:
+        """Whether windows begin before those before them have ended, and end later."""
+        return self.kind in ("hop", "rows") and self.slide < self.size
+
+    @property
+    def most_per_pane(self) -> int:
+        """How many windows there are at most for each pane that there is."""
+        match self.kind:
+            case "hop":
+                return -(-self.size // self.slide)
+            case "cumulate":
+                return self.size
+        return 1
+
+    @property
     def order(self) -> Column:
         """What the panes of a key are sorted by."""
         return Column(self.pane, BIGINT, False) if self.pane is not None else Column(self.first, TIMESTAMP, False)
@@ -83,7 +99,7 @@ class StateFold(Fold):
     def __init__(self, name: str, call: Aggregate):
         self.aggregate = call
         self.body = make_body(call, tuple(Input(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)
-        self.fields = self.body.fields
+        self.fields, self.removable = self.body.fields, self.body.removable
         types = self.body.exported()
         self.columns = tuple(Column(n, t) for n, t in zip(state_names(name, len(types)), types, strict=True))
 
@@ -95,7 +111,13 @@ class StateFold(Fold):
 
     def add(self, k: PipelineKernel, state: State, row: Val) -> None:
         with k.guarded(None, self.aggregate.position):
-            self.body.absorb(k, state, tuple(self.rows.value(k, c, row) for c in self.columns))
+            self.body.absorb(k, state, self._exported(k, row))
+
+    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+        self.body.difference(k, state, self._exported(k, row))
+
+    def _exported(self, k: PipelineKernel, row: Val) -> tuple[Datum, ...]:
+        return tuple(self.rows.value(k, c, row) for c in self.columns)
 
     def merge(self, k: PipelineKernel, state: State, other: State) -> None:
         with k.guarded(None, self.aggregate.position):
@@ -147,22 +169,13 @@ class CombineScan:
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
-        walk = _WALKS[self.windows.kind](k, self, SortedRows(pointers, rows))
-        position = k.var(k.load("i64", record, 1))
-
-        def give(start: Val, end: Val) -> None:
-            results = {**walk.results(k), **walk.more(), self.windows.start: Datum(TIMESTAMP, (start,)), self.windows.end: Datum(TIMESTAMP, (end,)), POSITION: Datum(BIGINT, (position.value,))}
-            each(CombinedRow(walk.panes.at(walk.low.value), results))
-            position.set(position.value + 1)
-            k.check()
-
-        with k.when(k.status.value == 0), k.forever() as loop:
-            loop.stop_if(walk.low.value >= rows)
-            with k.when(walk.low.value >= walk.unit_end.value):
-                walk.enter(k)
-            walk.turn(k, give)
-            loop.stop_if(k.status.value != 0)
+        walk = self.walk(k, SortedRows(pointers, rows))
+        with k.when(k.status.value == 0):
+            walk.all(k, k.var(k.load("i64", record, 1)), each)
         walk.end(k)
+
+    def walk(self, k: PipelineKernel, panes: SortedRows) -> Walk:
+        return _WALKS[self.windows.kind](k, self, panes)
 
     def describe(self) -> str:
         calls = " ".join(f"{n}={c}" for n, c in self.calls)
@@ -178,13 +191,34 @@ class Walk:
         self.folds = {name: _row_fold(call) if self.windows.over == "rows" else fold_of(name, call) for name, call in scan.calls}
         for fold in self.folds.values():
             fold.begin(k, panes)
-        self.runs = {name: Run(k, fold) for name, fold in self.folds.items()}
+        self.runs = {name: (SlidingRun if self.windows.overlap and fold.removable else Run)(k, fold) for name, fold in self.folds.items()}
         self.states = {name: registers(k, fold.fields) for name, fold in self.folds.items()}
         self.place = Place(k, panes)
 
+    def all(self, k: PipelineKernel, position: Var, each: Callable[[CachedRow], None]) -> None:
+        """Give all windows of the panes; `position` numbers them."""
+        windows = self.windows
+
+        def give(start: Val, end: Val) -> None:
+            results = {**self.results(k), **self.more(), windows.start: Datum(TIMESTAMP, (start,)), windows.end: Datum(TIMESTAMP, (end,)), POSITION: Datum(BIGINT, (position.value,))}
+            each(CombinedRow(self.panes.at(self.low.value), results))
+            position.set(position.value + 1)
+            # Rows that build strings may be long ones.
+            with k.when(k.true if k.uses_scratch else (position.value & (CHECK_ROWS - 1)) == 0):
+                k.check()
+
+        self.low.set(k.i64(0))
+        self.unit_end.set(k.i64(0))
+        with k.forever() as loop:
+            loop.stop_if(self.low.value >= self.panes.count)
+            with k.when(self.low.value >= self.unit_end.value):
+                self.enter(k)
+            self.turn(k, give)
+            loop.stop_if(k.status.value != 0)
+
     def end(self, k: PipelineKernel) -> None:
         for name, run in self.runs.items():
-            run.suffixes.free(k)
+            run.free(k)
             self.folds[name].end(k)
 
     def results(self, k: PipelineKernel) -> dict[str, Datum]:
@@ -210,15 +244,19 @@ class Walk:
         for run in self.runs.values():
             run.restart(k, self.low.value)
 
-    def grow_unit(self, k: PipelineKernel, belongs: Callable[[Val], Val]) -> None:
+    def grow_unit(self, k: PipelineKernel, belongs: Callable[[Val], Val] | None = None) -> None:
         """Let the unit end before the first pane of another key, or the first that does not belong to it."""
+        if belongs is None and not self.by:
+            self.unit_end.set(self.panes.count)
+            return
         self.unit_end.set(self.low.value + 1)
         with k.forever() as loop:
             row = self.unit_end.value
             loop.stop_if(row >= self.panes.count)
             if self.by:
                 loop.stop_if(~self.panes.same(k, self.by, self.low.value, row))
-            loop.stop_if(~belongs(row))
+            if belongs is not None:
+                loop.stop_if(~belongs(row))
             self.unit_end.set(row + 1)
 
     def enter(self, k: PipelineKernel) -> None:
@@ -243,7 +281,7 @@ class HopWalk(Walk):
         self.at.set(floor_div(k, self.number(k, self.windows.pane, row) - self.windows.size, slide) * slide + slide)
 
     def enter(self, k: PipelineKernel) -> None:
-        self.grow_unit(k, lambda row: k.true)
+        self.grow_unit(k)
         self.restart(k)
         self._jump(k, self.low.value)
 
@@ -324,7 +362,7 @@ class RowsWalk(Walk):
         self.at, self.base = k.var(k.i64(0)), k.var(k.i64(0))
 
     def enter(self, k: PipelineKernel) -> None:
-        self.grow_unit(k, lambda row: k.true)
+        self.grow_unit(k)
         self.restart(k)
         self.at.set(k.i64(0))
         self.base.set(self.low.value)

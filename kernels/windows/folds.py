@@ -24,11 +24,13 @@ from tsql.kernels.windows.call import WindowCall
 
 class Fold:
     """A state and what rows do to it. owns: the state points to memory, which `release` frees.
-    lasting: what a row adds lies outside the state too, so that rows must be removed one by one to start over."""
+    lasting: what a row adds lies outside the state too, so that rows must be removed one by one to start over.
+    removable: rows can be removed exactly."""
 
     fields: tuple[str, ...] = ()
     owns = False
     lasting = False
+    removable = False
 
     def __init__(self, call: WindowCall):
         self.call = call
@@ -69,7 +71,7 @@ class BodyFold(Fold):
         self.rows = rows
         self.body = make_body(self.call.aggregate(), rows.inputs(self.call.args), MOST_ROWS)
         self.fields = self.body.fields
-        self.owns = bool(self.body.release())
+        self.owns, self.removable = bool(self.body.release()), self.body.removable
         if self.owns:
             self.memory = OwnMemory(k)
 

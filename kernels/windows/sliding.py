@@ -6,11 +6,47 @@ Where ends may move back (offsets that depend on the row) the strategy is not ch
 
 from __future__ import annotations
 
+from tsql.kernels.aggregates.base import State
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.windows.base import Place, SortedRows
-from tsql.kernels.windows.running import OverFrame
+from tsql.kernels.windows.folds import Fold
+from tsql.kernels.windows.running import OverFrame, copy_state, registers
+
+
+class SlidingRun:
+    """The state of a run of rows whose ends only move forward; rows are taken out of it (compare `Run` in stacks.py)."""
+
+    def __init__(self, k: PipelineKernel, fold: Fold):
+        self.fold = fold
+        self.state = registers(k, fold.fields)
+        self.low, self.high = k.var(k.i64(0)), k.var(k.i64(0))
+
+    def restart(self, k: PipelineKernel, row: Val) -> None:
+        """The run is empty, and begins at a row."""
+        self.low.set(row)
+        self.high.set(row)
+        self.fold.init(k, self.state)
+
+    def move(self, k: PipelineKernel, start: Val, end: Val) -> None:
+        """Make it the run `[start, end)`."""
+        with k.when(start >= self.high.value):
+            self.restart(k, start)
+        for var, until, change in ((self.low, start, self.fold.remove), (self.high, end, self.fold.add)):
+            with k.forever() as loop:
+                row = var.value
+                loop.stop_if(row >= until)
+                change(k, self.state, row)
+                var.set(row + 1)
+
+    def give(self, k: PipelineKernel, start: Val, result: State, first: bool) -> None:
+        """Put the state of the run into an empty result."""
+        assert first
+        copy_state(self.fold.fields, self.state, result)
+
+    def free(self, k: PipelineKernel) -> None:
+        """There is nothing to free."""
 
 
 class Sliding(OverFrame):

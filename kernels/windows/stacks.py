@@ -79,6 +79,9 @@ class Run:
             self.fold.merge(k, result, self._suffix(k, start))
         self.fold.merge(k, result, self.state)
 
+    def free(self, k: PipelineKernel) -> None:
+        self.suffixes.free(k)
+
 
 class TwoStacks(OverFrame):
     """Merges the state of a suffix with the state of what came since, for each run of the frame."""
@@ -91,7 +94,7 @@ class TwoStacks(OverFrame):
 
     def end(self, k: PipelineKernel) -> None:
         for run in self.runs:
-            run.suffixes.free(k)
+            run.free(k)
         super().end(k)
 
     def partition(self, k: PipelineKernel, place: Place) -> None:
