@@ -21,7 +21,6 @@ from tsql.kernels.operators.aggregate import DenseAggregate, GroupScan
 from tsql.planner.movement import Gather, Movement
 from tsql.planner.step import Step
 
-
 SLICES, MOST_RUNS = 8, 4096
 """A shard has so many slices of the codes, unless there were more runs of groups than so many then."""
 
