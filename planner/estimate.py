@@ -6,7 +6,7 @@ The enumerator asks it to choose between plans, and `tsql plan --candidates` pri
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tsql.kernels.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr import Call, Cast, Column, Expr, Literal
@@ -153,6 +153,11 @@ class Estimator:
                 return max(g.rows for g in given) if step.rows is None else step.rows
         return given[0].rows if given else 1.0
 
+    def expected_groups(self, step: Aggregate) -> float:
+        """How many groups a step finds, over all shards."""
+        (below,) = step.inputs
+        return self._groups(step, self.of(below))
+
     def _groups(self, step: Aggregate, given: Estimate) -> float:
         """Over all shards, and never more than there are rows."""
         if step.groups is not None:
@@ -261,6 +266,18 @@ def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
         case Cast(arg=arg) if expr.type.is_integer:
             return _bounds(arg, node)
     return None
+
+
+def with_groups(root: Step, shards: int) -> Step:
+    """The same plan, with the numbers of groups that are expected: the executor makes tables by them, and plan files do not hold them."""
+    estimator = Estimator(shards)
+    made: dict[int, Step] = {}
+    for step in root.walk():
+        changed = step.with_inputs(tuple(made[id(i)] for i in step.inputs))
+        if isinstance(step, Aggregate) and step.by and step.groups is None:
+            changed = replace(changed, groups=int(estimator.expected_groups(step)))
+        made[id(step)] = changed
+    return made[id(root)]
 
 
 def seen(groups: float, rows: float) -> float:

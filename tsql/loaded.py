@@ -19,6 +19,7 @@ from tsql.kernels.types import Type
 from tsql.parameters import Parameters, convert_all
 from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.check import check
+from tsql.planner.estimate import with_groups
 from tsql.planner.planfile import parse_plan
 from tsql.relation import Relation
 
@@ -45,6 +46,7 @@ class LoadedPlan:
         try:
             plan = parse_plan(self.text, session.catalog, dict(kinds or {}), self.origin)
             check(plan, self.text, self.origin)
+            plan = replace(plan, root=with_groups(plan.root, plan.shards))
         except TsqlError as error:
             raise error.locate(self.text, self.origin) from error.__cause__
         return plan

@@ -9,6 +9,7 @@ import pytest
 
 import tsql
 from tsql.kernels.operators.aggregate import DENSE_GROUPS, LARGEST_DENSE
+from tsql.loaded import LoadedPlan
 
 HINTS = ("", "/*+ AGG('two_phase_gather') */", "/*+ AGG('two_phase') */", "/*+ AGG('one_phase') */")
 NULLS = "CASE WHEN range % 1000 = 7 THEN NULL ELSE {} END"
@@ -106,3 +107,14 @@ def test_groups_without_a_partner(join: str, hint: str) -> None:
             engine.execute("CREATE TABLE b AS SELECT range AS i, range % 7 AS x FROM range(20000) WHERE range % 50 < 20")
         sql = f"SELECT {hint} a.k, sum(b.x) AS s, avg(b.x) AS m FROM {join} GROUP BY a.k ORDER BY 1"
         assert db.sql(sql).fetchall() == duck.sql(sql).fetchall()
+
+
+@pytest.mark.parametrize("hint", HINTS[:3])
+def test_a_plan_that_was_kept_makes_the_same_tables(hint: str) -> None:
+    """Plan files do not hold what was estimated, so it is estimated again."""
+    db, duck = make(60_000, 10_000, False)
+    with db, duck:
+        relation = db.sql(f"SELECT {hint} k, count(*) AS n FROM t GROUP BY k")
+        kept = LoadedPlan(relation.plan()).run(db)
+        assert kept.explain("pipelines") == relation.explain("pipelines")
+        assert " dense " in kept.explain("pipelines")

@@ -98,14 +98,12 @@ def test_rows_are_counted(engines: Any) -> None:
     assert 29 * 240 <= groups <= 2 * 29 * 241
 
 
-@pytest.mark.parametrize("keys", ["k", "k, j"])
-def test_more_windows_than_rows(keys: str) -> None:
-    """Sums over windows are as wide as so many windows need: each row is in many."""
+def test_more_windows_than_rows() -> None:
+    """Sums over windows are as wide as so many windows need: each pane is in many."""
     with tsql.connect(threads=2) as db, duckdb.connect() as duck:
         for engine in (db, duck):
-            engine.execute("CREATE TABLE t AS SELECT make_timestamp(range * 1000000) AS ts, (9007199254740992 - range % 2)::BIGINT AS k, 1 AS j, 1 AS x, 0.5 AS f FROM range(1000)")
-        ours = f"SELECT {keys}, window_start AS w, count(*) AS n FROM HOP(t, ts, slide => INTERVAL '1 second', size => INTERVAL '200 seconds') GROUP BY {keys}, window_start"
-        windows = "SELECT make_timestamp(range * 1000000) AS w FROM range(-200, 1000)"
-        theirs = f"SELECT {keys}, w, count(*) AS n FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '200 seconds' GROUP BY {keys}, w"
+            engine.execute("CREATE TABLE t AS SELECT make_timestamp(range % 8 * 1000000) AS ts, (144115188075855872 - range % 2)::BIGINT AS k FROM range(100000)")
+        ours, theirs = hop((db, duck), "k", 1000, 1, "count(*) AS n")
+        assert "over groups of" in db.sql(ours).explain("pipelines")
         total = "SELECT sum(k) AS total, count(*) AS windows FROM ({})"
         assert db.sql(total.format(ours)).fetchall() == duck.sql(total.format(theirs)).fetchall()
