@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from tsql.backends.local.dataset import BlockData, Dataset, Part
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.sliced import SlicedGroups
 from tsql.backends.local.window_rows import WindowShape
@@ -115,12 +115,13 @@ class CombineRunner(WindowRunner):
         if in_place is not None:
             return Flow(in_place, step.schema, [], flow.key)
         wanted = columns_of(flow.schema)
+        shift = flow.data.shift if isinstance(flow.data, ChunkData) and len(step.by) == 1 else 0
         lists = self._window_rows(step, flow, wanted, False)
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
         by = tuple(Column(n, flow.schema[n].type) for n in step.by)
         tasks = max(1, min(self.threads, len(lists)))
         order = (SortKey(step.windows.order),)
-        shape = PaneShape(step.name, tasks, columns, by, order, (), nullable_columns(lists, len(wanted)), (), step.calls, step.windows)
+        shape = PaneShape(step.name, tasks, columns, by, order, (), nullable_columns(lists, len(wanted)), (), shift, step.calls, step.windows)
         return Flow(PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema, [], flow.key)
 
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:

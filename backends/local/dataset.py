@@ -87,6 +87,8 @@ class ChunkData(Dataset):
     """Rows in columns that a pipeline has collected; some or all of them may be in a file (`spill.py`)."""
 
     positioned = True
+    shift = 0
+    """If not 0, the shards were chosen by the lowest bits of an integer key (`Partition`, compact): so many of them."""
 
     def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows

@@ -19,6 +19,7 @@ from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.multicast import Multicast as MulticastSink
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.pipeline import Sink
+from tsql.kernels.types import BIGINT, INTEGER
 from tsql.planner.movement import Multicast
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.combine import Combine
@@ -50,16 +51,28 @@ class MovementRunner(HostFunctionRunner):
         return self._chunk_flow(columns, [chunks], flow)
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
-        cut = None if relies_on_hashes(step, self.users, self.hands_out_shards) else sliced(flow, shards)
+        free = not relies_on_hashes(step, self.users, self.hands_out_shards)
+        cut = sliced(flow, shards) if free else None
         if cut is not None:
             return replace(flow, data=cut)
+        compact = free and self._gains_from_near_keys(step, flow, shards)
         key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
         equal, keeps_order = self.run.settings.equal_hashes, self._keeps_order(step)
         # Where nothing is taken away in between, the batches of a source fill the same chunks.
         leaves_open = not keeps_order and not self.spill.active and not self.interpret
-        return self._sent(
-            step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open), leaves_open
+        sent = self._sent(
+            step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open, compact=compact), leaves_open
         )  # fmt: skip
+        if compact:
+            sent.data.shift = shards.bit_length() - 1
+        return sent
+
+    def _gains_from_near_keys(self, step: Step, flow: Flow, shards: int) -> bool:
+        """Whether the rows are sorted by an integer key, whose order does not matter: keys that are near each other are counted out."""
+        users = self.users.get(id(step), [])
+        is_power = shards > 1 and shards & (shards - 1) == 0
+        by_key = bool(users) and all(isinstance(u, Combine) and u.by == flow.key for u in users)
+        return by_key and is_power and len(flow.key) == 1 and flow.schema[flow.key[0]].type in (BIGINT, INTEGER) and not self.spill.active and not self.run.settings.equal_hashes
 
     def _multicast(self, step: Multicast, flow: Flow, shards: int) -> Flow:
         flow, to = self._host_calls(step, flow, step.to)

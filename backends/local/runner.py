@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, presize_table
+from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, end_chunks, free_state, presize_table
 from tsql.backends.local.host import Code, Context, Full, Shared, take_chunks
 from tsql.backends.local.late import read_late
 from tsql.backends.local.spill import AnyChunk, Spill, Store
@@ -34,6 +34,7 @@ from tsql.kernels.operators import filter as kernel_filter
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.aggregate import ScalarAggregate
 from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of
+from tsql.kernels.operators.partition import Partition
 from tsql.kernels.pipeline import Operator, Pipeline, Sink
 from tsql.kernels.schema import Schema
 from tsql.kernels.selection import is_plain
@@ -142,10 +143,13 @@ class Task:
         if self.part is None:
             return
         runner.run.check()
+        before = self.pipeline
         if self.part.source is not self.source:
             self.pipeline, self.code = runner._kernel(self.step, self.role, self.flow, self.part.source, self.make)
             self.source = self.part.source
         if self.context is None or self.context.program is not self.code.program:
+            if before is not None and isinstance(before.sink, Partition):
+                end_chunks(before.sink, self.context)
             self.context = runner._context(self.pipeline, self.code, self.opened[0].state if self.opened else None, self.shard)
             if self.expected and not self.opened:
                 presize_table(self.context, self.expected, runner.shared)

@@ -290,7 +290,7 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
     """One array of many."""
     if len(arrays) == 1:
         return arrays[0]
-    width = _plain_bytes(arrays)
+    width = plain_bytes(arrays)
     if width:
         rows, at = sum(map(len, arrays)), 0
         out = memory.empty(rows * width, np.uint8)
@@ -310,7 +310,7 @@ def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Worker
     places, counts = memory.empty(rows, np.int32), np.empty(1 << bits, np.int64)
     plan = np.array([word.ctypes.data, places.ctypes.data, 1 << bits], np.int64)
     compiler().routine(places_module, rows=rows)(plan.ctypes.data, counts.ctypes.data, rows)
-    widths = [_plain_bytes([array]) for array in arrays]
+    widths = [plain_bytes([array]) for array in arrays]
     if not all(widths):
         order = memory.empty(rows, np.int32)
         order[places] = np.arange(rows, dtype=np.int32)
@@ -334,7 +334,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
         return arrays
     order = np.ascontiguousarray(order)
     pieces = workers.pieces(len(order))
-    widths = [_plain_bytes([array]) for array in arrays]
+    widths = [plain_bytes([array]) for array in arrays]
     targets = [memory.empty(len(order) * width, np.uint8) for width in widths]
 
     def take(task: int) -> pa.Array | None:
@@ -354,7 +354,7 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
     ]
 
 
-def _plain_bytes(arrays: list[pa.Array]) -> int:
+def plain_bytes(arrays: list[pa.Array]) -> int:
     """The bytes of a value, where arrays are nothing but values; 0 for others."""
     t = arrays[0].type
     if pa.types.is_boolean(t) or not (pa.types.is_primitive(t) or pa.types.is_decimal128(t)) or any(a.null_count for a in arrays):

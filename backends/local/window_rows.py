@@ -15,6 +15,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from tsql.backends.local.dataset import Part
+from tsql.backends.local.grouped_rows import grouped_rows
 from tsql.backends.local.host import Reserved, Shared
 from tsql.backends.local.sorting import SERIAL, Workers, combine, sorted_columns, value_codes
 from tsql.backends.local.spill import AnyChunk, bytes_of, in_memory
@@ -36,7 +37,8 @@ POSITION_NAME = "#place"
 @dataclass(frozen=True)
 class WindowShape:
     """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs. ties: what
-    orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are sorted at the same time."""
+    orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are sorted at the same time.
+    shift: if not 0, the order of partitions does not matter, and those of a shard differ in the bits above it of their one key (`Partition`)."""
 
     name: str
     tasks: int
@@ -46,6 +48,7 @@ class WindowShape:
     calls: tuple[tuple[str, WindowCall], ...]
     nullable: tuple[bool, ...]
     ties: tuple[SortKey, ...] = ()
+    shift: int = 0
 
     @cached_property
     def names(self) -> list[str]:
@@ -152,9 +155,12 @@ class CollectedRows:
         shared.run.check()
         loaded = [c.arrays for c in chunks]
         del chunks
-        arrays = [combine([a[i] for a in loaded]) for i in range(len(shape.names))]
+        places = shape.places(shape.keys)
+        arrays = grouped_rows(loaded, list(zip(places, shape.keys, strict=True)), shape.shift) if workers is SERIAL and not shape.coded else None
+        if arrays is None:
+            arrays = [combine([a[i] for a in loaded]) for i in range(len(shape.names))]
+            arrays = sorted_columns(arrays, [(arrays[p], key) for p, key in zip(places, shape.keys, strict=True)], workers)
         del loaded
-        arrays = sorted_columns(arrays, [(arrays[p], key) for p, key in zip(shape.places(shape.keys), shape.keys, strict=True)], workers)
         shared.run.check()
         del working
         for _, call in shape.coded:

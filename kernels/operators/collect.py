@@ -2,7 +2,8 @@
 
 State: (chunk records, count, capacity). A chunk record is `morsel number, rows, bytes` and, per column, four words: values,
 validity, string bytes, length of these. All buffers are malloc'ed here and belong to the host once a chunk is recorded.
-The rows of a chunk come from one morsel, so that the host can put chunks back into input order.
+The rows of a chunk come from one morsel, so that the host can put chunks back into input order. A kernel whose values of a column cannot be NULL makes chunks
+without a bitmap for it, so that no two kernels write to one chunk.
 """
 
 from __future__ import annotations
@@ -85,10 +86,10 @@ WRITER_HEADER = STATE_BYTES + 24
 (pointers), text used and text capacity."""
 
 
-def column_spec(columns: tuple[OutputColumn, ...]) -> bytes:
+def column_spec(columns: tuple[OutputColumn, ...], nullable: list[bool]) -> bytes:
     """The static table of the columns."""
     kinds = [STRING if c.type.is_string else BITS if c.type.name == "BOOLEAN" else FIXED for c in columns]
-    return b"".join(struct.pack("<qqq", kind, c.value_bytes, c.nullable) for kind, c in zip(kinds, columns, strict=True))
+    return b"".join(struct.pack("<qqq", kind, c.value_bytes, flag) for kind, c, flag in zip(kinds, columns, nullable, strict=True))
 
 
 @routine("chunk_open", ("ptr", "ptr", "ptr", "i64", "i64"), None)
@@ -202,8 +203,13 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
         if value.type != column.machine:
             value = value.uto(column.machine) if t.is_unsigned and datum.range is None else value.to(column.machine)
         k.store(values, value, at)
-    if column.nullable:
-        set_bit(k, k.load("ptr", builder, 1), at, k.true if datum.valid is None else datum.valid)
+    if has_validity(column, datum):
+        set_bit(k, k.load("ptr", builder, 1), at, datum.valid)
+
+
+def has_validity(column: OutputColumn, datum: Datum) -> bool:
+    """Whether chunks have a bitmap for a column: not where its values are known to be there."""
+    return column.nullable and datum.valid is not None
 
 
 def _append_string(k: PipelineKernel, writer: Val, builder: Val, values: Val, at: Val, datum: Datum) -> None:
@@ -264,7 +270,8 @@ class ChunkWriter:
 
     def append(self, k: PipelineKernel, writer: Val, row: CachedRow, number: Val, expected: Val) -> None:
         """Write one row; `number` is the morsel's, `expected` a guess of how many rows there will be."""
-        spec = k.static(column_spec(self.columns))
+        data = [emit(k, column.expr, row) for column in self.columns]
+        spec = k.static(column_spec(self.columns, [has_validity(*pair) for pair in zip(self.columns, data, strict=True)]))
         with k.when(k.load("i64", writer, 3) == k.load("i64", writer, 4)):
             self.flush(k, writer, number)
             capacity = k.max(k.min(expected, k.i64(self.most)), k.i64(16))
@@ -272,8 +279,8 @@ class ChunkWriter:
                 capacity = k.min(capacity, k.i64(max(min(self.limit, CHUNK_ROWS), 1)))
             chunk_open(k, k.ctx, writer, spec, k.i64(len(self.columns)), capacity)
         at = k.load("i64", writer, 3)
-        for index, column in enumerate(self.columns):
-            append_value(k, column, writer, index, at, emit(k, column.expr, row))
+        for index, (column, datum) in enumerate(zip(self.columns, data, strict=True)):
+            append_value(k, column, writer, index, at, datum)
         k.store(writer, at + 1, 3)
 
     def flush(self, k: PipelineKernel, writer: Val, number: Val) -> None:

@@ -48,18 +48,20 @@ class Partition(Sink):
 
     With `keep_order` chunks end with their morsel, so that the rows of a shard can be put into input order; without it
     they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and worker.
-    With `leaves_open` the last chunks stay open at the end of a call, to be filled by the next: the host ends them (`end_chunks`).
+    With `leaves_open` the last chunks stay open at the end of a call, to be filled by the next one of the same kernel: the host ends them (`end_chunks`).
     `level`: above 0, rows are placed by other bits than those that chose their shard. `most`: rows of the largest chunk.
+    `compact`: of an integer key the lowest bits choose the shard, mixed with the others, so that the keys of a shard differ in the others, and are near each other
+    if all keys are.
     """
 
     def __init__(
         self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS,
-        leaves_open: bool = False,
+        leaves_open: bool = False, compact: bool = False,
     ):  # fmt: skip
         self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = columns, key, shards, equal_hashes, keep_order
         # A power of two, so that tables that grow do not change the kernel with every row.
         self.chunk_rows = 4096 if expected is None else 1 << max(8, min(16, (expected + expected // 8).bit_length()))
-        self.level, self.most, self.leaves_open = level, most, leaves_open
+        self.level, self.most, self.leaves_open, self.compact = level, most, leaves_open, compact
         self.writer = ChunkWriter(columns)
         self.shard_bytes = self.writer.writer_bytes
         self.state_bytes = self.shard_bytes * shards
@@ -75,7 +77,9 @@ class Partition(Sink):
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         shard = k.i64(0)
-        if self.shards > 1 and not self.equal_hashes:
+        if self.compact:
+            shard = compact_shard(k, emit(k, self.key[0], row), self.shards)
+        elif self.shards > 1 and not self.equal_hashes:
             hash = placement_hash(k, [emit(k, e, row) for e in self.key])
             shard = shard_number(k, mix64(k, hash + self.level) if self.level else hash, self.shards)
         self.writer.append(k, k.offset(self.state, shard * self.shard_bytes), row, self.number.value, self.expected.value)
@@ -94,6 +98,15 @@ class Partition(Sink):
 
     def describe(self) -> str:
         return f"partition by ({', '.join(map(str, self.key))}) into {self.shards} shards"
+
+
+def compact_shard(k: PipelineKernel, d: Datum, shards: int) -> Val:
+    """The shard of an integer, of so many as are a power of two: one in so many integers that follow each other is a shard's."""
+    bits = shards.bit_length() - 1
+    value = number(d).value.to("i64")
+    mixed = ((value >> bits) * -0x61C8864680B583EB).ushr(64 - bits)
+    shard = (value ^ mixed) & (shards - 1)
+    return shard if d.valid is None else k.select(d.valid, shard, k.i64(0))
 
 
 def shard_number(k: PipelineKernel, hash: Val, shards: int) -> Val:

@@ -62,7 +62,7 @@ def places_module() -> Module:
     with k.range(rows) as i:
         cell = k.element("i64", counts, k.load("i64", keys, i))
         k.store(cell, k.load("i64", cell) + 1)
-    _starts(k, counts, values)
+    starts(k, counts, values)
     with k.range(rows) as i:
         cell = k.element("i64", counts, k.load("i64", keys, i))
         place = k.load("i64", cell)
@@ -73,7 +73,7 @@ def places_module() -> Module:
     return module
 
 
-def _starts(k: Kernel, counts: Val, values: Val) -> None:
+def starts(k: Kernel, counts: Val, values: Val) -> None:
     """From the number of each value to the place of its first."""
     total = k.var(k.i64(0))
     with k.range(values) as value:
@@ -92,7 +92,7 @@ def _count(k: Kernel, keys: Val, counts: Val, rows: Val, shift: Val) -> None:
 
 def _scatter(k: Kernel, keys: Val, numbers: Val, to_keys: Val, to_numbers: Val, counts: Val, rows: Val, shift: Val) -> None:
     """Put each row where those with its digit belong, in the order in which they come."""
-    _starts(k, counts, k.i64(BUCKETS))
+    starts(k, counts, k.i64(BUCKETS))
     with k.range(rows) as i:
         key = k.load("i64", keys, i)
         cell = k.element("i64", counts, key.ushr(shift) & (BUCKETS - 1))
