@@ -16,6 +16,7 @@ from tsql.kernels.types import BIGINT
 
 KEYS = [(0, SortKey(Column("k", BIGINT))), (1, SortKey(Column("t", BIGINT)))]
 ROWS = 30_000
+INT64 = pa.int64()
 
 
 def chunks_of(columns: list[pa.Array], sizes: list[int]) -> list[list[pa.Array]]:
@@ -27,7 +28,7 @@ def chunks_of(columns: list[pa.Array], sizes: list[int]) -> list[list[pa.Array]]
     return chunks
 
 
-def rows_of(seed: int, keys: int, apart: int = 1, least: int = 0, key_type: pa.DataType = pa.int64(), rows: int = ROWS) -> list[pa.Array]:
+def rows_of(seed: int, keys: int, apart: int = 1, least: int = 0, key_type: pa.DataType = INT64, rows: int = ROWS) -> list[pa.Array]:
     """Random keys and times with ties, the number of each row in two widths, and a column of one byte."""
     random = np.random.default_rng(seed)
     k = random.integers(0, keys, rows) * apart + least
