@@ -270,6 +270,8 @@ class Pipeline:
             push(k, row, 0)
 
         self.source.produce(k, k.morsels, k.count, each)
+        k.forget()
+        k.function.body.clear()
 
     def _emit(self, k: PipelineKernel) -> None:
         self.sink.begin(k)

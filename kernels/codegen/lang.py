@@ -457,7 +457,14 @@ class Kernel:
         self.function.body[:0] = self._head
         self._head = []
         prune(self.function)
+        self.forget()
         return self.function
+
+    def forget(self) -> None:
+        """Let go of what only emission needs. Values and their kernel know each other, so that it would wait for the garbage collector otherwise,
+        which would look at thousands of objects for each kernel."""
+        for known in (self._consts, self._constants, self._pure):
+            known.clear()
 
 
 def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable[[Callable[..., None]], Callable[..., Any]]:
