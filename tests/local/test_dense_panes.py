@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 
-ROWS = 120_000
+ROWS = 60_000
 TABLE = f"""CREATE TABLE t AS SELECT
     make_timestamp(((range * 7919) % 240_000_000) - 60_000_000) AS ts,
     ((range * 31) % 29)::INTEGER AS k,
