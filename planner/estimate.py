@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from tsql.kernels.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr import Call, Cast, Column, Expr, Literal
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import FIXED_BITS, Type
+from tsql.kernels.types import BOOLEAN, FIXED_BITS, Type
 from tsql.planner import cost, logical, stats
 from tsql.planner.cost import Costs
 from tsql.planner.movement import Broadcast, Gather, Movement, Multicast, Rekey
@@ -249,6 +249,8 @@ class Estimator:
 
 def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
     """Between which integers an expression over the rows of a node is, as far as kernels will know it too."""
+    if expr.type == BOOLEAN:
+        return 0, 1
     match expr:
         case Literal(value=int() as value):
             return value, value

@@ -6,6 +6,7 @@ from typing import Any
 
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal
 from tsql.kernels.statistics import ColumnStatistics
+from tsql.kernels.types import BOOLEAN
 from tsql.planner import cost
 from tsql.planner.generating import Recursive, Sample, Series, Working
 from tsql.planner.lifetimes import SnapshotAggregate
@@ -141,6 +142,8 @@ def _computed(column: Column, node: Node) -> tuple[Expr, Node] | None:
 
 def distinct(expr: Expr, node: Node) -> float | None:
     """The estimated number of distinct values of an expression, if anything is known."""
+    if expr.type == BOOLEAN:
+        return 2.0
     if isinstance(expr, Call) and expr.name == "%" and isinstance(expr.args[1], Literal) and isinstance(expr.args[1].value, int):
         return float(max(1, abs(expr.args[1].value)))
     columns = expr.columns()

@@ -7,18 +7,19 @@ keys; the panes of one key must fit. Panes that are groups in arrays are neither
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
-from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, Part
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.sliced import SlicedGroups
 from tsql.backends.local.window_rows import WindowShape
 from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns
 from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Aggregate, Column, SortKey
+from tsql.kernels.operators.aggregate import DenseAggregate
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.combine import CombineScan, Windows
 from tsql.kernels.operators.combine_groups import GroupCombineScan
@@ -57,38 +58,39 @@ class PaneData(WindowData):
 
 
 class GroupPaneData(Dataset):
-    """The windows of a combine step whose panes are groups in arrays; the shards are those of the groups."""
+    """The windows of a combine step whose panes are groups in arrays: those of all workers in one shard, or in the shards into which the groups are cut."""
 
     ready = True
 
-    def __init__(self, groups: SlicedGroups, scan: GroupCombineScan):
+    def __init__(self, groups: GroupData | SlicedGroups, scan: GroupCombineScan):
         self.groups, self.scan, self.shards = groups, scan, groups.shards
         self.rows = groups.rows * scan.windows.most_per_pane
-        addresses = [context.state_address for context in groups.data.states]
-        self.arrays = (ctypes.c_uint64 * len(addresses))(*addresses)
+        states = groups.data.states if isinstance(groups, SlicedGroups) else groups.states
+        self.arrays = (ctypes.c_uint64 * len(states))(*(context.state_address for context in states))
 
     def empty_source(self) -> GroupCombineScan:
         return self.scan
 
     def feed(self, shard: int) -> Iterator[Part]:
-        yield Part(self.scan, self._morsels(self.groups.keys(shard, self.scan.pane)), (shard,))
+        cut = isinstance(self.groups, SlicedGroups)
+        yield Part(self.scan, self._morsels(self.groups.keys(shard, self.scan.pane)) if cut else self.all_keys(), (shard,))
 
-    def _morsels(self, runs: Iterator[tuple[int, int]]) -> Morsels:
-        """The keys of runs, so many at a time that workers find enough to do."""
-        sink, morsels = self.scan.sink, Morsels(1)
-        most = max(1, MORSEL_PLACES // sink.cards[self.scan.pane])
-        panes = sink.cards[self.scan.pane] * self.scan.windows.most_per_pane
+    def _morsels(self, runs: Iterable[tuple[int, int]]) -> Morsels:
+        """The keys of runs, so many at a time that workers find enough to do. The rows of a morsel are the places that are looked at."""
+        panes, arrays, morsels = self.scan.sink.cards[self.scan.pane], len(self.arrays), Morsels(1)
+        most = max(1, MORSEL_PLACES // panes)
         for first, count in runs:
             for start in range(first, first + count, most):
-                morsels.add(min(most, first + count - start), start * panes, [(ctypes.addressof(self.arrays), start, 0, len(self.arrays))])
+                keys = min(most, first + count - start)
+                morsels.add(keys * panes * arrays, start * panes * self.scan.windows.most_per_pane, [(ctypes.addressof(self.arrays), start, keys, arrays)])
         return morsels
 
     def spread(self, tasks: int) -> Dataset:
         return SpreadPanes(self, tasks)
 
     def all_keys(self) -> Morsels:
-        sink = self.scan.sink
-        return self._morsels(iter([(0, prod(sink.cards) // sink.cards[self.scan.pane])]))
+        cards = self.scan.sink.cards
+        return self._morsels([(0, prod(cards) // cards[self.scan.pane])])
 
     def release(self) -> None:
         self.groups.release()
@@ -102,6 +104,10 @@ class SpreadPanes(BlockData):
     def __init__(self, data: GroupPaneData, tasks: int):
         self.data, self.shards, self.rows = data, tasks, data.rows
         self.parts = [(data.scan, data.all_keys(), ctypes.c_int64(0))]
+
+    def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
+        """All at once: who has read the first wave lets go of the arrays."""
+        yield self
 
     def release(self) -> None:
         self.data.release()
@@ -127,9 +133,13 @@ class CombineRunner(WindowRunner):
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:
         """The windows of panes that lie in arrays; None if they do not, or are kept in other memory besides."""
         groups = flow.data
-        if not isinstance(groups, SlicedGroups) or step.windows.pane is None or step.windows.over != "states":
+        data = groups.data if isinstance(groups, SlicedGroups) else groups
+        is_whole = isinstance(groups, SlicedGroups) or groups.shards == 1
+        if not isinstance(data, GroupData) or not is_whole or step.windows.pane is None or step.windows.over != "states":
             return None
-        sink = groups.data.sink
+        sink = data.sink
+        if not isinstance(sink, DenseAggregate) or not all(o.counts for o in flow.operators):
+            return None
         names = [name for name, _ in sink.grouping.keys]
         if {*step.by, step.windows.pane} != set(names) or step.windows.pane not in names:
             return None

@@ -25,7 +25,7 @@ MOST_CHUNKS = 1 << (31 - CHUNK_BITS)
 
 def grouped_rows(chunks: list[list[pa.Array]], keys: list[tuple[int, SortKey]], shift: int) -> list[pa.Array] | None:
     """The columns of chunks in the order of two of them, a key and a time; None where they are not of the kind that this is for. Keys of these rows
-    differ in the bits above `shift`: in their order the keys come, which is that of the keys only if it is 0."""
+    differ in the bits above `shift`."""
     if len(keys) != 2 or any(key.descending for _, key in keys):
         return None
     rows = sum(len(arrays[0]) for arrays in chunks)

@@ -60,15 +60,12 @@ class MovementRunner(HostFunctionRunner):
         equal, keeps_order = self.run.settings.equal_hashes, self._keeps_order(step)
         # Where nothing is taken away in between, the batches of a source fill the same chunks.
         leaves_open = not keeps_order and not self.spill.active and not self.interpret
-        sent = self._sent(
+        return self._sent(
             step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open, compact=compact), leaves_open
         )  # fmt: skip
-        if compact:
-            sent.data.shift = shards.bit_length() - 1
-        return sent
 
     def _gains_from_near_keys(self, step: Step, flow: Flow, shards: int) -> bool:
-        """Whether the rows are sorted by an integer key, whose order does not matter: keys that are near each other are counted out."""
+        """Whether the rows are sorted by an integer key: keys that are near each other are counted out."""
         users = self.users.get(id(step), [])
         is_power = shards > 1 and shards & (shards - 1) == 0
         by_key = bool(users) and all(isinstance(u, Combine) and u.by == flow.key for u in users)
@@ -96,14 +93,18 @@ class MovementRunner(HostFunctionRunner):
                 for target, chunks in zip(lists, taken, strict=True):
                     target += chunks
 
+        shift = 0
         for number, (sink, context) in enumerate(self._run(step, "", flow, lambda: make(columns, per_shard, most), None if leaves_open else take)):
             if leaves_open:
                 end_chunks(sink, context)
                 take(sink, context, Part(None, Morsels(0), (number,)), number)
             self._close(context)
+            shift = sink.shift
         for one in lists:
             one.sort(key=lambda c: c.order)
-        return self._chunk_flow(columns, lists, flow)
+        sent = self._chunk_flow(columns, lists, flow)
+        sent.data.shift = shift
+        return sent
 
     def _keeps_order(self, step: Step) -> bool:
         """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes do not."""

@@ -17,7 +17,7 @@ from math import prod
 from tsql.backends.local.dataset import Dataset, GroupData, Part
 from tsql.backends.local.runner import Flow
 from tsql.kernels.batch import Morsels
-from tsql.kernels.operators.aggregate import DenseAggregate, GroupScan
+from tsql.kernels.operators.aggregate import DenseAggregate, GroupScan, cardinality
 from tsql.planner.movement import Gather, Movement
 from tsql.planner.step import Step
 
@@ -76,8 +76,9 @@ def sliced(flow: Flow, shards: int) -> SlicedGroups | None:
     columns = [i for i, (name, _) in enumerate(data.sink.grouping.keys) if name in flow.key]
     if not columns:
         return None
-    column = max(columns, key=lambda i: data.sink.cards[i])
-    return SlicedGroups(data, column, shards) if data.sink.cards[column] >= shards else None
+    values = [cardinality(field) for field in data.sink.grouping.fields]
+    column = max(columns, key=values.__getitem__)
+    return SlicedGroups(data, column, shards) if values[column] >= shards else None
 
 
 def relies_on_hashes(step: Step, users: Mapping[int, list[Step]], outside: bool) -> bool:

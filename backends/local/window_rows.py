@@ -38,7 +38,7 @@ POSITION_NAME = "#place"
 class WindowShape:
     """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs. ties: what
     orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are sorted at the same time.
-    shift: if not 0, the order of partitions does not matter, and those of a shard differ in the bits above it of their one key (`Partition`)."""
+    shift: partitions of a shard differ in the bits above it of their one key, an integer (`Partition`)."""
 
     name: str
     tasks: int

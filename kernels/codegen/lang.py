@@ -461,8 +461,8 @@ class Kernel:
         return self.function
 
     def forget(self) -> None:
-        """Let go of what only emission needs. Values and their kernel know each other, so that it would wait for the garbage collector otherwise,
-        which would look at thousands of objects for each kernel."""
+        """Let go of what only emission needs. Values and their kernel know each other, so that all of it would wait for the garbage collector
+        otherwise, which would look at thousands of objects for each kernel."""
         for known in (self._consts, self._constants, self._pure):
             known.clear()
 

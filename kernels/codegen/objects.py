@@ -32,6 +32,9 @@ class ObjectCode:
         end = 4 + int.from_bytes(data[:4], "little")
         try:
             exports, imports = json.loads(data[4:end])
-            return cls(data[end:], tuple(exports), dict(imports))
+            kept = cls(data[end:], tuple(exports), dict(imports))
         except (ValueError, TypeError) as error:
             raise DamagedObject(str(error)) from error
+        if not kept.exports or not all(isinstance(name, str) for name in (*kept.exports, *kept.imports, *kept.imports.values())):
+            raise DamagedObject("object code exports its main function, and names are text")
+        return kept

@@ -27,7 +27,9 @@ from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
 
-LINE_BYTES, PAGE_BYTES = 64, 4096
+LINE_BYTES, PAGE_BYTES, MOST_ROOM = 64, 4096, 16
+"""Arrays of groups grow by one part in so many at most, so that lines of the cache that are used together do not lie whole pages apart."""
+
 MEMO_ENTRIES = 1 << 12
 NEAR_ENTRIES = 1 << 15
 
@@ -270,14 +272,21 @@ class DenseAggregate(AggregateSink):
         self.cards = [cardinality(f) for f in self.grouping.fields]
         counting = self._counting()
         self.entry_bytes = self.grouping.place(8 if counting is None else 0)
-        if len(self.cards) > 1 and prod(self.cards[1:]) * self.entry_bytes % PAGE_BYTES == 0:
-            # Groups that differ in the first key alone would all be in a few sets of the caches.
-            self.cards[-1] += -(-LINE_BYTES // self.entry_bytes)
+        self._spread()
         self.groups = prod(self.cards)
         self.has_flag = counting is None
         self.occupied_at = 0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
         self.distinct_at = self.groups * self.entry_bytes
         self.state_bytes = self._distinct_tables(self.distinct_at)
+
+    def _spread(self) -> None:
+        """Make room between groups that differ in the first key alone, if they would all be in a few sets of the caches: bounds are rounded, often to powers of two."""
+        if len(self.cards) < 2 or prod(self.cards[1:]) * self.entry_bytes % PAGE_BYTES:
+            return
+        at = max(range(1, len(self.cards)), key=self.cards.__getitem__)
+        room = -(-LINE_BYTES // (self.entry_bytes * prod(self.cards[at + 1 :])))
+        if room * MOST_ROOM <= self.cards[at]:
+            self.cards[at] += room
 
     def _counting(self) -> Item | None:
         """The aggregate whose state counts all rows of a group, if all states start as zeros and own nothing."""

@@ -3,8 +3,8 @@
 A dense aggregation leaves an array for each worker in which a group has the place that its key and its pane give it. This source goes from key to
 key, puts the panes of a key that there are into a list, those of all workers together, and walks over it as `CombineScan` does over sorted rows.
 
-A morsel is a run of keys: `rows` is how many, its column holds the address of the addresses of the arrays, the number of the first
-key, and how many arrays there are. Memory: the list of one key. The arrays are the host's. Cost: all places of the arrays are looked at once. Panes of a key are
+A morsel is a run of keys: its column holds the address of the addresses of the arrays, the number of the first
+key, how many keys there are, and how many arrays. Memory: the list of one key. The arrays are the host's. Cost: all places of the arrays are looked at once. Panes of a key are
 far from each other where the pane is not the last key, but a line of the cache has those of several neighbouring keys, and the lines
 of the keys that follow are fetched ahead.
 """
@@ -113,12 +113,12 @@ class GroupCombineScan(CombineScan):
         return id(self.sink), tuple(o.signature for o in self.counts)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
-        arrays, first, workers = k.load("ptr", record, 2), k.load("i64", record, 3), k.load("i64", record, 5)
+        arrays, first, keys, workers = k.load("ptr", record, 2), k.load("i64", record, 3), k.load("i64", record, 4), k.load("i64", record, 5)
         panes = GroupPanes(k, self.sink, self.pane, self.counts, arrays, workers)
         walk = self.walk(k, panes)
         position, key = k.var(k.load("i64", record, 1)), k.var(first)
         with k.when(k.status.value == 0), k.forever() as loop:
-            loop.stop_if((key.value >= first + rows) | (k.status.value != 0))
+            loop.stop_if((key.value >= first + keys) | (k.status.value != 0))
             panes.load(k, key.value)
             walk.all(k, position, each)
             key.set(key.value + 1)

@@ -66,6 +66,11 @@ class Partition(Sink):
         self.shard_bytes = self.writer.writer_bytes
         self.state_bytes = self.shard_bytes * shards
 
+    @property
+    def shift(self) -> int:
+        """How many bits of the key have chosen the shard alone; 0 if it was a hash."""
+        return self.shards.bit_length() - 1 if self.compact else 0
+
     def begin(self, k: PipelineKernel) -> None:
         self.state = k.load("ptr", k.offset(k.ctx, SINK))
         self.number, self.expected = k.var(k.i64(0)), k.var(k.i64(min(self.most, self.chunk_rows)))

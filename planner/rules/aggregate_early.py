@@ -21,7 +21,7 @@ from tsql.planner import cost, stats
 from tsql.planner.join_stats import equalities
 from tsql.planner.logical import Aggregate, Apply, Join, Node, Project
 from tsql.planner.predicates import JoinKey, conjunction
-from tsql.planner.tree import shared, transform_up
+from tsql.planner.tree import map_call, shared, transform_up
 
 COUNTS = ("count", "count_star")
 MERGEABLE = (*COUNTS, "sum", "min", "max")
@@ -54,7 +54,7 @@ def _over(node: Aggregate) -> tuple[Node, Aggregate]:
         return below, node
     columns = dict(below.columns)
     keys = tuple((n, substitute(e, columns)) for n, e in node.keys)
-    calls = tuple((n, replace(c, args=tuple(substitute(a, columns) for a in c.args), filter=c.filter and substitute(c.filter, columns))) for n, c in node.aggregates)
+    calls = tuple((n, map_call(c, lambda e: substitute(e, columns))) for n, c in node.aggregates)
     return below.input, Aggregate(below.input, keys, calls)
 
 

@@ -184,7 +184,7 @@ def test_what_is_elsewhere_is_only_declared() -> None:
     assert "define internal i64 @twice(" in render(module) and names["twice"] not in render(module)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x01\x00\x00\x00", b"\x02\x00\x00\x00[]", b"\x04\x00\x00\x00null", b"\xff\xff\xff\xff{"])
+@pytest.mark.parametrize("data", [b"", b"\x01\x00\x00\x00", b"\x02\x00\x00\x00[]", b"\x04\x00\x00\x00null", b"\xff\xff\xff\xff{", b"\x08\x00\x00\x00[[], {}]", b"\x09\x00\x00\x00[[1], {}]"])
 def test_what_is_no_object_code_says_so(data: bytes) -> None:
     with pytest.raises(DamagedObject):
         ObjectCode.decode(data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import duckdb
@@ -118,3 +119,16 @@ def test_a_plan_that_was_kept_makes_the_same_tables(hint: str) -> None:
         kept = LoadedPlan(relation.plan()).run(db)
         assert kept.explain("pipelines") == relation.explain("pipelines")
         assert " dense " in kept.explain("pipelines")
+
+
+@pytest.mark.parametrize("keys", ["a, c, b", "b, c, a", "c, a, b", "c, b, b2", "a, b"])
+def test_room_between_groups_is_small(keys: str) -> None:
+    """Arrays whose rows would be whole pages have some room in between, and not many times what they need."""
+    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+        for engine in (db, duck):
+            engine.execute("CREATE TABLE t AS SELECT (range % 8)::TINYINT AS a, range % 2 = 0 AS b, range % 3 = 0 AS b2, (range * 7 % 256)::SMALLINT AS c FROM range(60000)")
+        sql = f"SELECT {keys}, count(*) AS n FROM t GROUP BY ALL"
+        possible = int(db.sql(sql).explain("pipelines").split(" groups possible")[0].rsplit("(", 1)[1])
+        values = math.prod({"a": 8, "b": 2, "b2": 2, "c": 256}[key] for key in keys.split(", "))
+        assert values <= possible <= values * 1.1
+        assert sorted(db.sql(sql).fetchall()) == sorted(duck.sql(sql).fetchall())

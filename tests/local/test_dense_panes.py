@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import duckdb
 import pytest
 
 import tsql
+from tsql.backends.local import dataset
+from tsql.backends.local.dataset import free_state
+from tsql.loaded import LoadedPlan
 
 ROWS = 60_000
 TABLE = f"""CREATE TABLE t AS SELECT
@@ -63,6 +67,7 @@ def test_threads_and_runs(threads: int) -> None:
         for engine in (db, duck):
             engine.execute(TABLE)
         ours, theirs = hop((db, duck), "k", 5, 1)
+        assert "over groups of" in db.sql(ours).explain("pipelines")
         prepared = f"SELECT * FROM ({ours}) ORDER BY k, w"
         for _ in range(2):
             assert db.sql(prepared).fetchall() == duck.sql(f"SELECT * FROM ({theirs}) ORDER BY k, w").fetchall()
@@ -107,3 +112,32 @@ def test_more_windows_than_rows() -> None:
         assert "over groups of" in db.sql(ours).explain("pipelines")
         total = "SELECT sum(k) AS total, count(*) AS windows FROM ({})"
         assert db.sql(total.format(ours)).fetchall() == duck.sql(total.format(theirs)).fetchall()
+
+
+def test_windows_without_keys(engines: Any) -> None:
+    ours = "SELECT window_start AS w, count(*) AS n, sum(x) AS s, max(x) AS high FROM HOP(t, ts, slide => INTERVAL '1 second', size => INTERVAL '10 seconds') GROUP BY window_start"
+    windows = "SELECT make_timestamp(range * 1000000) AS w FROM range(-71, 201)"
+    theirs = f"SELECT w, count(*) AS n, sum(x) AS s, max(x) AS high FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '10 seconds' GROUP BY w"
+    check(engines, ours, theirs, "w")
+
+
+def test_arrays_stay_until_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan that has all windows in one shard gives its result in waves, each of which is done with its rows when it ends."""
+
+    def free_and_spoil(sink: Any, context: Any, shared: Any) -> None:
+        ctypes.memset(context.state_address, 0, context.state_bytes)
+        free_state(sink, context, shared)
+
+    monkeypatch.setattr(dataset, "free_state", free_and_spoil)
+    with tsql.connect(threads=2, memory_limit=400 << 20) as db, duckdb.connect() as duck:
+        table = "CREATE TABLE t AS SELECT make_timestamp((range * 7919) % 600000000) AS ts, (range * 31) % 100 AS k FROM range(200000)"
+        for engine in (db, duck):
+            engine.execute(table)
+        ours = "SELECT k, window_start AS w, count(*) AS n FROM HOP(t, ts, slide => INTERVAL '1 second', size => INTERVAL '3 seconds') GROUP BY k, window_start"
+        plan = db.sql(f"SELECT /*+ SHARDS(2) */ * FROM ({ours})").plan().replace("scope=local shards=2", "scope=local shards=1")
+        assert "scope=local shards=1" in plan
+        kept = LoadedPlan(plan).run(db)
+        assert "over groups of" in kept.explain("pipelines")
+        windows = "SELECT make_timestamp(range * 1000000) AS w FROM range(-3, 601)"
+        theirs = f"SELECT k, w, count(*) AS n FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '3 seconds' GROUP BY k, w ORDER BY k, w"
+        assert sorted(kept.fetchall()) == duck.sql(theirs).fetchall()
