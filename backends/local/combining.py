@@ -141,7 +141,7 @@ class CombineRunner(WindowRunner):
         if not isinstance(sink, DenseAggregate) or not all(o.counts for o in flow.operators):
             return None
         names = [name for name, _ in sink.grouping.keys]
-        if {*step.by, step.windows.pane} != set(names) or step.windows.pane not in names:
+        if {*step.by, step.windows.pane} != set(names):
             return None
         pane = names.index(step.windows.pane)
         if sink.grouping.fields[pane].nullable or any(i.distinct is not None or i.body.release() for i in sink.grouping.items):

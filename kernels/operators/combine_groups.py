@@ -46,14 +46,14 @@ class GroupPanes(SortedRows):
     """The panes of one key after the other."""
 
     def __init__(self, k: PipelineKernel, sink: DenseAggregate, pane: int, counts: list[Operator], arrays: Val, workers: Val):
-        super().__init__({}, k.i64(0))
+        self.columns = {}
         self.sink, self.pane, self.counts, self.arrays, self.workers = sink, pane, counts, arrays, workers
         self.panes, self.below = sink.cards[pane], prod(sink.cards[pane + 1 :])
         self.record_bytes = 8 + sink.entry_bytes
         self.memory = Memory(k, k.i64(self.panes * self.record_bytes))
         self._count, self._first = k.var(k.i64(0)), k.var(k.i64(0))
 
-    count = property(lambda self: self._count.value, lambda self, value: None)
+    count = property(lambda self: self._count.value)
     first = property(lambda self: self._first.value)
     """The number of the group of the current key and the first pane that is possible."""
 
