@@ -94,7 +94,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     after every few hundred objects, of which a compilation makes thousands. (Both together are a fifth of the suite's time.)"""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(10_000, 10, 10)
+    gc.set_threshold(1_000_000, 20, 100)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -30,17 +30,17 @@ def test_every_record_runs_by_default_and_under_another_configuration() -> None:
 
 @pytest.mark.parametrize("config", RISKS)
 def test_a_sample_is_a_part(config: str) -> None:
-    """More than its turn of everything, and about half of what the configuration is about: of each file some."""
+    """More than its turn of everything, and more of what the configuration is about: of each file some."""
     whole: Counter[bool] = Counter()
     kept: Counter[bool] = Counter()
     for path in corpus_files():
         records, risky = slt.read(path), at_risk(path, config)
         taken = sample(path, records, config)
-        assert not risky or any(record.kind == "query" for record in taken), path
+        assert not risky or any(record.kind == "query" or record.error is not None for record in taken), path
         whole[risky] += len(records)
         kept[risky] += len(taken)
     assert whole[False] / REST < kept[False] < whole[False] * 0.5
-    assert 0.9 * whole[True] / RISK < kept[True] < whole[True] * 0.8
+    assert 0.9 * whole[True] / RISK < kept[True] < whole[True] * 0.85
 
 
 def test_what_others_build_on_is_kept() -> None:

@@ -24,7 +24,7 @@ from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 
 SPILLED = {"spill_after": 1}
 LIMIT = 12 << 20
-LARGE_ROWS = 1_000_000
+LARGE_ROWS = 500_000
 
 
 def random_table(rows: int, keys: int, seed: int) -> pa.Table:
@@ -155,7 +155,7 @@ def counters(monkeypatch: pytest.MonkeyPatch) -> list[host.Shared]:
 
 @pytest.fixture(scope="module")
 def large() -> pa.Table:
-    """Some 80 MB; every key about twice, and a string to each."""
+    """Some 40 MB; every key about twice, and a string to each."""
     rng = np.random.default_rng(7)
     keys = rng.integers(0, LARGE_ROWS // 2, LARGE_ROWS)
     return pa.table({"k": keys, "s": pa.array(keys * 7919 % LARGE_ROWS).cast(pa.string()), "v": np.arange(LARGE_ROWS), "w": rng.normal(size=LARGE_ROWS)})
@@ -167,7 +167,7 @@ LARGE = {
     "distinct values": "SELECT count(DISTINCT s), count(*), max(v) FROM t",
     "join": "SELECT count(*), sum(x.v - y.v), max(y.s) FROM t AS x JOIN t AS y ON x.k = y.k",
     "full join": "SELECT count(*), count(x.v), sum(y.v) FROM (SELECT * FROM t WHERE v % 3 > 0) AS x FULL JOIN (SELECT * FROM t WHERE v % 3 < 2) AS y ON x.s = y.s",
-    "sort": "SELECT sum(n * v) % 1000003 FROM (SELECT v, k, s, w, k % 10 AS n FROM t ORDER BY s, v LIMIT 750000)",
+    "sort": f"SELECT sum(n * v) % 1000003 FROM (SELECT v, k, s, w, k % 10 AS n FROM t ORDER BY s, v LIMIT {LARGE_ROWS * 3 // 4})",
     "except": "SELECT count(*), min(s) FROM (SELECT s FROM t EXCEPT SELECT s FROM t WHERE v % 2 = 0)",
 }
 
@@ -240,7 +240,7 @@ def test_a_partition_of_one_key_is_joined_in_blocks(counters: list[host.Shared])
 
 
 def test_what_cannot_spill_is_refused(large: pa.Table) -> None:
-    with tsql.connect(threads=2, memory_limit="8MB") as db:
+    with tsql.connect(threads=2, memory_limit="4MB") as db:
         db.register("t", large)
         for query in ("SELECT * FROM t", "SELECT median(w) FROM t", "SELECT repeat(s, 2000000) FROM t LIMIT 3"):
             with pytest.raises(OutOfMemoryError, match="memory_limit allows"):

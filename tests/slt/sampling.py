@@ -3,6 +3,8 @@
 `default` runs every record. Another configuration runs one record in `RISK` of the folders and files where it is most likely to
 find something (`RISKS`), and one in `REST` of the others. Which these are is a matter of the record's text, and the configurations
 take turns, so that a record is run under the same configurations wherever it stands, and under at least one of them besides `default`.
+A file that mostly changes tables cannot be sampled by record: it runs whole under the configurations that it is about and under one of
+the others, and not at all elsewhere.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ RISKS = {
 }
 """Folders and files that are about what a configuration changes. A folder has many records about each thing that is in it."""
 
-RISK = 2
-"""Of what is about the configuration, it runs one record in so many."""
+RISK = 3
+"""Of what is about the configuration, it runs one record in so many. It divides `REST`, so that a record whose turn is with a configuration
+that it is at risk under runs there."""
 
-FEW = 15
+FEW = 20
 """Files about the configuration with so few records run in full."""
 
-REST = 8
+REST = 9
 """Of the others it runs one in so many: no more than there are configurations, so that each record is somebody's turn."""
 
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
@@ -52,9 +55,12 @@ def sample(path: Path, records: list[Record], config: str) -> list[Record]:
     """The records of a file that a configuration runs by default."""
     if config not in RISKS or not path.is_relative_to(CORPUS):
         return records
-    if not at_risk(path, config):
-        return each(records, REST, _TURNS[config])
-    return records if len(records) <= FEW else each(records, RISK, _TURNS[config])
+    risky, turn = at_risk(path, config), _TURNS[config]
+    if sum(map(_may_be_left_out, records)) < len(records) / 2:
+        return records if risky or (zlib.crc32(path.name.encode()) + turn) % REST == 0 else []
+    if not risky:
+        return each(records, REST, turn)
+    return records if len(records) <= FEW else each(records, RISK, turn)
 
 
 def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:

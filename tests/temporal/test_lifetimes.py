@@ -54,7 +54,7 @@ def on(one: Row, other: Row) -> bool:
     return one["k"] is not None and other["k"] is not None and one["k"] == other["k"] and one["v"] <= other["w"]
 
 
-@repeatable(12)
+@repeatable(8)
 @hypothesis.given(period_tables(), period_tables(), st.sampled_from((1, 3)))
 def test_joins_of_random_tables(one: pa.Table, other: pa.Table, shards: int) -> None:
     data = {"periods": one, "more": other}
