@@ -172,6 +172,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         level = "PHYSICAL"
         if self._match_texts(LEVELS):
             level = self._prev.text.upper()
+        elif self._curr and self._curr.token_type == TokenType.VAR and self._next and self._next.token_type in _QUERY_STARTS and self._curr.text.upper() != "SEQUENCED":
+            self._refuse(f"EXPLAIN has no level {self._curr.text}", self._curr, hint=f"the levels are {', '.join(LEVELS)}")
         return self.expression(Explain(this=self._parse_query("EXPLAIN"), level=level))
 
     def _parse_compile(self) -> CompilePlan:
@@ -231,6 +233,7 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
 
 
 _STATEMENTS = {TokenType.CREATE, TokenType.DROP, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.TRUNCATE, TokenType.COPY}
+_QUERY_STARTS = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES, TokenType.L_PAREN}
 _STEPS = {"BEGIN": "begin", "START": "begin", "COMMIT": "commit", "END": "commit", "ROLLBACK": "rollback", "ABORT": "rollback", "CHECKPOINT": "checkpoint"}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.frontend.support import catalog
 from tsql.analyze import analyze
-from tsql.kernels.errors import BindError, TsqlError
+from tsql.kernels.errors import BindError, ParseError, TsqlError
 
 CASES = [
     ("SELECT zz FROM t", 8, 'column "zz" does not exist', None),
@@ -101,3 +101,10 @@ def test_errors_show_the_line_and_a_caret():
     with pytest.raises(TsqlError) as caught:
         analyze("SELECT a\nFROM t\nWHERE flg", catalog(), origin="q.sql")
     assert str(caught.value) == 'q.sql:3:7: column "flg" does not exist\n  WHERE flg\n        ^\nhint: did you mean "flag"?'
+
+
+def test_an_unknown_level_of_explain_names_the_others():
+    with pytest.raises(ParseError) as caught:
+        analyze("EXPLAIN FOO SELECT 1", catalog())
+    assert (caught.value.message, caught.value.line_column) == ("EXPLAIN has no level FOO", (1, 9))
+    assert caught.value.hint == "the levels are LOGICAL, PHYSICAL, PIPELINES, KIR, LLVM, ASM, ANALYZE"
