@@ -217,6 +217,37 @@ def test_a_damaged_journal_is_an_error(path: Path) -> None:
     tsql.connect(path).close()
 
 
+def test_a_damaged_length_destroys_nothing(path: Path) -> None:
+    """A length that points behind the end of the file is no write that stopped: nothing is cut, and no file is removed."""
+    with tsql.connect(path) as db:
+        db.register("given", wide())
+        db.execute("CREATE TABLE wide AS SELECT * FROM given; CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)")
+    journal = journal_of(path)
+    whole = journal.read_bytes()
+    journal.write_bytes(whole[:14] + bytes([whole[14] ^ 1]) + whole[15:])
+    before = {file.name: file.stat().st_size for file in path.iterdir()}
+    for read_only in (True, False):
+        with pytest.raises(StorageError, match=r"journal-000001 is damaged: the length of a commit differs \(at byte 12\)"):
+            tsql.connect(path, read_only=read_only)
+    assert {file.name: file.stat().st_size for file in path.iterdir() if file.name != "readers"} == {name: size for name, size in before.items() if name != "readers"}
+    journal.write_bytes(whole)
+    with tsql.connect(path) as db:
+        assert db.sql("SELECT count(*) FROM wide").fetchall() == [(ROWS,)]
+
+
+@pytest.mark.parametrize("zeros", [13, 100, 4096])
+def test_a_journal_that_was_made_longer_with_zeros(path: Path, zeros: int) -> None:
+    filled(path)
+    journal = journal_of(path)
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + bytes(zeros))
+    with tsql.connect(path) as db:
+        assert journal.read_bytes() == whole
+        db.execute("INSERT INTO t VALUES (3)")
+    with tsql.connect(path, read_only=True) as db:
+        assert db.sql("SELECT a FROM t ORDER BY a").fetchall() == [(1,), (2,), (3,)]
+
+
 def test_newer_versions_are_refused(path: Path) -> None:
     filled(path)
     journal = journal_of(path)
