@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tsql
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.errors import PlanError, TsqlError
 from tsql.loaded import LoadedPlan
-from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, report, timing, tolerate_encoding
+from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, replace_closed, report, timing, tolerate_encoding
 from tsql.parameters import parse_value
+from tsql.planner.planfile import lines_of
 from tsql.relation import FORMATS as EXTENSIONS
 from tsql.relation import Relation
 from tsql.session import Session
@@ -31,6 +32,7 @@ class UsageError(Exception):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code."""
+    replace_closed()
     tolerate_encoding(sys.stdout, sys.stderr)
     parser = _parser()
     try:
@@ -125,18 +127,19 @@ def _session_arguments(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--set", action="append", default=[], dest="settings", metavar="NAME=VALUE", help="change a setting")
 
 
-def _whole(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise argparse.ArgumentTypeError(f"{text} is less than 0")
+def _whole(text: str, least: int = 0) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        # argparse would name this function instead.
+        raise argparse.ArgumentTypeError(f"expected a whole number of at least {least}, not {text!r}") from None
+    if number < least:
+        raise argparse.ArgumentTypeError(f"{text} is less than {least}")
     return number
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return number
+    return _whole(text, 1)
 
 
 def _pairs(items: list[str], option: str) -> dict[str, str]:
@@ -269,11 +272,21 @@ def _diff(arguments: Any) -> int:
     for path in (arguments.old, arguments.new):
         if not os.path.isfile(path):
             raise UsageError(f"there is no file {path}")
-        texts.append(read_text(path, "plan file")[0].splitlines())
+        texts.append(_plan_text(path).splitlines())
     found = difflib.unified_diff(*texts, arguments.old, arguments.new, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
     print_lines(Console(highlight=False), [[(line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], ""))] for line in found])
     return 0
+
+
+def _plan_text(path: str) -> str:
+    """The text of a plan file. Its steps are not read, which takes its tables, but its first line tells it from other files."""
+    text, origin = read_text(path, "plan file")
+    number, line = next(((number, line) for number, line in lines_of(text) if line), (1, ""))
+    if not line.startswith("plan version "):
+        position = sum(len(before) + 1 for before in text.split("\n")[: number - 1])
+        raise PlanError("this is no plan file: it would start with `plan version`", position=position, text=text, origin=origin)
+    return text
 
 
 def _shell(arguments: Any) -> int:

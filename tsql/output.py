@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import os
 import sys
 import time
 import traceback
@@ -97,6 +99,26 @@ def read_text(path: str, what: str) -> tuple[str, str]:
         return Path(path).read_text(encoding="utf-8-sig"), path
     except UnicodeDecodeError as error:
         raise TsqlError(f"{path} is no {what}: byte {error.start} is not UTF-8") from error
+
+
+class ClosedOutput(io.TextIOBase):
+    """A stdout that was closed before the command started: Python has none then, and here writing is an error as any other."""
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EBADF, "it is closed", "stdout")
+
+    @property
+    def buffer(self) -> Any:
+        """Where bytes are written, which is an error too."""
+        return self.write("")
+
+
+def replace_closed() -> None:
+    """Put streams where Python has none, so that what needs no stdout runs. `print` would write what is for stderr to stdout."""
+    if sys.stdout is None:
+        sys.stdout = ClosedOutput()
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
 
 
 def tolerate_encoding(*streams: Any) -> None:

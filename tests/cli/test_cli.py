@@ -131,6 +131,42 @@ def test_a_wrong_command_line(call, arguments):
     assert (code, out) == (2, "") and err and "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run", "SELECT 1", "--max-rows", "abc"), "argument --max-rows: expected a whole number of at least 0, not 'abc'"),
+        (("run", "SELECT 1", "--threads", "1.5"), "argument --threads: expected a whole number of at least 0, not '1.5'"),
+        (("plan", "SELECT 1", "--candidates", "x"), "argument --candidates: expected a whole number of at least 1, not 'x'"),
+        (("plan", "SELECT 1", "--candidates", "0"), "argument --candidates: 0 is less than 1"),
+    ],
+)
+def test_a_number_that_is_none_says_what_is_expected(call, arguments, said):
+    code, out, err = call(*arguments)
+    assert (code, out) == (2, "") and err.endswith(f"error: {said}\n")
+
+
+def without(descriptor, *arguments):
+    """Run the command in a process whose stdout (1) or stderr (2) is closed; (exit code, what the other one got)."""
+    command = [sys.executable, "-m", "tsql.cli", *arguments]
+    done = subprocess.run(["sh", "-c", f'exec "$@" {descriptor}>&-', "sh", *command], capture_output=True, timeout=120, check=False)
+    return done.returncode, (done.stderr if descriptor == 1 else done.stdout).decode()
+
+
+@pytest.mark.parametrize("arguments", [("run", "SELECT 1", "-f", "csv"), ("run", "SELECT 1"), ("run", "SELECT 1", "-f", "parquet"), ("plan", "SELECT 1")], ids=["csv", "table", "parquet", "plan"])
+def test_a_closed_stdout_is_one_message(arguments):
+    assert without(1, *arguments) == (1, "error: stdout: it is closed\n")
+
+
+def test_a_closed_stdout_matters_only_to_what_writes_there(tmp_path):
+    path = tmp_path / "r.csv"
+    assert without(1, "run", "SELECT 1 AS x", "-o", str(path)) == (0, "")
+    assert path.read_text().split() == ["x", "1"]
+
+
+def test_messages_for_a_closed_stderr_do_not_go_to_stdout():
+    assert without(2, "run", "SELECT nope", "-f", "csv") == (1, "")
+
+
 @pytest.mark.parametrize("query", ["SELECT", "SELECT nope", "SELECT 1 FROM 'missing.parquet'", "DROP TABLE nope", "SELECT CAST('x' AS INTEGER)", "", "SELECT '"])
 def test_a_failing_query(call, query):
     code, out, err = call("run", "-", stdin=query)
@@ -157,6 +193,20 @@ def test_plan_check_run_diff(call, tmp_path):
     assert call("diff", first, first)[:2] == (0, "")
     code, out, _ = call("diff", first, second)
     assert code == 0 and out.startswith(f"--- {first}\n+++ {second}\n@@ ") and "\n-query " in out and "\n+query " in out
+
+
+def test_diff_of_a_file_that_is_no_plan(call, tmp_path):
+    plan, other, empty = tmp_path / "a.plan", tmp_path / "mk.sql", tmp_path / "empty.plan"
+    plan.write_text("# by hand\n\nplan version 1\n")
+    other.write_text("\nCREATE TABLE t (a INTEGER);\nSELECT 1\n")
+    empty.write_text("")
+    for files in ((plan, other), (other, plan)):
+        code, out, err = call("diff", *map(str, files))
+        assert (code, out) == (1, "")
+        assert err == f"error: {other}:2:1: this is no plan file: it would start with `plan version`\n  CREATE TABLE t (a INTEGER);\n  ^\n"
+    code, out, err = call("diff", str(plan), str(empty))
+    assert (code, out) == (1, "") and err.startswith(f"error: {empty}:1:1: this is no plan file")
+    assert call("diff", str(plan), str(plan)) == (0, "", "")
 
 
 def test_a_damaged_plan_file(call, tmp_path):
