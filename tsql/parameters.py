@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
@@ -35,12 +36,14 @@ def convert(value: Any) -> tuple[Type, Any]:
         case float():
             return types.DOUBLE, value
         case str():
-            return types.VARCHAR, value
+            return types.VARCHAR, _unicode(value)
         case bytes() | bytearray() | memoryview():
             return types.BLOB, bytes(value)
         case Decimal():
             return _decimal(value)
         case dt.datetime():
+            if value != value:
+                return types.NULL, None  # NaT of pandas, which is a datetime without a date
             if value.tzinfo is None:
                 return types.TIMESTAMP, (value - _EPOCH) // _MICROSECOND
             return types.TIMESTAMPTZ, (value - _EPOCH_UTC) // _MICROSECOND
@@ -52,9 +55,20 @@ def convert(value: Any) -> tuple[Type, Any]:
             return types.TIME, ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
         case dt.timedelta():
             return types.INTERVAL, (0, value.days, value.seconds * 1_000_000 + value.microseconds)
+    if value is getattr(sys.modules.get("pandas"), "NA", None):
+        return types.NULL, None
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         return convert(value.item())  # a numpy scalar
     raise BindError(f"a Python {type(value).__name__} cannot be a parameter", hint="pass an int, float, Decimal, str, bytes, bool, date, datetime, time, timedelta or None")
+
+
+def _unicode(text: str) -> str:
+    """The text itself; half of a surrogate pair, which Python lets stand alone, has no UTF-8 to be stored in."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise BindError(f"the text is not Unicode: character {error.start + 1} is {text[error.start]!r}, half of a surrogate pair") from None
+    return text
 
 
 def _decimal(value: Decimal) -> tuple[Type, Any]:
@@ -85,7 +99,10 @@ def convert_all(params: Parameters) -> tuple[dict[str, Type], dict[str, Any]]:
     kinds: dict[str, Type] = {}
     values: dict[str, Any] = {}
     for name, value in items:
-        kinds[name], values[name] = convert(value)
+        try:
+            kinds[name], values[name] = convert(value)
+        except BindError as error:
+            raise BindError(f"the parameter ${name}: {error.message}", hint=error.hint) from None
     return kinds, values
 
 

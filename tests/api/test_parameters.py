@@ -5,8 +5,10 @@ from decimal import Decimal
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pytest
 
+import tsql
 from tsql.kernels import types
 from tsql.kernels.errors import BindError
 from tsql.kernels.types import parse_type
@@ -45,6 +47,21 @@ def test_stored_form(value, stored):
 def test_values_without_a_type_are_refused(value):
     with pytest.raises(BindError):
         convert(value)
+
+
+@pytest.mark.parametrize("value", [pd.NaT, pd.NA, np.datetime64("NaT"), np.timedelta64("NaT")], ids=["NaT", "NA", "datetime64", "timedelta64"])
+def test_values_that_are_missing_are_null(value):
+    assert convert(value) == (types.NULL, None)
+    with tsql.connect() as db:
+        assert db.sql("SELECT $a IS NULL", {"a": value}).fetchall() == [(True,)]
+
+
+def test_an_error_names_the_parameter():
+    with tsql.connect() as db:
+        with pytest.raises(BindError, match=r"the parameter \$a: the text is not Unicode: character 3 is '\\ud800', half of a surrogate pair"):
+            db.sql("SELECT $a", {"a": "ab\ud800"})
+        with pytest.raises(BindError, match=r"the parameter \$2: a Python object cannot be a parameter"):
+            db.sql("SELECT $1, $2", [1, object()])
 
 
 def test_sequences_are_numbered_and_mappings_named():
