@@ -38,6 +38,8 @@ class Sort(Step):
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         schema = inputs[0].schema
         keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
+        if not keys:
+            raise context.error("by=() of a sort has no key", hint="by=(column), by=(column desc), or leave the step out")
         limit = attributes.optional("limit")
         phase = attributes.optional("phase") or "complete"
         if phase not in ("partial", "complete"):
