@@ -2,7 +2,7 @@
 
 A file is one split. Values are first converted by pyarrow. Where it meets text that its grammar does not know, the file
 is read on from the same row with all columns as text, which is converted value by value as DuckDB casts it
-(`_Careful`): slower, and exact about the line and the column of a value that does not fit.
+(`csv_values`): slower, and exact about the line and the column of a value that does not fit.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from tsql.backends.sources import Split, Statistics
 from tsql.backends.sources import options as opt
 from tsql.backends.sources.csv_lines import Numbered, PlainCsv, plain_stream, shorter, without_comments
 from tsql.backends.sources.csv_sniff import CsvFormat, Dialect, decimal_separator, numbered_rows, sniff
+from tsql.backends.sources.csv_values import convert_column, reader, shown
 from tsql.backends.sources.files import expand, open_input, reading, total_bytes
 from tsql.backends.sources.normalize import batch_of
-from tsql.backends.sources.text import TextFormat, convert_text, parser
+from tsql.backends.sources.text import TextFormat
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Field, Schema
@@ -236,7 +237,7 @@ class _Reader:
             index = int(name[1:])
             kind, format = self._kind(index), self.format.formats[index]
             if careful or array.type != kind.to_arrow():
-                array, wrong = convert_text(array, kind, format)
+                array, wrong = convert_column(array, kind, format)
                 if wrong is not None:
                     if not self.source.ignore_errors:
                         raise self._bad_value(index, kind, format)
@@ -261,14 +262,13 @@ class _Reader:
 
     def _bad_value(self, index: int, kind: Type, format: TextFormat) -> SourceError:
         """The error for the first value of a column that does not convert, with its line."""
-        name, read, nulls = self.format.names[index], parser(kind, format), set(self.source.nulls)
+        name, read, nulls = self.format.names[index], reader(kind, format), set(self.source.nulls)
         for line, row in self._rows():
             if index < len(row) and row[index] not in nulls:
                 if "\ufffd" in row[index] and not _is_utf8(self.path, line, self.source.options):
                     return SourceError(f"{self.path}: line {line}: column {name} is not valid UTF-8")
                 if read(row[index]) is None:
-                    shown = row[index] if len(row[index]) <= 60 else row[index][:60] + ".."
-                    return SourceError(f"{self.path}: line {line}: column {name}: could not convert '{shown}' to {kind}", hint=f"types => {{'{name}': 'VARCHAR'}} reads the column as text")
+                    return SourceError(f"{self.path}: line {line}: column {name}: could not convert '{shown(row[index])}' to {kind}", hint=f"types => {{'{name}': 'VARCHAR'}} reads the column as text")
         return SourceError(f"{self.path}: column {name} holds a value that is no {kind}")
 
 

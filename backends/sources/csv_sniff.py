@@ -17,9 +17,10 @@ from typing import Any
 
 from tsql.backends.sources import options as opt
 from tsql.backends.sources.csv_lines import LooseRows, without_comments
+from tsql.backends.sources.csv_values import detect, fits
 from tsql.backends.sources.files import open_input, reading
 from tsql.backends.sources.normalize import unique_names
-from tsql.backends.sources.text import ISO, TextFormat, detect, parser
+from tsql.backends.sources.text import ISO, TextFormat, parser
 from tsql.kernels.errors import SourceError
 from tsql.kernels.types import DOUBLE, VARCHAR, Type
 
@@ -213,7 +214,8 @@ def _columns(path: str, dialect: Dialect, skip: int, rows: list[list[str]], widt
     if header is None:
         header = len(first) == width and _is_header(first, found, nulls)
     if not header and len(rows) > 1 and stated is None:
-        found = [_type([first, *below], i, nulls, options) for i in range(width)]
+        # What the first row holds comes last: the rows below have said what kind of column it is, and it fits them.
+        found = [_type([*below, first], i, nulls, options) for i in range(width)]
     if header and len(rows) == 1 and stated is None:
         found = [(VARCHAR, ISO)] * width
     names = list(stated) if stated is not None else _names(first if header else [], width, options)
@@ -238,7 +240,7 @@ def _type(rows: list[list[str]], index: int, nulls: set[str], options: Mapping[s
     return kind, format
 
 
-_COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:e[+-]?[0-9]+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 
 
 def decimal_separator(options: Mapping[str, Any]) -> str:
@@ -264,7 +266,7 @@ def _is_header(first: list[str], found: list[tuple[Type, TextFormat]], nulls: se
     cells = list(zip(first, found, strict=True))
     if all(kind == VARCHAR for _, (kind, _) in cells) or all(cell in nulls for cell, _ in cells):
         return True
-    return any(cell not in nulls and kind != VARCHAR and parser(kind, format)(cell) is None for cell, (kind, format) in cells)
+    return any(cell not in nulls and kind != VARCHAR and not fits(cell, kind, format) for cell, (kind, format) in cells)
 
 
 def _names(header: list[str], width: int, options: Mapping[str, Any]) -> list[str]:

@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 
 from tests.sources.support import duck, ours, rows_of, table_of
 from tsql.backends.sources.open import open_source
+from tsql.backends.sources.text import from_stored
 from tsql.backends.writers import write
 from tsql.kernels.expr import Call, Column, Expr, Literal
-from tsql.kernels.types import BIGINT, BOOLEAN, VARCHAR
+from tsql.kernels.runtime.calendar import DATE_INFINITY, DATE_MAX, DATE_MIN, TIMESTAMP_INFINITY, TIMESTAMP_MAX, TIMESTAMP_MIN
+from tsql.kernels.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
 quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=8)
@@ -78,6 +80,22 @@ def test_csv_written_by_us_reads_back(tmp_path: Path, table: pa.Table) -> None:
     source = open_source(path, None, {"header": True, "delim": ",", "quote": '"', "columns": types})
     # An empty string is written as "" and read as NULL, in DuckDB too.
     assert table_of(source).to_pylist() == [{k: None if v == "" else v for k, v in row.items()} for row in table.to_pylist()]
+
+
+days = st.one_of(st.sampled_from([DATE_INFINITY, -DATE_INFINITY, DATE_MIN, DATE_MAX, 0]), st.integers(DATE_MIN, DATE_MAX))
+micros = st.one_of(st.sampled_from([TIMESTAMP_INFINITY, -TIMESTAMP_INFINITY, TIMESTAMP_MIN, TIMESTAMP_MAX, 0]), st.integers(TIMESTAMP_MIN, TIMESTAMP_MAX))
+
+
+@quick
+@given(rows=st.lists(st.tuples(days, micros, micros, st.floats()), min_size=1, max_size=8))
+def test_times_of_all_years_and_all_floats_written_by_us_read_back(tmp_path: Path, rows: list[tuple[int, int, int, float]]) -> None:
+    path = tmp_path / "t.csv"
+    dates, stamps, zoned, floats = (list(column) for column in zip(*rows, strict=True))
+    table = pa.table({"d": from_stored(dates, DATE), "t": from_stored(stamps, TIMESTAMP), "z": from_stored(zoned, TIMESTAMPTZ), "f": pa.array(floats, pa.float64())})
+    write(table.to_batches(), table.schema, "csv", path)
+    found = table_of(open_source(path, None, {"header": True, "delim": ",", "columns": {"d": "DATE", "t": "TIMESTAMP", "z": "TIMESTAMPTZ", "f": "DOUBLE"}}))
+    assert [found.column(name).combine_chunks().view(pa.int32() if name == "d" else pa.int64()).to_pylist() for name in "dtz"] == [dates, stamps, zoned]
+    assert list(map(repr, found.column("f").to_pylist())) == list(map(repr, floats))
 
 
 @quick
