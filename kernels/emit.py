@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel, Slot
-from tsql.kernels.datum import Datum, all_valid, both, literal_parts, null
+from tsql.kernels.datum import Datum, all_valid, both, literal_parts, null, smallest_int
 from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
 from tsql.kernels.functions.registry import SCALARS, Function
 from tsql.kernels.types import BOOLEAN
@@ -60,8 +60,11 @@ def emit_literal(k: PipelineKernel, expr: Literal, as_slot: bool = False) -> Dat
     if as_slot or expr.type.is_string:
         return Datum(expr.type, _slot_parts(k, Slot("literal", expr.type, expr), expr))
     value = expr.value
-    exact = (value, value) if isinstance(value, int) and not isinstance(value, bool) else None
-    return Datum(expr.type, literal_parts(k, expr.type, value), None, exact)
+    if not isinstance(value, int) or isinstance(value, bool):
+        return Datum(expr.type, literal_parts(k, expr.type, value))
+    # What has bounds is a signed number: 200 of a UTINYINT is not one in eight bits.
+    parts = (k.const(smallest_int(value, value), value),) if expr.type.is_unsigned else literal_parts(k, expr.type, value)
+    return Datum(expr.type, parts, None, (value, value))
 
 
 def _slot_parts(k: PipelineKernel, slot: Slot, expr: Expr) -> tuple[Val, ...]:

@@ -116,35 +116,30 @@ def print_function(f: Function) -> str:
     """The text of a function; `parse` reads it back."""
     params = ", ".join(f"%{i}: {t}" for i, t in enumerate(f.params))
     lines = [f"func @{f.name}({params}) -> {f.returns or 'void'} {{"]
-    _print_block(f.body, lines, 1)
+    _print_block(f.body, lines, "  ")
     lines.append("}")
     return "\n".join(lines) + "\n"
 
 
-def _print_block(block: list[Op], lines: list[str], depth: int) -> None:
-    pad = "  " * depth
+def _print_block(block: list[Op], lines: list[str], pad: str) -> None:
     for op in block:
-        args = " ".join([f"%{a}" for a in op.args])
         if op.name == "const":
-            rest = f"const {print_const(op.type, op.attr)}"
-        elif op.name in ("call", "symbol"):
-            rest = f"{op.name} @{op.attr}" + (f" {args}" if args else "")
+            lines.append(f"{pad}%{op.dst}: {op.type} = const {print_const(op.type, op.attr)}")
+            continue
+        text = op.name if op.attr is None else f"{op.name} @{op.attr}"
+        if op.args:
+            text = f"{text} %{' %'.join(map(str, op.args))}"
+        if op.dst is not None:
+            lines.append(f"{pad}%{op.dst}: {op.type} = {text}")
+        elif not op.blocks:
+            lines.append(pad + text)
         else:
-            rest = op.name + (f" {args}" if args else "")
-        head = f"%{op.dst}: {op.type} = {rest}" if op.dst is not None else rest
-        if op.name == "loop":
-            lines.append(f"{pad}loop {{")
-            _print_block(op.blocks[0], lines, depth + 1)
-            lines.append(f"{pad}}}")
-        elif op.name == "when":
-            lines.append(f"{pad}{head} {{")
-            _print_block(op.blocks[0], lines, depth + 1)
-            if op.blocks[1]:
+            lines.append(f"{pad}{text} {{")
+            _print_block(op.blocks[0], lines, pad + "  ")
+            if op.name == "when" and op.blocks[1]:
                 lines.append(f"{pad}}} else {{")
-                _print_block(op.blocks[1], lines, depth + 1)
+                _print_block(op.blocks[1], lines, pad + "  ")
             lines.append(f"{pad}}}")
-        else:
-            lines.append(pad + head)
 
 
 _HEADER = re.compile(r"func @([\w.]+)\((.*)\) -> (\w+) \{$")
