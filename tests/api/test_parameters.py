@@ -96,3 +96,22 @@ def test_values_on_the_command_line(text, value):
 def test_a_bad_date_on_the_command_line():
     with pytest.raises(BindError, match="'tomorrow' is no DATE"):
         parse_value("DATE 'tomorrow'")
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("SELECT $1,$2", [1, 2]), ("SELECT 2 IN ($1,$2)", [1, 2]), ("SELECT $a+$b", {"a": 1, "b": 2}), ("SELECT $a||$b", {"a": "x", "b": "y"}), ("SELECT $1::INTEGER+$2-$3*$4", [1, 2, 3, 4]),
+        ("SELECT '$1,$2',$1--$2\n,$2", [1, 2]), ("SELECT $$a$b$$,$1,$t$x$$y$t$", [3]), ("SELECT $1,$$a,$b$$", [1]), ('SELECT $1 AS "$1,$",$2', [1, 2]),
+    ],
+)  # fmt: skip
+def test_parameters_need_no_space_between_them(text, values):
+    """`$1,$` is no tag of a dollar quote: a tag is a name, or nothing."""
+    with tsql.connect() as db:
+        assert db.sql(text, values).fetchall() == duckdb.connect().execute(text, values).fetchall()
+
+
+def test_an_error_behind_a_parameter_has_its_place():
+    with tsql.connect() as db, pytest.raises(BindError) as caught:
+        db.sql("SELECT $1,\n$2+nope", [1, 2])
+    assert caught.value.line_column == (2, 4)
