@@ -335,7 +335,8 @@ class PipelineRunner:
             for name, words in self.counters.items():
                 for word in words[counted.get(name, 0) :]:
                     word.value = 0  # the rows are read again
-            for key in [k for k in self.states if k not in before]:
+            # Tables that serve all rounds of a recursion are looked into by what is tried next, too.
+            for key in [k for k in self.states if k not in before and k not in self.kept_states]:
                 free_state(*self.states.pop(key), self.shared)
             self.shared.go_on()
             if last:

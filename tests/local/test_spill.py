@@ -368,3 +368,13 @@ def test_workers_that_have_no_room_together_go_one_by_one(large: pa.Table, monke
         db.register("t", large)
         assert db.sql(LARGE["distinct"]).fetchall() == expected
     assert failed
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_recursion_in_a_recursion(threads: int) -> None:
+    """The groups of the inner one are given up for lack of memory and made again by partitions; the table of its join, which stays for all rounds
+    of the outer one, stays for that too."""
+    inner = "WITH RECURSIVE i(m) AS (SELECT 1 UNION ALL SELECT m + 1 FROM i WHERE m < o.n) SELECT max(m) FROM i"
+    sql = f"WITH RECURSIVE o(n) AS (SELECT 1 UNION ALL SELECT n + ({inner}) FROM o WHERE n < 20) SELECT n FROM o ORDER BY n"
+    with tsql.connect(threads=threads, spill_after=1) as db, duckdb.connect() as oracle:
+        assert db.sql(sql).fetchall() == oracle.sql(sql).fetchall() == [(1,), (2,), (4,), (8,), (16,), (32,)]
