@@ -316,7 +316,9 @@ def _shadow(step: Step, given: tuple[Estimate, ...]) -> logical.Node:
             return logical.Join(step.kind, given[0].shadow, given[1].shadow)
         case Aggregate() | Expand() | Union() | Values() | Series() | Snapshot():
             return _unknown(step)
-    return given[0].shadow if len(given) == 1 else _unknown(step)
+    # The columns of a match are its own: those of its input may have the names of others beside it.
+    kept = len(given) == 1 and all(name in step.schema for name in given[0].shadow.schema.names)
+    return given[0].shadow if kept else _unknown(step)
 
 
 def _passes(columns: tuple[tuple[str, Expr], ...], given: Estimate) -> bool:

@@ -442,3 +442,13 @@ def test_types_and_parameters() -> None:
     assert (first["s"], first["none"], first["x"], first["d"], first["b"], first["span"].nanoseconds) == ("long text of some bytes", None, 2.0, Decimal(20), True, 2_000_000_000)
     assert (first["top"], first["c"], first["nothing"], first["zero"], first["i"]) == ("long text of some bytes", None, None, 0, 2)
     assert (second["s"], second["none"], second["d"], second["i"]) == ("c", "long text of some bytes", Decimal(16), 5)
+
+
+@pytest.mark.parametrize("kind", ["JOIN", "LEFT JOIN"])
+@pytest.mark.parametrize("level", ["", "ANALYZE"])
+def test_explain_of_a_match_that_is_joined_to_its_table(kind: str, level: str) -> None:
+    """Estimates of a match do not speak of the columns of its input, which the other side of the join has too."""
+    with tsql.connect() as session:
+        session.execute("CREATE TABLE t AS SELECT range AS id, range AS v, TIMESTAMP '2024-01-01' + to_hours(range::INT) AS ts FROM range(20)")
+        match = "t MATCH_RECOGNIZE (ORDER BY ts MEASURES id AS x PATTERN (A) DEFINE A AS v > 5) AS m"
+        assert "match" in session.sql(f"EXPLAIN {level} SELECT m.x FROM {match} {kind} t AS z ON z.id = m.x").fetchall()[0][1]
