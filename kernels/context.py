@@ -88,6 +88,8 @@ class PipelineKernel(Kernel):
         self.sites: list[Site] = []
         self.frame = Frame()
         self.uses_scratch = False
+        self.enough: Callable[[], Val] | None = None
+        """Whether the sink wants no more rows of this morsel, where it may come to that."""
         self._entry: list[Op] = []
         self._slot_values: dict[Any, tuple[Val, ...]] = {}
         self.status: Var = self.at_entry(lambda: self.var(self.i64(0)))
@@ -181,6 +183,11 @@ class PipelineKernel(Kernel):
         with self.when((taken > full) & (self.status.value == 0)):
             self.status.set(self.i64(STATUS_FULL))
 
+    def is_done(self) -> Val:
+        """Whether the rest of this morsel is in vain: the kernel has failed, or the sink has enough."""
+        failed = self.status.value != 0
+        return failed if self.enough is None else failed | self.enough()
+
     @contextmanager
     def rows(self, count: Val) -> Iterator[Val]:
         """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be vectorised.
@@ -198,10 +205,10 @@ class PipelineKernel(Kernel):
                 index.set(i + 1)
                 if self.uses_scratch:
                     self.check()
-                    inner.stop_if(self.status.value != 0)
+                    inner.stop_if(self.is_done())
             start.set(end)
             self.check()
-            loop.stop_if(self.status.value != 0)
+            loop.stop_if(self.is_done())
 
     @contextmanager
     def guarded(self, valid: Val | None, position: int | None) -> Iterator[None]:

@@ -6,11 +6,15 @@ wrapped without copying; their memory is freed when the last Arrow buffer over i
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import os
 import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -65,6 +69,19 @@ def read_u64(address: int) -> int:
 
 NO_LIMIT = 2**63 - 1
 
+MACHINE_SHARE = 0.8
+"""So much of the machine's memory a query may take if no memory_limit says otherwise."""
+
+
+@cache
+def machine_limit() -> int:
+    """Bytes that a query may take of this machine, or of the control group that the process is in: what takes more is ended by an
+    error, and not by the system, which would end the whole process."""
+    bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):
+        bytes = min(bytes, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return int(bytes * MACHINE_SHARE)
+
 
 class Full(OutOfMemoryError):
     """A worker has taken more memory than its share: its work is to be done in smaller parts."""
@@ -74,8 +91,8 @@ class Shared:
     """Counters that the workers of a query share: cancellation, memory in use, rows done, rows collected."""
 
     def __init__(self, run: Run):
-        limit = run.settings.memory_limit
-        self.words = (ctypes.c_int64 * 5)(0, 0, 0, 0, NO_LIMIT if limit is None else limit)
+        self.limit = machine_limit() if run.settings.memory_limit is None else run.settings.memory_limit
+        self.words = (ctypes.c_int64 * 5)(0, 0, 0, 0, self.limit)
         self._host_bytes = 0
         self._passed_over = 0
         self.peak = 0
@@ -98,8 +115,7 @@ class Shared:
         with self._lock:
             self.peak = max(self.peak, self.words[1] + self._host_bytes)
             self._host_bytes -= bytes
-            if self.run.settings.memory_limit is not None:
-                self.words[4] = self.run.settings.memory_limit - self._host_bytes
+            self.words[4] = self.limit - self._host_bytes
 
     def go_on(self) -> None:
         """After a failure that stopped all workers, but from which the query recovers."""
@@ -108,14 +124,15 @@ class Shared:
 
     def reserve(self, bytes: int) -> None:
         """Take memory for work of the host; raises if the query may not have so much. `release` gives it back."""
-        limit = self.run.settings.memory_limit
-        if limit is not None and self.memory + bytes > limit:
+        if self.memory + bytes > self.limit:
             raise self.out_of_memory()
         self.release(-bytes)
 
     def out_of_memory(self) -> OutOfMemoryError:
-        limit = self.run.settings.memory_limit or 0
-        return OutOfMemoryError(f"the query needs more memory than memory_limit allows ({limit / 2**20:.0f} MiB)", hint="raise memory_limit, or select fewer rows or columns")
+        allowed = f"({self.limit / 2**20:.0f} MiB)"
+        if self.run.settings.memory_limit is None:
+            return OutOfMemoryError(f"the query needs more memory than it may take of this machine {allowed}", hint="set memory_limit, so that what does not fit goes to disk, or select fewer rows or columns")
+        return OutOfMemoryError(f"the query needs more memory than memory_limit allows {allowed}", hint="raise memory_limit, or select fewer rows or columns")
 
     @property
     def rows_done(self) -> int:

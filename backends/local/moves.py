@@ -41,11 +41,13 @@ class MovementRunner(HostFunctionRunner):
         return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema, [], flow.key)
 
     def _gather_first(self, step: Step, flow: Flow, limit: int) -> Flow:
-        """The first rows of a scan, and some more: it is read in waves until there are enough."""
+        """The first rows of a scan, and some more: it is read in waves until there are enough. Where a row may become many, no more
+        than that are kept of a morsel."""
         columns = columns_of(flow.schema)
         chunks: list[AnyChunk] = []
+        most = limit if any(o.multiplies for o in flow.operators) else None
         for wave in flow.data.waves(self.threads):
-            chunks += self._collect(step, replace(flow, data=wave), columns, "first")[0]
+            chunks += self._collect(step, replace(flow, data=wave), columns, "first" if most is None else f"first {most}", most)[0]
             if sum(c.rows for c in chunks) >= limit:
                 break
         return self._chunk_flow(columns, [chunks], flow)

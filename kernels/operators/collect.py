@@ -307,6 +307,8 @@ class Collect(Sink):
         self.state = k.load("ptr", k.offset(k.ctx, SINK))
         self.number, self.morsel_rows, self.taken = k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.i64(0))
         self.collected = k.load("ptr", k.offset(k.ctx, LIMIT))
+        if self.limit is not None:
+            k.enough = lambda: self.taken.value >= self.limit
 
     def begin_morsel(self, k: PipelineKernel, number: Val, rows: Val) -> None:
         self.number.set(number)

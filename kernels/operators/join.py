@@ -397,7 +397,8 @@ class Probe(Operator):
             if k.uses_scratch:
                 # What was built for this pair is free again.
                 k.store(k.offset(k.ctx, SCRATCH + 8), used)
-                loop.stop_if(k.status.value != 0)
+            if k.uses_scratch or k.enough is not None:
+                loop.stop_if(k.is_done())
             if outer:
                 loop.stop_if(~found)
             seen.set(k.true)

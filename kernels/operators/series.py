@@ -90,7 +90,7 @@ class Series(Operator):
                 value = current.value
                 past = k.select(up, value > last, value < last) if self.inclusive else k.select(up, value >= last, value <= last)
                 k.check()
-                loop.stop_if(past | (k.status.value != 0))
+                loop.stop_if(past | k.is_done())
                 each(Datum(start.type, (value,)))
                 current.set(self._next(k, start.type, value, step))
 

@@ -210,3 +210,32 @@ def grown_mib(work, times=15):
         gc.collect()
     time.sleep(0.1)
     return resident_mib() - before
+
+
+@pytest.mark.parametrize("sql", ["SELECT count(*) FROM (SELECT DISTINCT range FROM range(100000000))", "SELECT * FROM (SELECT range AS x FROM range(100000000)) ORDER BY x % 7"])
+def test_without_a_limit_the_machine_is_one(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system would end the process, and not the query."""
+    monkeypatch.setattr(host, "machine_limit", lambda: 64 << 20)
+    with tsql.connect(threads=2) as db:
+        with pytest.raises(OutOfMemoryError, match="more memory than it may take of this machine") as caught:
+            db.sql(sql).arrow()
+        assert "memory_limit" in caught.value.hint
+        assert db.sql("SELECT 1").fetchall() == [(1,)]
+
+
+ENDLESS = {
+    "windows": ("SELECT id, window_start FROM HOP(e, ts, slide => INTERVAL '1 microsecond', size => INTERVAL '1 hour') LIMIT 3", 3),
+    "windows behind an offset": ("SELECT id FROM HOP(e, ts, slide => INTERVAL '1 microsecond', size => INTERVAL '1 hour') LIMIT 5 OFFSET 100", 5),
+    "a product": ("SELECT a.id, b.id FROM e a, e b, e c, e d LIMIT 3", 3),
+    "a join of nearly all": ("SELECT a.id, b.id FROM e a JOIN e b ON a.k = b.k JOIN e c ON c.k = b.k JOIN e d ON d.k = c.k LIMIT 7", 7),
+    "a series for each row": ("SELECT * FROM e, LATERAL (SELECT * FROM generate_series(0, id + 1000000000000)) LIMIT 4", 4),
+}
+
+
+@pytest.mark.parametrize("name", ENDLESS)
+def test_a_limit_ends_rows_that_become_many(name: str) -> None:
+    sql, rows = ENDLESS[name]
+    with tsql.connect(threads=2, memory_limit="200MB") as limited, tsql.connect(threads=2) as db:
+        for session in (limited, db):
+            session.execute("CREATE TABLE e AS SELECT range AS id, range % 2 AS k, TIMESTAMP '2024-01-01' + to_hours(range::INT) AS ts FROM range(3000)")
+            assert session.sql(sql).arrow().num_rows == rows
