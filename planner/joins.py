@@ -62,7 +62,21 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
         return joined
     if not joined.keys:
         return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
-    return placed(joined, shards, scope)
+    return _moved(joined, shards, scope)
+
+
+def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
+    """Both sides moved by one key of each left expression. By all keys of `x = a AND x = b` the left side would be placed by
+    (x, x), of which the plan does not tell that its rows meet those placed by (a, b); and x alone spreads rows as well."""
+    last = {str(key.left): key for key in joined.keys}
+    others = tuple(key for key in joined.keys if key is not last[str(key.left)])
+    found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
+    if not others:
+        return found
+    # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they meet.
+    wide = found if isinstance(found, HashJoin) else found.inputs[0]
+    wide = replace(wide, keys=(*others, *wide.keys))
+    return wide if isinstance(found, HashJoin) else found.with_inputs((wide,))
 
 
 def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:

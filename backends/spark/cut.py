@@ -13,6 +13,7 @@ from dataclasses import replace
 from tsql.kernels.errors import PlanError
 from tsql.planner.movement import Gather, Movement, Multicast
 from tsql.planner.operators.input import Input
+from tsql.planner.operators.recursive import loose_tables
 from tsql.planner.operators.sample import Sample
 from tsql.planner.operators.scan import Scan
 from tsql.planner.properties import Properties
@@ -27,6 +28,7 @@ class Cut:
         self.in_tasks: dict[int, bool] = {}
         for step in plan.root.walk():
             self.in_tasks[id(step)] = isinstance(step, Scan) or crosses(step) or (not isinstance(step, Gather) and any(self.in_tasks[id(i)] for i in step.inputs))
+        check_rounds(plan, self.in_tasks)
         self.properties = task_properties(plan, self.in_tasks)
         check_scopes(plan, self.properties)
 
@@ -89,6 +91,17 @@ def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, 
         else:
             found[id(step)] = step.provides(given, plan.shards)
     return found
+
+
+def check_rounds(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> None:
+    """Refuse a plan in which a round of a recursion is in tasks: the rows of the round before are in the process that runs the rounds."""
+    rounds = loose_tables(plan.root)
+    for step in plan.root.walk():
+        if rounds[id(step)] and in_tasks[id(step)]:
+            outside = next((i.name for i in step.inputs if in_tasks[id(i)]), None)
+            hint = f"leave {step.name} out, or use scope=local" if outside is None else f"put gather between {outside} and {step.name}"
+            table = min(rounds[id(step)])
+            raise PlanError(f"step {step.name}: rows of the working table {table} are in one process on Spark, and tasks do not reach them", hint=hint)
 
 
 def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:

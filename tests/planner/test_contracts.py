@@ -17,12 +17,15 @@ from tsql.planner.movement import Broadcast, Gather, Multicast, Redistribute, Re
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.expand import Expand
 from tsql.planner.operators.filter import Filter
+from tsql.planner.operators.join import HashJoin
 from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
+from tsql.planner.operators.recursive import Recursive, Working
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
+from tsql.planner.predicates import JoinKey
 from tsql.planner.properties import ANY, EVEN, KEYED, ONCE, SINGLE, Properties, Requirement
 from tsql.planner.step import PhysicalPlan, Step, named
 
@@ -190,6 +193,44 @@ def test_enforce_takes_one_copy(clicks: Step) -> None:
         Reshard((copies,)),
     ):
         assert ops(enforce(step, 4, "local"))[:3] == ["scan", "broadcast", "gather"], step.op
+
+
+def renamed(step: Step) -> Step:
+    return Project((step,), columns=(("ad", AD), ("cost", PRICE)))
+
+
+def test_enforce_shares_no_memory_between_machines(clicks: Step) -> None:
+    """A join that marks the rows of its table needs one table: shared by the cores of a machine, in one shard between machines."""
+    joined = HashJoin((clicks, renamed(clicks)), "full", (JoinKey(AD, Column("ad", BIGINT)),))
+    near = enforce(joined, 4, "local")
+    assert [s.scope for s in near.walk() if isinstance(s, Broadcast)] == ["local"]
+    far = enforce(joined, 4, "global")
+    assert ops(far) == ["scan", "gather", "project", "gather", "hash_join"]
+    check(PhysicalPlan(named(far), (), (), shards=4, target="spark"))
+
+
+def test_enforce_keeps_rounds_in_one_shard(clicks: Step) -> None:
+    """Between machines a recursion runs on one: what was to be moved stays there, and what it meets is gathered."""
+    working = Working((), table="r", fields=clicks.schema)
+    moved = Redistribute((Rekey((working,), key=("ad_id",)),), scope="global")
+    other = Redistribute((Rekey((renamed(clicks),), key=("ad",)),), scope="global")
+    joined = HashJoin((moved, other), "semi", (JoinKey(AD, Column("ad", BIGINT)),))
+    found = enforce(Recursive((Values((), rows=(), fields=clicks.schema), joined), table="r"), 4, "global")
+    assert ops(found) == ["values", "working", "scan", "project", "rekey", "redistribute", "gather", "hash_join", "recursive"]
+    check(PhysicalPlan(named(found), (), (), shards=4, target="spark"))
+
+
+@pytest.mark.parametrize("kind", ["FULL", "LEFT", "INNER"])
+@pytest.mark.parametrize("left", ["a.ad_id", "a.ad_id + 1"])
+def test_keys_of_one_expression_meet(kind: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are placed for a join are not copied besides, also if two keys name one column."""
+    monkeypatch.setattr("tsql.planner.cost.BROADCAST_ROWS", 0)
+    sql = f"SELECT a.price, b.price FROM clicks a {kind} JOIN clicks b ON {left} = b.ad_id AND {left} = b.price"
+    plan = physical_plan(session(), sql, shards=3, target="spark")
+    moved = [s.op for s in plan.root.walk() if s.op in ("redistribute", "broadcast", "gather")]
+    assert moved == ["redistribute", "redistribute", "gather"]
+    (joined,) = (s for s in plan.root.walk() if isinstance(s, HashJoin))
+    assert len(joined.keys) == 2
 
 
 def test_enforced_plans_pass_check(clicks: Step) -> None:

@@ -15,6 +15,14 @@ QUERIES = {
     "recursion": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 20) SELECT sum(n), count(*) FROM r",
     "recursion to a fixed point": "WITH RECURSIVE r(n) AS (SELECT k FROM f WHERE v < 3 UNION SELECT (n * 2 + 1) % 17 FROM r) SELECT n FROM r",
     "recursion with a join": "WITH RECURSIVE r(n, d) AS (SELECT 1::BIGINT, 0 UNION ALL SELECT f.v, d + 1 FROM r JOIN f ON f.v = n * 2 WHERE d < 10) SELECT n, d FROM r",
+    "recursion joined with itself": "WITH RECURSIVE r(s, d) AS (SELECT k, k + 1 FROM f WHERE v < 6 UNION "
+    "SELECT a.s, b.d FROM r a JOIN r b ON a.d = b.s) SELECT s, d FROM r",
+    "recursion with a subquery of itself": "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL "
+    "SELECT n + 1 FROM r WHERE EXISTS (SELECT 1 FROM r x WHERE x.n = r.n) AND n < 4) SELECT n FROM r x JOIN r y USING (n)",
+    "recursion with an asof join of itself": "WITH RECURSIVE r(n) AS (SELECT 1 UNION "
+    "SELECT a.n + 1 FROM r a ASOF JOIN (SELECT n FROM r) b ON a.n = b.n AND a.n >= b.n WHERE a.n < 5) SELECT n FROM r",
+    "recursion over joined files": "WITH RECURSIVE r(n) AS (SELECT 1::BIGINT UNION "
+    "SELECT b.v + n FROM r JOIN (f a JOIN f b ON a.v = b.v JOIN t ON t.v = b.v) ON b.k = r.n % 5 AND b.v < 9 WHERE n < 30) SELECT n FROM r",
     "recursion inside a query": "SELECT f.k, count(*) FROM f JOIN (WITH RECURSIVE r(n) AS (SELECT 0 UNION ALL SELECT n + 2 FROM r WHERE n < 6) SELECT n FROM r) x ON x.n = f.k GROUP BY f.k",
     "correlated recursion": "SELECT v, (WITH RECURSIVE r(n) AS (SELECT k UNION ALL SELECT n + 1 FROM r WHERE n < 6) SELECT sum(n) FROM r) AS s FROM t WHERE v < 10",
     "series": "SELECT sum(i), count(*) FROM generate_series(1, 1000) s(i)",
@@ -38,6 +46,10 @@ QUERIES = {
     "asof left join without a key": "SELECT a.v, b.v AS after FROM t a ASOF LEFT JOIN (SELECT DISTINCT v FROM f WHERE k = 2) b ON a.v <= b.v",
     "band join": "SELECT count(*), sum(b.v - a.v) FROM t a JOIN f b ON a.k = b.k AND b.v BETWEEN a.v AND a.v + 20",
     "full join": "SELECT a.v, b.v FROM t a FULL JOIN (SELECT v + 100 AS v FROM f WHERE k = 2) b ON a.v = b.v",
+    "full join by one column twice": "SELECT a.v, b.v, b.w FROM t a FULL JOIN (SELECT v, v + k AS w FROM f) b ON a.v = b.v AND a.v = b.w",
+    "full join by one sum twice": "SELECT a.k, b.v, b.w FROM (SELECT DISTINCT k FROM t) a "
+    "FULL JOIN (SELECT v, v * 2 AS w FROM f) b ON a.k + 1 = b.v + 1 AND a.k + 1 = b.w + 1",
+    "subqueries of subqueries": "SELECT v FROM t a WHERE v IN (SELECT v FROM f b WHERE b.k IN (SELECT k FROM f c WHERE c.v > a.v + 390))",
     "cte used twice": "WITH c AS (SELECT k, sum(v) AS s FROM f GROUP BY k) SELECT a.k, b.s FROM c a JOIN c b ON a.k = b.k + 1",
 }
 

@@ -122,6 +122,40 @@ def test_multicast_inside_tasks_is_refused(db: Any) -> None:
     assert caught.value.hint == "use scope=global"
 
 
+ROUNDS = """plan version 1
+target spark shards=3
+first = values columns=(n INTEGER) rows=((1))
+working = working table=r columns=(n INTEGER)
+next = project working m=(n + 1)
+keyed = rekey next key=(m)
+placed = redistribute keyed scope=local
+few = filter placed where=(m < 6)
+back = gather few
+rounds = recursive first back table=r
+output rounds (n)
+"""
+
+
+def test_rounds_move_rows_inside_their_process(db: Any) -> None:
+    assert sorted(tsql.load_plan_text(ROUNDS).run(db).fetchall()) == [(n,) for n in range(1, 6)]
+
+
+MEETING = "t = scan t columns=(k)\nall = broadcast t scope=global\nplaced = hash_join keyed all kind=semi on=(m = k) build=right"
+
+
+@pytest.mark.parametrize(
+    ("movement", "hint"),
+    [("placed = redistribute keyed scope=global", "leave placed out, or use scope=local"), (MEETING, "put gather between all and placed")],
+    ids=["moved", "met"],
+)
+def test_rounds_in_tasks_are_refused(db: Any, movement: str, hint: str) -> None:
+    """The rows of the round before are nowhere in a task."""
+    text = ROUNDS.replace("placed = redistribute keyed scope=local", movement)
+    with pytest.raises(PlanError, match="step placed: rows of the working table r are in one process on Spark, and tasks do not reach them") as caught:
+        tsql.load_plan_text(text).run(db).fetchall()
+    assert caught.value.hint == hint
+
+
 def test_hints_of_joins(db: Any, local: Any) -> None:
     for hint in ("BROADCAST(a)", "BROADCAST(b, scope => 'global')", "JOIN(a, b, 'loop')", "LEADING(b, a)"):
         sql = f"SELECT /*+ {hint} */ a.v, b.k FROM t a JOIN t b ON a.v = b.v"
