@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 from tsql.analyze_files import FILE_FUNCTIONS, look_up, open_function, open_path
 from tsql.analyze_from import FromAnalyzer, Joined
@@ -35,6 +36,7 @@ from tsql.temporal.analyze_joins import as_of
 from tsql.temporal.analyze_lifetimes import LifetimeFunctions, by_entry
 from tsql.temporal.analyze_match import matched
 from tsql.temporal.analyze_windows import window_function
+from tsql.temporal.check_functions import check_parameters
 from tsql.temporal.lifetimes import kept, without_lifetime
 from tsql.temporal.match_nodes import RowMatch
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
@@ -164,13 +166,13 @@ class QueryAnalyzer:
                 relation = self._generated(node, environment, name)
                 name = name or (node.this.name if isinstance(node.this, CallNode) else "unnest")
             case exp.Table() if isinstance(node.this, WindowFunction):
-                windowed = window_function(self, node.this, environment)
+                windowed = window_function(self, check_parameters(self, node.this), environment)
                 relation, name = windowed.relation, name or windowed.alias
             case exp.Table() if isinstance(node.this, CallNode):
                 relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this, name)
                 name = name or node.this.name
             case exp.Table() if isinstance(node.this, LifetimeFunction):
-                table = LifetimeFunctions(self, environment).table(node.this)
+                table = LifetimeFunctions(self, environment).table(check_parameters(self, node.this))
                 name, relation = name or table.alias, table.relation
             case exp.Table() if isinstance(node.this, RowMatch):
                 relation = matched(self, node.this, environment)
@@ -277,6 +279,9 @@ class QueryAnalyzer:
         for row in rows:
             if len(row) != width:
                 raise self.error(f"all rows of VALUES need the same number of columns: {width}, not {len(row)}", row[0] if row else node)
+            if any(isinstance(value, exp.Var) and value.name.upper() == "DEFAULT" for value in row):
+                at = next((token.start for token in self.source.tokens if token.token_type == TokenType.DEFAULT), None)
+                raise BindError("DEFAULT is not allowed here: only the rows of an INSERT have defaults", position=at, text=self.source.text)
             bound.append([binder.operand(value) for value in row])
         types = []
         for index in range(width):
@@ -299,6 +304,8 @@ class QueryAnalyzer:
 
         def resolve(node: exp.Column) -> Expr:
             found = level.outside(node) if level is not None else None
+            if found is None and level is not None and level.outer is not None:
+                raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node)
             if found is None:
                 raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)
             return found

@@ -1,4 +1,5 @@
-"""Arguments of a function of time that cannot be right whatever the table is; `parse_functions.py` calls `check_function`."""
+"""Arguments of a function of time that cannot be right whatever the table is; `parse_functions.py` calls `check_function`, and
+`analyze_query.py` calls `check_parameters`, since a parameter has a type then but a value only when the query runs."""
 
 from __future__ import annotations
 
@@ -7,11 +8,15 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 from sqlglot.tokens import Token
 
+from tsql.kernels.types import INTERVAL, VARCHAR
+from tsql.planner.bind_source import position_of
+from tsql.planner.bind_syntax import parse_scalar
 from tsql.temporal.functions import PARAMETERS, USAGE, Parameter
 from tsql.temporal.intervals import constant_interval, length_us, shown
 from tsql.temporal.nodes import Cumulate, Hop, Lifetime, Quantize, TimeFunction, Tumble
 
 if TYPE_CHECKING:
+    from tsql.analyze_query import QueryAnalyzer
     from tsql.temporal.parse_base import TimeParser
     from tsql.temporal.parse_functions import Argument, TimeFunctionParser
 
@@ -118,3 +123,36 @@ def check_interval(parser: TimeParser, value: exp.Expr, place: str, at: Token, k
         parser._refuse(f"{place} cannot be negative", at)
     if kind in ("length", "duration") and months == length == 0:
         parser._refuse(f"{place} must be more than zero", at)
+
+
+_PLANNED = {"length": "INTERVAL '10 minutes'", "offset": "INTERVAL '10 minutes'", "count": "100", "text": "'UTC'"}
+"""The kinds of arguments on which the plan depends, with an example. One plan serves all values of a parameter."""
+
+_LEAST = {"growth": ("<", "cannot be negative"), "duration": ("<=", "must be more than zero")}
+
+
+def check_parameters(queries: QueryAnalyzer, node: TimeFunction) -> TimeFunction:
+    """The function with those arguments checked when the query runs that depend on `$1` alone. As literals the same values are refused
+    by `check_interval`; unchecked, EXTEND by a negative interval would shorten lifetimes without a word."""
+    for parameter in PARAMETERS[type(node)]:
+        value = node.args.get(parameter.name)
+        if value is None or value.find(exp.Placeholder) is None or value.find(exp.Column, exp.Query) is not None:
+            continue
+        place = f"{parameter.name} of {node.sql_name}"
+        if parameter.kind in _PLANNED:
+            hint = f"write the value, as in {_PLANNED[parameter.kind]}"
+            raise queries.error(f"{place} cannot be a parameter: the plan of the query depends on it", value, hint)
+        if parameter.kind in _LEAST and queries._constant_binder(place).operand(value).type in (INTERVAL, VARCHAR):
+            node = node.copy()
+            node.set(parameter.name, _guarded(value, place, *_LEAST[parameter.kind]))
+    return node
+
+
+def _guarded(value: exp.Expr, place: str, wrong: str, message: str) -> exp.Expr:
+    """The interval, or an error where it is wrong. The error is that of a cast, which shows its text: no function fails with a message."""
+    length, error = "CAST(value AS INTERVAL)", f"CAST('{place} {message}: ' || CAST(value AS VARCHAR) AS INTERVAL)"
+    guard, _ = parse_scalar(f"CASE WHEN {length} {wrong} INTERVAL '0 seconds' THEN {error} ELSE {length} END")
+    at = position_of(value)
+    for part in guard.walk():
+        part.meta["at"] = at
+    return guard.transform(lambda part: value.copy() if isinstance(part, exp.Column) else part)

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.frontend.temporal.examples import EXAMPLES
-from tsql.kernels.errors import BindError, TsqlError
+from tsql.kernels.errors import BindError, ExecutionError, TsqlError
 from tsql.parser import parse
 from tsql.script import split
 from tsql.temporal.refuse import WITHOUT_PLAN, check_time, refuse
@@ -85,3 +85,55 @@ def test_statements_without_time_are_not_searched():
     (timed,) = parse("SELECT a FROM t EMIT FINAL")
     assert "time" not in plain.node.meta
     assert timed.node.meta["time"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "column", "message"),
+    [
+        ("SELECT * FROM EXTEND(LIFETIME(bids, ts, INTERVAL '1 minute'), $1)", dt.timedelta(seconds=-20), 63, "by of EXTEND cannot be negative"),
+        ("SELECT * FROM EXTEND(LIFETIME(bids, ts, INTERVAL '1 minute'), $1)", "-20 seconds", 63, "by of EXTEND cannot be negative"),
+        ("SELECT * FROM CLIP(LIFETIME(bids, ts), $1)", dt.timedelta(seconds=-2), 40, "duration of CLIP must be more than zero"),
+        ("SELECT * FROM CLIP(LIFETIME(bids, ts), to_seconds($1))", -2, 40, "duration of CLIP must be more than zero"),
+        ("SELECT * FROM LIFETIME(bids, ts, $1)", dt.timedelta(0), 34, "duration of LIFETIME must be more than zero"),
+        ("SELECT * FROM SLIDE(bids, ts, $1)", dt.timedelta(days=-1), 31, "size of SLIDE must be more than zero"),
+    ],
+)  # fmt: skip
+def test_an_interval_that_a_literal_cannot_be_is_none_that_a_parameter_can_be(db, text, value, column, message):
+    with pytest.raises(ExecutionError) as caught:
+        db.sql(text, [value]).fetchall()
+    assert message in caught.value.message
+    assert caught.value.line_column == (1, column)
+
+
+@pytest.mark.parametrize("value", [dt.timedelta(seconds=20), "20 seconds"])
+def test_parameters_in_the_place_of_intervals(db, value):
+    extended = db.sql("SELECT valid_from, valid_to FROM EXTEND(CLIP(LIFETIME(bids, ts), $1), $1) WHERE id = 1", [value])
+    assert extended.fetchall() == [(dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 40))]
+    shifted = db.sql("SELECT valid_from, valid_to FROM SHIFT(LIFETIME(bids, ts), -($1::INTERVAL)) WHERE id = 1", [value])
+    assert shifted.fetchall() == [(dt.datetime(2019, 12, 31, 23, 59, 40), None)]
+    assert db.sql("SELECT id FROM EXTEND(LIFETIME(bids, ts), $1)", [None]).fetchall() == db.sql("SELECT id FROM EXTEND(LIFETIME(bids, ts), NULL)").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "column", "name"),
+    [
+        ("SELECT * FROM TUMBLE(bids, ts, $1)", dt.timedelta(days=1), 32, "size of TUMBLE"),
+        ("SELECT * FROM HOP(bids, ts, $1, INTERVAL '1 day')", dt.timedelta(days=1), 29, "slide of HOP"),
+        ("SELECT * FROM SESSION(bids, ts, $1)", dt.timedelta(days=1), 33, "gap of SESSION"),
+        ("SELECT * FROM TUMBLE(bids, ts, rows => $1)", 3, 40, "rows of TUMBLE"),
+        ("SELECT * FROM CHOP(LIFETIME(bids, ts), $1)", dt.timedelta(days=1), 40, "size of CHOP"),
+    ],
+)  # fmt: skip
+def test_what_the_plan_depends_on_is_no_parameter(db, text, value, column, name):
+    with pytest.raises(BindError) as caught:
+        db.sql(text, [value])
+    assert caught.value.message == f"{name} cannot be a parameter: the plan of the query depends on it"
+    assert caught.value.line_column == (1, column)
+
+
+def test_an_instant_that_names_no_column(db):
+    db.sql("CREATE OR REPLACE TABLE rates (rate INTEGER, since TIMESTAMP, until TIMESTAMP, PERIOD FOR valid_time (since, until))")
+    with pytest.raises(BindError) as caught:
+        db.sql("SELECT * FROM bids JOIN rates FOR VALID_TIME AS OF bids.nope ON TRUE")
+    assert caught.value.message == 'column "nope" does not exist: AS OF takes constants and columns of the relations around it'
+    assert caught.value.line_column == (1, 52)
