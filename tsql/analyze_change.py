@@ -15,6 +15,7 @@ from tsql import statements
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_scope import Names, Relation
 from tsql.analyze_select import project
+from tsql.analyze_subquery import Level, computed_rows
 from tsql.definition import ColumnDefinition, Key, Table, TableDefinition, View
 from tsql.external import External
 from tsql.kernels.aggregates.registry import AGGREGATES
@@ -23,7 +24,7 @@ from tsql.kernels.errors import BindError, CatalogError, TsqlError
 from tsql.kernels.expr import Expr, Literal
 from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
-from tsql.planner.bind import nearest
+from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import Call, parse_scalar
 from tsql.planner.bind_types import castable, coerce
@@ -99,6 +100,8 @@ def as_type(expr: Expr, column: ColumnDefinition, node: exp.Expr | None) -> Expr
 
 
 def is_default(node: exp.Expr) -> bool:
+    while isinstance(node, exp.Paren):
+        node = node.this
     return isinstance(node, (exp.Var, exp.Column)) and node.name.upper() == "DEFAULT" and not (isinstance(node.this, exp.Identifier) and node.this.quoted)
 
 
@@ -126,8 +129,10 @@ def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert:
     if node.args.get("default"):
         row = tuple(default_of(column, analyzer) for column in definition.columns)
         return statements.Insert(name, None, (row,), conflict, returning)
-    if isinstance(query, exp.Values) and not node.args.get("by_name") and query.find(exp.Query, bfs=False) in (None, query) and not any(query.args.get(k) for k in ("order", "limit", "offset", "alias", "with_")):
-        return statements.Insert(name, None, _constant_rows(analyzer, query, definition, targets, name), conflict, returning)
+    if isinstance(query, exp.Values) and node.args.get("by_name"):
+        raise analyzer.error("INSERT BY NAME can only be used when inserting from a SELECT statement", node.this)
+    if isinstance(query, exp.Values) and not any(query.args.get(k) for k in ("order", "limit", "offset", "alias", "with_")):
+        return statements.Insert(name, *_given_rows(analyzer, node, query, definition, targets, name), conflict, returning)
     relation = analyzer.relation(with_clause(node, query))
     if node.args.get("by_name"):
         targets = [find_column(definition, f.name, name, position_of(query)) for f in relation.fields]
@@ -168,8 +173,24 @@ def _check_width(name: str, definition: TableDefinition, targets: list[ColumnDef
     raise BindError(message, position=position_of(at))
 
 
-def _constant_rows(analyzer: Analyzer, node: exp.Values, definition: TableDefinition, targets: list[ColumnDefinition], name: str) -> tuple[tuple[Expr, ...], ...]:
-    binder = QueryAnalyzer(analyzer.parsed.source, analyzer.catalog, analyzer.parameters)._constant_binder("VALUES")
+def _given_rows(
+    analyzer: Analyzer, node: exp.Insert, values: exp.Values, definition: TableDefinition, targets: list[ColumnDefinition], name: str
+) -> tuple[statements.Query | None, tuple[tuple[Expr, ...], ...]]:
+    """What INSERT .. VALUES stores: rows of constants, or a query if there are subqueries in them. Rows do not have to agree in
+    their types, as those of a VALUES elsewhere do: each value becomes one of its column."""
+    queries = QueryAnalyzer(analyzer.parsed.source, analyzer.catalog, analyzer.parameters)
+    if values.find(exp.Query, bfs=False) in (None, values):
+        return None, _rows(analyzer, queries._constant_binder("VALUES"), values, definition, targets, name)
+    level = Level(queries, queries._with(node, {}), ())
+    rows = _rows(analyzer, queries._constant_binder("VALUES", level), values, definition, targets, name)
+    columns = definition.names
+    return analyzer.output(computed_rows(level, rows, list(columns)), columns, columns, values), ()
+
+
+def _rows(
+    analyzer: Analyzer, binder: Binder, node: exp.Values, definition: TableDefinition, targets: list[ColumnDefinition], name: str
+) -> tuple[tuple[Expr, ...], ...]:
+    """The rows of VALUES with all columns of the table, each value as the type of its column."""
     defaults: dict[str, Expr] = {}
 
     def default(column: ColumnDefinition) -> Expr:

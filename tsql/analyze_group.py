@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from tsql.analyze_outer import map_value
 from tsql.analyze_scope import Names, plan_name
-from tsql.analyze_subquery import Inner, Pending
+from tsql.analyze_subquery import Inner, Pending, columns_read
 from tsql.analyze_unnest import PLACEHOLDER
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal
@@ -203,6 +203,4 @@ class Grouping:
 
 def mentions_aggregate(expr: Expr) -> bool:
     """Whether a bound clause uses an aggregate, be it in a subquery."""
-    parts = list(expr.walk())
-    parts += [column for pending in parts if isinstance(pending, Pending) for column in pending.columns_read()]
-    return any(isinstance(e, Column) and e.name.startswith(_PLACEHOLDER) for e in parts)
+    return any(column.name.startswith(_PLACEHOLDER) for column in columns_read(expr))

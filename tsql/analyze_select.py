@@ -222,6 +222,8 @@ class SelectAnalyzer:
             found = self.level.outer_aggregate(call, node)
             if found is None and not aggregates:
                 raise self._error(f"an aggregate is not allowed in {clause}", node)
+            if found is None and any(map(mentions_window, call.expressions())):
+                raise self._error("an argument of an aggregate cannot contain window functions", node)
             return found or self.grouping.placeholder(call, node)
 
         return Binder(
@@ -398,11 +400,11 @@ class SelectAnalyzer:
         grouping = self.grouping
         for item in self.items:
             grouping.name_result(item.expr, item.plan_name)
-        self.plan = self.level.attach(self.plan, grouping.expressions())
-        settle = self.level.settle
-        if any(map(is_unnest, grouping.keys)):
-            settle = self._unnest_keys()
-        self.plan = grouping.build(self.plan, settle, self.taken | self.level.used)
+        put = self._unnest_keys() if any(map(is_unnest, grouping.keys)) else lambda expr: expr
+        computed = [put(expr) for expr in grouping.expressions()]
+        self._check_no_unnest(computed)
+        self.plan = self.level.attach(self.plan, computed)
+        self.plan = grouping.build(self.plan, lambda expr: self.level.settle(put(expr)), self.taken | self.level.used)
         if self.life is not None:
             group_lived(self)
         self.level.regroup()
@@ -424,6 +426,7 @@ class SelectAnalyzer:
         windows = self.windows
         for item in self.items:
             windows.name_result(item.expr, item.plan_name)
+        self._check_no_unnest(windows.expressions())
         self.plan = self.level.attach(self.plan, windows.expressions())
         windows.change(self.level.settle)
         self.plan = windows.build(self.plan, self.taken | self.level.used)
@@ -436,19 +439,29 @@ class SelectAnalyzer:
         if on is not None:
             on[:] = [windows.over_result(expr) for expr in on]
         order[:] = [SortKey(windows.over_result(k.expr), k.descending, k.nulls_first) for k in order]
+        self.unnests.map(windows.over_result)
+
+    def _check_no_unnest(self, exprs: list[Expr]) -> None:
+        """Refuse the alias of an UNNEST in what is computed before the lists are expanded."""
+        for expr in filter(is_unnest, exprs):
+            raise BindError("UNNEST not supported here", position=expr.position, text=self.source.text)
 
     def _unnest_keys(self) -> Callable[[Expr], Expr]:
         """Expand the lists that GROUP BY names below the grouping; gives what its expressions are there."""
+        put = self._expand_lists()
+        self.unnests = Unnests()
+        return put
+
+    def _expand_lists(self) -> Callable[[Expr], Expr]:
+        """Put a row for each element of the lists below; gives what an expression is there. Subqueries that read elements come above."""
         self.plan = self.level.attach(self.plan, self.unnests.expressions())
         self.unnests.map(self.level.settle)
         self.plan, put = self.unnests.expand(self.plan, self.taken | self.level.used, lambda text: self._error(text, self.node))
-        self.unnests = Unnests()
-        return lambda expr: put(self.level.settle(expr))
+        return put
 
     def _unnest(self, on: list[Expr] | None, order: list[SortKey]) -> tuple[list[Expr] | None, list[SortKey]]:
         """Expand the lists of the select list and of ORDER BY."""
-        self.unnests.map(self.level.settle)
-        self.plan, put = self.unnests.expand(self.plan, self.taken | self.level.used, lambda text: self._error(text, self.node))
+        put = self._expand_lists()
         for item in self.items:
             item.expr = put(item.expr)
         return None if on is None else list(map(put, on)), [SortKey(put(k.expr), k.descending, k.nulls_first) for k in order]
@@ -456,13 +469,13 @@ class SelectAnalyzer:
     def _project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""
         names = Names(self.taken)
-        self.plan = self.level.attach(self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order), *self.unnests.expressions()])
+        if self.unnests.lists:
+            on, order = self._unnest(on, order)
+        self.plan = self.level.attach(self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order)])
         for item in self.items:
             item.expr = self.level.settle(item.expr)
         on = None if on is None else [self.level.settle(expr) for expr in on]
         order = [SortKey(self.level.settle(k.expr), k.descending, k.nulls_first) for k in order]
-        if self.unnests.lists:
-            on, order = self._unnest(on, order)
         columns = [(names.unique(item.plan_name), item.expr) for item in self.items]
         fields = tuple(Field(item.name, name, expr.type, _nullable(expr)) for item, (name, expr) in zip(self.items, columns, strict=True))
         carried = list(columns)

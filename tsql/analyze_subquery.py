@@ -1,8 +1,8 @@
 """Subqueries in expressions: `(SELECT ..)`, EXISTS, IN, ANY, ALL, to `Apply` nodes below the operator that uses their column.
 
 While a clause is bound, a subquery is a `Pending` column (`Level.bind`, which the binder calls). When the plan below the
-clause is known, `Level.attach` puts the Apply there and the expression reads its column. In between, a grouping may have
-changed what the columns of the query are: `Pending.over` puts the subquery over the result of the grouping.
+clause is known, `Level.attach` puts the Apply there and the expression reads its column. In between, a grouping, window
+functions or UNNEST may have changed what the columns of the query are: `Pending.over` puts the subquery over their result.
 
 Names: no column of a subquery's plan is called like a column of a relation around it (`Frame.taken`), so an `Outer` has one
 meaning. The columns that subqueries add are unique in their query for the same reason.
@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from tsql.analyze_outer import as_outer, map_outers, map_value, names_in, outers
 from tsql.analyze_scope import Life, Names, Relation
+from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Call, Column, Expr, Outer, rewrite
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BOOLEAN, Type
@@ -50,19 +51,19 @@ class Subquery:
     dtype: Type
     condition: Expr | None = None
     life: Life | None = None
-    _regrouped: Subquery | None = field(default=None, repr=False)
+    _over: dict[Callable[[Expr], Expr], Subquery] = field(default_factory=dict, init=False, repr=False)
 
     def over(self, change: Callable[[Expr], Expr]) -> Subquery:
-        """The same subquery over the result of a grouping; `change` does that to an expression."""
-        if self._regrouped is None:
+        """The same subquery over the result of a grouping, say; `change` does that to an expression. One for each `change`."""
+        if change not in self._over:
 
             def put(outer: Outer) -> Expr:
                 value = self.level.own(outer)
                 return outer if value is None else self.level.to_outer(change(value))
 
             condition = None if self.condition is None else change(self.condition)
-            self._regrouped = replace(self, plan=map_outers(self.plan, put), condition=condition)
-        return self._regrouped
+            self._over[change] = replace(self, plan=map_outers(self.plan, put), condition=condition)
+        return self._over[change]
 
     def needs(self) -> list[Subquery]:
         """The subqueries of the same query whose columns this one reads."""
@@ -247,7 +248,7 @@ class Level:
             plan = logical.Project(plan, ((column, Column(name, dtype)),))
         self.visible.add(column)
         inside = names_in(plan)
-        self.used |= inside
+        self.used |= {column, *inside}
         self._names.take(inside)
         return Pending(f"\0{column}", dtype, True, position_of(node), Subquery(self, kind, plan, column, dtype, condition, relation.life))
 
@@ -286,12 +287,19 @@ class Level:
             return plan
         for other in subquery.needs():
             plan = self._attach(plan, other, change)
+        self._check_placed(subquery)
         right = map_outers(subquery.plan, self._settled_outer)
         condition = None if subquery.condition is None else self.settle(subquery.condition)
         if condition is not None and change is not None:
             condition = rewrite(condition, change)
         self._done[subquery] = Column(subquery.column, subquery.dtype)
         return logical.Apply(subquery.kind, plan, right, condition, subquery.column if subquery.kind == "mark" else None)
+
+    def _check_placed(self, subquery: Subquery) -> None:
+        """Refuse a subquery below the window functions or the UNNEST that it reads: few places can have them above each other."""
+        for column in subquery.own_columns():
+            if column.name.startswith("\0") and not isinstance(column, Pending):
+                raise BindError("a subquery cannot depend on UNNEST or a window function here", position=column.position, text=self.queries.source.text)
 
     def pieces(self, kind: str, left: Side, subquery: Subquery) -> Side:
         """What a temporal subquery leaves of the rows of a plan: the parts in which it has a row (semi), or none (anti)."""
@@ -324,6 +332,12 @@ class Level:
 def pendings(expr: Expr) -> list[Pending]:
     """The subqueries of an expression that have no place yet."""
     return [e for e in expr.walk() if isinstance(e, Pending)]
+
+
+def columns_read(expr: Expr) -> list[Column]:
+    """The columns that an expression names, in itself or in its subqueries."""
+    named = [e for e in expr.walk() if isinstance(e, Column)]
+    return named + [column for e in named if isinstance(e, Pending) for column in e.columns_read()]
 
 
 def computed_rows(level: Level, rows: Iterable[tuple[Expr, ...]], columns: list[str]) -> logical.Node:

@@ -13,6 +13,7 @@ from sqlglot import exp
 
 from tsql.analyze_lists import ONE, ZERO, Listed, Literals, Ranged, read_list
 from tsql.analyze_scope import Names
+from tsql.analyze_subquery import Pending, columns_read
 from tsql.kernels.expr import Call, Case, Column, Expr, rewrite
 from tsql.kernels.types import BIGINT, BOOLEAN, INTEGER, NULL
 from tsql.planner import logical
@@ -74,14 +75,19 @@ class Unnests:
 
         def put(expr: Expr) -> Expr:
             is_place = isinstance(expr, Column) and expr.name.startswith(PLACEHOLDER)
+            if isinstance(expr, Pending) and is_unnest(expr):
+                return expr.over(over_places)
             return values[int(expr.name.removeprefix(PLACEHOLDER))] if is_place else expr
 
-        return plan, lambda expr: rewrite(expr, put)
+        def over_places(expr: Expr) -> Expr:
+            return rewrite(expr, put)
+
+        return plan, over_places
 
 
 def is_unnest(expr: Expr) -> bool:
-    """Whether an expression holds an UNNEST."""
-    return any(isinstance(e, Column) and e.name.startswith(PLACEHOLDER) for e in expr.walk())
+    """Whether an expression holds an UNNEST, be it in a subquery."""
+    return any(column.name.startswith(PLACEHOLDER) for column in columns_read(expr))
 
 
 def refuse_unnest(binder: Binder, node: exp.Expr) -> Expr:

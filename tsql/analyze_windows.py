@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from tsql.analyze_group import WINDOW_PLACEHOLDER, mentions_aggregate
 from tsql.analyze_scope import Names, plan_name
+from tsql.analyze_subquery import Pending, columns_read
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Column, Expr, SortKey, rewrite
 from tsql.kernels.windows.call import WindowCall
@@ -51,12 +52,12 @@ class Windows:
 
     def uses_aggregate(self, expr: Expr) -> bool:
         """Whether a bound clause uses an aggregate, in itself or inside of a window function."""
-        used = [self.calls[_number(e)] for e in expr.walk() if _is_placeholder(e)]
+        used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
         return mentions_aggregate(expr) or any(mentions_aggregate(e) for window in used for e in self._expressions(window))
 
     def depends_on_rows(self, expr: Expr) -> bool:
         """Whether a window function in a bound clause names a column."""
-        used = [self.calls[_number(e)] for e in expr.walk() if _is_placeholder(e)]
+        used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
         return any(e.columns() for window in used for e in self._expressions(window))
 
     def change(self, change: Callable[[Expr], Expr]) -> None:
@@ -87,8 +88,15 @@ class Windows:
         return plan
 
     def over_result(self, expr: Expr) -> Expr:
-        """An expression with the columns of the Window nodes in place of placeholders."""
-        return rewrite(expr, lambda e: Column(self.names[_number(e)], e.dtype, position=e.position) if _is_placeholder(e) else e)
+        """An expression with the columns of the Window nodes in place of placeholders. A subquery that reads none stays the same
+        object: its Apply may be below the Window nodes already."""
+
+        def put(e: Expr) -> Expr:
+            if isinstance(e, Pending) and mentions_window(e):
+                return e.over(self.over_result)
+            return Column(self.names[_number(e)], e.dtype, position=e.position) if _is_placeholder(e) else e
+
+        return rewrite(expr, put)
 
 
 def _is_placeholder(expr: Expr) -> bool:
@@ -100,5 +108,5 @@ def _number(expr: Column) -> int:
 
 
 def mentions_window(expr: Expr) -> bool:
-    """Whether a bound clause uses a window function."""
-    return any(_is_placeholder(e) for e in expr.walk())
+    """Whether a bound clause uses a window function, be it in a subquery."""
+    return any(map(_is_placeholder, columns_read(expr)))
