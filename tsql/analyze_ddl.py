@@ -381,7 +381,7 @@ def _copy_from(analyzer: Analyzer, node: exp.Copy, file: exp.Expr, options: dict
     name, table = find_table(analyzer, node.this, "COPY")
     names = [c.name for c in node.this.expressions] if isinstance(node.this, exp.Schema) else list(table.definition.names)
     columns = Schema(tuple(table.definition.schema[find_column(table.definition, n, name, position_of(node.this)).name] for n in names))
-    source = source_for(analyzer.catalog, file.name, options, columns, position_of(file))
+    source = source_for(analyzer.catalog, file.name, options, columns, position_of(file), analyzer.parsed.source.text)
     rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=exp.Identifier(this="#file", quoted=True))))
     rows._meta = dict(file._meta or {})
     over = analyzer.over(Overlay(analyzer.catalog, **{"#file": source}))

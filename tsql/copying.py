@@ -150,8 +150,8 @@ def _escaped(text: str) -> str:
     return "".join(c if c.isalnum() or c in "-_.: " else "".join(f"%{b:02X}" for b in c.encode()) for c in text) or "%00"
 
 
-def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None) -> Any:
-    """The source of COPY table FROM 'path': text files take the names and types of the table's columns."""
+def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str) -> Any:
+    """The source of COPY table FROM 'path': text files take the names and types of the table's columns. Errors are at `position` of `text`."""
     from tsql.analyze_files import open_path
 
     given = {name.lower(): value for name, value in options.items()}
@@ -164,4 +164,4 @@ def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Sch
         given["nullstr"] = given.pop("null")
     if kind in ("csv", "json") and "columns" not in given:
         given["columns"] = {f.name: VARCHAR if f.type.name == "INTERVAL" else f.type for f in columns}
-    return open_path(catalog, path, position, "", kind, given)
+    return open_path(catalog, path, position, text, kind, given)

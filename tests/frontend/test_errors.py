@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tsql
 from tests.frontend.support import catalog
 from tsql.analyze import analyze
 from tsql.kernels.errors import BindError, ParseError, TsqlError
@@ -108,3 +109,19 @@ def test_an_unknown_level_of_explain_names_the_others():
         analyze("EXPLAIN FOO SELECT 1", catalog())
     assert (caught.value.message, caught.value.line_column) == ("EXPLAIN has no level FOO", (1, 9))
     assert caught.value.hint == "the levels are LOGICAL, PHYSICAL, PIPELINES, KIR, LLVM, ASM, ANALYZE"
+
+
+def test_a_file_that_copy_does_not_find_is_shown_in_its_line():
+    with tsql.connect(threads=1) as db:
+        db.sql("CREATE TABLE t (a INTEGER)")
+        with pytest.raises(TsqlError) as caught:
+            db.sql("SELECT 1;\nCOPY t FROM 'nope.csv'")
+    assert str(caught.value) == "line 2, column 13: nope.csv: no such file\n  COPY t FROM 'nope.csv'\n              ^"
+
+
+def test_a_subquery_over_unnest_beside_lifetimes_is_refused_with_its_place():
+    with tsql.connect(threads=1) as db:
+        db.sql("CREATE TABLE t (ts TIMESTAMP)")
+        with pytest.raises(BindError) as caught:
+            db.sql("SELECT unnest([1, 2]) IN (SELECT 1) FROM LIFETIME(t, ts)")
+    assert (caught.value.message, caught.value.line_column) == ("a subquery cannot depend on UNNEST or a window function here", (1, 8))
