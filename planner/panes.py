@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Column, Expr, Literal, substitute
-from tsql.kernels.operators.combine import Windows
+from tsql.kernels.operators.combine import Windows, is_placed
 from tsql.kernels.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.planner import logical
 from tsql.planner.hops import Cumulate, Hop, length
@@ -117,12 +117,16 @@ class Source:
         taken = {n for n, _ in (*plain, *calls)} & {PANE, FIRST, LAST, self.windows.start, self.windows.end, self.windows.id}
         if taken:
             return None
+        windows = self.windows
+        if windows.kind == "session" and any(is_placed(c) for _, c in calls):
+            # The rows of sessions come in the order of time, but the state of a pane has positions in the input.
+            windows = replace(windows, over="rows")
         pane = Call("time_pane", (self.time, Literal(self.width, BIGINT), Literal(self.offset, BIGINT)), BIGINT)
         extra: tuple[tuple[str, AggregateCall], ...] = ()
         if self.windows.kind == "session":
             extra = ((FIRST, AggregateCall("min", (self.time,), TIMESTAMP)), (LAST, AggregateCall("max", (self.time,), TIMESTAMP)))
         shown += [(n, Column(n, c.type)) for n, c in calls]
-        return Paned(self.rows, tuple(plain), pane, calls, extra, self.windows, tuple(shown))
+        return Paned(self.rows, tuple(plain), pane, calls, extra, windows, tuple(shown))
 
 
 def _by_time(node: Hop | Cumulate) -> Source:

@@ -21,8 +21,10 @@ from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Aggregate, Column, SortKey
 from tsql.kernels.operators.aggregate import DenseAggregate
 from tsql.kernels.operators.collect import OutputColumn, columns_of
-from tsql.kernels.operators.combine import CombineScan, Windows
+from tsql.kernels.operators.combine import PLACE, CombineScan, Windows, needs_places
 from tsql.kernels.operators.combine_groups import GroupCombineScan
+from tsql.kernels.rows import POSITION
+from tsql.kernels.types import BIGINT
 from tsql.planner.operators.combine import Combine
 
 MORSEL_PLACES = 1 << 15
@@ -120,9 +122,10 @@ class CombineRunner(WindowRunner):
         in_place = self._in_place(step, flow)
         if in_place is not None:
             return Flow(in_place, step.schema, [], flow.key)
-        wanted = columns_of(flow.schema)
+        placed = needs_places(step.calls, step.windows)
+        wanted = (*columns_of(flow.schema), *([OutputColumn(PLACE.name, Column(POSITION, BIGINT, False), False)] if placed else []))
         shift = flow.data.shift if isinstance(flow.data, ChunkData) and len(step.by) == 1 else 0
-        lists = self._window_rows(step, flow, wanted, False)
+        lists = self._window_rows(step, flow, wanted, placed)
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
         by = tuple(Column(n, flow.schema[n].type) for n in step.by)
         tasks = max(1, min(self.threads, len(lists)))

@@ -2,7 +2,8 @@
 
 Semantics: `Windows` says which windows there are; a window without a row is not there. Required: the panes of a shard in one morsel,
 sorted by (key, pane), or by (key, first). State: for each aggregate two stacks (kernels/windows/stacks.py), whose
-elements are the exported states of panes; or rows, each a pane of its own, which is cheaper where a pane has hardly more than one. Cost: each pane is merged a constant number of times, and each window that there is costs
+elements are the exported states of panes; or rows, each a pane of its own, which is cheaper where a pane has hardly more than one. Aggregates that
+depend on the order of rows (`is_placed`) go by positions in the input, which states have in them and rows in the column `PLACE`. Cost: each pane is merged a constant number of times, and each window that there is costs
 one merge, however many panes it has. A run over live input would hold the panes that no punctuation has passed, and walk them
 up to it: what is left of a walk is the panes from the start of the first open window on.
 """
@@ -78,6 +79,11 @@ class Windows:
         return self.kind in ("hop", "rows") and self.slide < self.size
 
     @property
+    def follows_input(self) -> bool:
+        """Whether the rows of a window are in the order of the input; those of sessions and of windows by count come sorted by time."""
+        return self.kind in ("hop", "cumulate")
+
+    @property
     def most_per_pane(self) -> int:
         """How many windows there are at most for each pane that there is."""
         match self.kind:
@@ -141,9 +147,34 @@ def fold_of(name: str, call: Aggregate) -> Fold | None:
     return None
 
 
-def _row_fold(call: Aggregate) -> Fold:
+PLACE = Column("#place_in_input", BIGINT, False)
+"""Where a row was in the input: rows are sorted by pane when they are walked."""
+
+
+class PlacedFold(BodyFold):
+    """The state of an aggregate that depends on the order of the input."""
+
+    def _args(self, k: PipelineKernel, row: Val) -> tuple[tuple[Datum, ...], Val | None]:
+        found = super()._args(k, row)
+        self.body.position = self.rows.value(k, PLACE, row).value
+        return found
+
+
+def is_placed(call: Aggregate) -> bool:
+    """Whether the result depends on where rows are in the input."""
+    return plain_body(call).wants_position
+
+
+def needs_places(calls: tuple[tuple[str, Aggregate], ...], windows: Windows) -> bool:
+    """Whether rows that are walked must have the column `PLACE`."""
+    return windows.over == "rows" and windows.follows_input and any(is_placed(call) for _, call in calls)
+
+
+def _row_fold(call: Aggregate, windows: Windows) -> Fold:
     """How the rows of a call are folded."""
     over = WindowCall(call.name, call.args, call.type, filter=call.filter, order=call.order, position=call.position)
+    if windows.follows_input and is_placed(call):
+        return PlacedFold(over)
     choice = choice_of(over)
     return BodyFold(over) if choice is None else PickFold(over, choice)
 
@@ -188,7 +219,7 @@ class Walk:
     def __init__(self, k: PipelineKernel, scan: CombineScan, panes: SortedRows):
         self.windows, self.by, self.panes = scan.windows, scan.by, panes
         self.low, self.high, self.unit_end = (k.var(k.i64(0)) for _ in range(3))
-        self.folds = {name: _row_fold(call) if self.windows.over == "rows" else fold_of(name, call) for name, call in scan.calls}
+        self.folds = {name: _row_fold(call, self.windows) if self.windows.over == "rows" else fold_of(name, call) for name, call in scan.calls}
         for fold in self.folds.values():
             fold.begin(k, panes)
         self.runs = {name: (SlidingRun if self.windows.overlap and fold.removable else Run)(k, fold) for name, fold in self.folds.items()}

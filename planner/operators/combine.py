@@ -9,7 +9,9 @@ kind=cumulate  windows that begin at a multiple of `size` and grow by one pane, 
 kind=rows      windows of `size` rows of a key, in the order of `first`, each `slide` rows behind the one before; `id` is its number
 kind=session   panes are no wider than `gap`, and have `first` and `last`, the times of their rows: those no further apart are one window
 
-With over=rows the input has rows, each of which is a pane by itself: cheaper where a pane has hardly more than one row.
+With over=rows the input has rows, each of which is a pane by itself: cheaper where a pane has hardly more than one row. Aggregates that depend on the
+order of rows follow that of the input in windows of kind hop and cumulate, and that of time in the others; states have positions in the input in them, so
+that sessions have over=rows then.
 """
 
 from __future__ import annotations

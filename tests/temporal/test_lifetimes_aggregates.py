@@ -16,6 +16,7 @@ from tests.temporal.lives import CONFIGURATIONS, ask
 from tests.temporal.reference.lifetimes import lifetime
 from tests.temporal.reference.rows import Rows, count, distinct_count, greatest, least, median, total, values
 from tests.temporal.reference.snapshot import aggregate
+from tests.temporal.test_window_order import ORDERED
 
 SOURCES: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "in_order": ("SLIDE(events, ts, INTERVAL '4 seconds')", lambda rows: lifetime(rows, "ts", duration=4 * SECOND)),
@@ -49,6 +50,7 @@ AGGREGATES: dict[str, Callable[[Rows], Any]] = {
     "bool_or(v > 3)": lambda rows: any(value > 3 for value in values(rows, "v")) if values(rows, "v") else None,
     "count(DISTINCT v)": distinct_count("v"),
     "median(x)": median("x"),
+    **ORDERED,
 }
 """Halves and quarters have exact sums, whatever their order."""
 
@@ -80,6 +82,17 @@ def check(source: str, call: str, table: pa.Table, configuration: str = "shards_
         shown = "".join(f"{key}, " for key in keys)
         sql = f"SELECT {shown}{call} AS result FROM {text}" + (" GROUP BY k" if keys else "")
         assert_same_rows(ask(sql, {"events": table}, configuration=configuration), aggregate(rows, keys, result=AGGREGATES[call]))
+
+
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+def test_input_order(configuration: str) -> None:
+    """The rows of a snapshot are in the order of the input, also where they pass joins: those of one lifetime, and those that start later but come first."""
+    rows = [{"id": 0, "k": 1, "s": 2, "e": 4}, {"id": 1, "k": 1, "s": 2, "e": 4}, {"id": 2, "k": 2, "s": 3, "e": 5}, {"id": 3, "k": 2, "s": 1, "e": 5}]
+    table = to_table(rows, pa.schema([("id", pa.int64()), ("k", pa.int64()), ("s", pa.timestamp("us")), ("e", pa.timestamp("us"))]))
+    calls = "first(id) AS f, last(id) AS l, string_agg(id::VARCHAR, ',') AS s, mode(id) AS m, arg_max(id, k) AS a"
+    found = ask(f"SELECT k, {calls} FROM LIFETIME(a, start => s, \"end\" => e) GROUP BY k", {"a": table}, configuration=configuration)
+    expected = [(1, 0, 1, "0,1", 0, 0, 2, 4), (2, 3, 3, "3", 3, 3, 1, 3), (2, 2, 3, "2,3", 2, 2, 3, 5)]
+    assert sorted(tuple(row.values()) for row in found) == sorted(expected)
 
 
 @pytest.mark.parametrize("source", SOURCES)

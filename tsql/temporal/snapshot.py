@@ -3,7 +3,8 @@
 
 Aggregates that can follow rows that come and go (`is_foldable`: counts, sums, min and max, averages, ..) are one node of the plan. If one of
 them cannot (a median, DISTINCT, string_agg), they are computed for each time between two neighbouring starts or ends of their group,
-over the rows alive then: `by_spans`, whose cost is the number of rows alive in all of these.
+over the rows alive then: `by_spans`, whose cost is the number of rows alive in all of these. Rows pass joins on that way, which keep no order: where an
+aggregate depends on it (first, string_agg), they are numbered before, in one shard, and the aggregate is ordered by these numbers.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tsql.analyze_scope import Life, Names
+from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr import Aggregate, Call, Column, Literal, SortKey
 from tsql.kernels.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
@@ -74,7 +76,7 @@ def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, 
     between them: all joins are by equality, and the work is the number of rows alive in all spans.
     """
     names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
-    time, until, number, span = (names.unique(name) for name in ("at", "until", "edge", "span"))
+    time, until, number, span, place = (names.unique(name) for name in ("at", "until", "edge", "span", "place"))
     sides = [logical.Project(rows, (*kept(rows, keys), (time, bound(side)))) for side in life.columns]
     edges = logical.Distinct(logical.SetOperation("union", True, *sides))
     order = (SortKey(bound(time)),)
@@ -90,9 +92,47 @@ def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, 
         found = Call("=", (column, columns_of(side, [fresh[at]])[0]), BOOLEAN)
         return logical.Join("inner", plan, side, every([*equal(columns_of(plan, keys), own), found])), columns_of(side, [fresh[name] for name in wanted])
 
-    placed, (first,) = meet(rows, bound(life.start), time, (number,))
+    followers = any(_follows_order(call) for _, call in calls)
+    placed, (first,) = meet(_numbered(rows, place) if followers else rows, bound(life.start), time, (number,))
     placed, (last,) = meet(placed, bound(life.end), time, (number,))
-    repeated = Series(placed, span, first, last, Literal(1, BIGINT))
+    repeated: logical.Node = Series(placed, span, first, last, Literal(1, BIGINT))
+    if followers:
+        repeated, calls = _in_order(repeated, (*keys, span), calls, Column(place, BIGINT, False), names)
     groups = logical.Aggregate(repeated, tuple(kept(repeated, (*keys, span))), tuple(calls))
     plan, (begins, ends) = meet(groups, Column(span, BIGINT), number, (time, until))
     return logical.Project(plan, (*kept(plan, keys), *kept(plan, [name for name, _ in calls]), (time, begins), (until, ends))), Life(time, until)
+
+
+def _follows_order(call: Aggregate) -> bool:
+    """Whether the result depends on the order of the rows."""
+    return AGGREGATES.find(call.name, tuple(arg.type for arg in call.args)).ordered
+
+
+def _numbered(rows: logical.Node, place: str) -> logical.Node:
+    """The rows with their places in the input: the joins that find their edges give them in any order."""
+    return logical.Window(rows, (), (), ((place, WindowCall("row_number", (), BIGINT)),))
+
+
+def _in_order(rows: logical.Node, keys: Sequence[str], calls: Calls, place: Column, names: Names) -> tuple[logical.Node, Calls]:
+    """The calls that depend on the order of rows as ones that are ordered by place; the rows have what these need."""
+    found = []
+    for name, call in calls:
+        if _follows_order(call):
+            if call.distinct:
+                rows, call = _first_ones(rows, keys, call, place, names.unique("copy"))
+            call = replace(call, order=(*call.order, _last_key(call, place)))
+        found.append((name, call))
+    return rows, found
+
+
+def _last_key(call: Aggregate, place: Column) -> SortKey:
+    """What decides between rows that an ORDER BY leaves equal: the first in the input is taken, by `last` too, which turns its keys round."""
+    return SortKey(place, descending=bool(call.order) and call.name in ("last", "last_value"))
+
+
+def _first_ones(rows: logical.Node, keys: Sequence[str], call: Aggregate, place: Column, copy: str) -> tuple[logical.Node, Aggregate]:
+    """A call of distinct values as one of the first row of each value. Which row of a value is met first is up to the joins."""
+    same = (*columns_of(rows, keys), *call.args, *(() if call.filter is None else (call.filter,)))
+    rows = logical.Window(rows, same, (SortKey(place),), ((copy, WindowCall("row_number", (), BIGINT)),))
+    is_first = Call("=", (Column(copy, BIGINT, False), Literal(1, BIGINT)), BOOLEAN)
+    return rows, replace(call, distinct=False, filter=is_first if call.filter is None else every([call.filter, is_first]))
