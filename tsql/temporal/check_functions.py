@@ -149,9 +149,9 @@ def check_parameters(queries: QueryAnalyzer, node: TimeFunction) -> TimeFunction
 
 
 def _guarded(value: exp.Expr, place: str, wrong: str, message: str) -> exp.Expr:
-    """The interval, or an error where it is wrong. The error is that of a cast, which shows its text: no function fails with a message."""
-    length, error = "CAST(value AS INTERVAL)", f"CAST('{place} {message}: ' || CAST(value AS VARCHAR) AS INTERVAL)"
-    guard, _ = parse_scalar(f"CASE WHEN {length} {wrong} INTERVAL '0 seconds' THEN {error} ELSE {length} END")
+    """The interval, or an error where it is wrong."""
+    length = "CAST(value AS INTERVAL)"
+    guard, _ = parse_scalar(f"CASE WHEN {length} {wrong} INTERVAL '0 seconds' THEN error('{place} {message}: ' || CAST(value AS VARCHAR)) ELSE {length} END")
     at = position_of(value)
     for part in guard.walk():
         part.meta["at"] = at

@@ -1,0 +1,16 @@
+"""error: fails with a message of its own, where a row reaches it."""
+
+from __future__ import annotations
+
+from tsql.kernels.codegen.lang import Val
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.functions.registry import function
+from tsql.kernels.types import NULL, VARCHAR
+
+
+@function("error", args=(VARCHAR,), returns=NULL, lazy=True, can_fail=True)
+def error(k: PipelineKernel, message: Datum) -> Val:
+    """No value: the query ends with the message."""
+    k.fail(k.true, "{detail}", detail=(message.ptr, message.len))
+    return k.i32(0)
