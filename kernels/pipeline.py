@@ -21,7 +21,8 @@ from tsql.kernels.batch import COLUMN_BYTES, HEADER_BYTES, SourceColumn
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import CHECK_ROWS, COUNTER, ROWS_DONE, STATUS, PipelineKernel, Program
-from tsql.kernels.rows import CachedRow, ColumnPointers, MorselRow, SelectedRow, load_pointers
+from tsql.kernels.expr import Column
+from tsql.kernels.rows import CachedRow, ColumnPointers, DerivedRow, MorselRow, SelectedRow, load_pointers
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 
@@ -51,6 +52,9 @@ class Operator:
 
     tallies = False
     """Whether its condition counts the rows that do not pass, for the user."""
+
+    renames: dict[str, Column] | None = None
+    """For one that only gives columns other names: what they are below."""
 
     by_shard = False
     """Whether the rows of a shard must be seen in a task of their own."""
@@ -141,6 +145,18 @@ class Pointers(dict[str, tuple[SourceColumn, ColumnPointers]]):
         return super().__getitem__(name)
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings below it."""
+
+    operator: Operator
+    renames: tuple[dict[str, Column], ...] = ()
+
+    def row(self, row: CachedRow) -> CachedRow:
+        """A row of the scan as it comes to the operator."""
+        return reduce(DerivedRow, self.renames, row)
+
+
 class ColumnarScan:
     """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query. `used`: the
     columns that the kernel reads, once it is emitted."""
@@ -159,7 +175,7 @@ class ColumnarScan:
         with k.rows(rows) as i:
             each(MorselRow(pointers, i, position + i, self.stable))
 
-    def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Operator], fetching: list[Operator], each: Callable[[CachedRow], None]) -> None:
+    def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Ahead], fetching: list[Ahead], each: Callable[[CachedRow], None]) -> None:
         """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time, or for as
         many as have room in a core's cache with what operators fetch for them."""
         most = FETCH_ROWS if fetching else CHECK_ROWS
@@ -173,16 +189,16 @@ class ColumnarScan:
             end = k.min(begin + most, rows)
             taken = self._choose(k, first, chosen, end - begin, lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable))
             number = partial(_number, k, chosen if first else None)
-            for operator, stage in ((o, stage) for o in fetching for stage in range(o.fetches)):
+            for ahead, stage in ((a, stage) for a in fetching for stage in range(a.operator.fetches)):
                 with k.range(taken) as at:
                     i = begin + number(at)
-                    operator.fetch(k, MorselRow(pointers, i, position + i, self.stable), stage)
+                    ahead.operator.fetch(k, ahead.row(MorselRow(pointers, i, position + i, self.stable)), stage)
             index = k.var(k.i64(0))
             with k.forever() as inner:
                 at = index.value
                 inner.stop_if(at >= taken)
                 i = begin + number(at)
-                each(SelectedRow(pointers, i, position + i, self.stable, passed=tuple(first)))
+                each(SelectedRow(pointers, i, position + i, self.stable, passed=tuple(a.operator for a in first)))
                 index.set(at + 1)
                 if k.uses_scratch:
                     k.check()
@@ -191,23 +207,23 @@ class ColumnarScan:
             k.check()
             loop.stop_if(k.status.value != 0)
 
-    def _choose(self, k: PipelineKernel, first: list[Operator], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]) -> Val:
+    def _choose(self, k: PipelineKernel, first: list[Ahead], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]) -> Val:
         """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions can
         compute come together and first; one that looks into memory is computed for those that are left, without a branch."""
-        together = [o for o in first if o.vectorises]
-        apart = [o for o in first if not o.vectorises]
+        together = [a for a in first if a.operator.vectorises]
+        apart = [a for a in first if not a.operator.vectorises]
         taken = rows
         if together:
             passes = k.buffer(CHECK_ROWS + 8)
             with k.range(rows) as i:
-                k.store(passes, reduce(and_, (o.condition(k, here) for here in (row(i),) for o in together)), i)
+                k.store(passes, reduce(and_, (a.operator.condition(k, a.row(here)) for here in (row(i),) for a in together)), i)
             k.store(passes + rows, k.i64(0))
             taken = gather_passed(k, passes, rows, chosen)
-        for number, operator in enumerate(apart):
+        for number, ahead in enumerate(apart):
             count = k.var(k.i64(0))
             with k.range(taken) as at:
                 i = at if number == 0 and not together else k.load("i16", chosen, at).uto("i64")
-                hit = operator.condition(k, row(i))
+                hit = ahead.operator.condition(k, ahead.row(row(i)))
                 k.store(chosen, i.to("i16"), count.value)
                 count.set(count.value + hit.uto("i64"))
             taken = count.value
@@ -302,21 +318,30 @@ class Pipeline:
             return
         self.source.select(k, record, rows, first, fetching, lambda row: self._row(k, row))
 
-    def _first(self) -> list[Operator]:
+    def _first(self) -> list[Ahead]:
         """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an operator
         that names one of these has to wait for it. One that counts the rows that it leaves out sees them all, or waits for those before it."""
-        if not isinstance(self.source, ColumnarScan):
-            return []
-        known = {c.name for c in self.source.columns}
-        first = [o for o in takewhile(lambda o: o.counts or (o.selects and o.reads <= known), self.operators) if o.selects]
-        return list(takewhile(lambda o: o is first[0] or not o.tallies, first))
+        first = [a for a in self._ahead(lambda o: o.selects) if a.operator.selects]
+        return list(takewhile(lambda a: not a.operator.tallies or (a is first[0] and not a.renames), first))
 
-    def _fetching(self) -> list[Operator]:
+    def _fetching(self) -> list[Ahead]:
         """The operators at the head that have memory fetched for many rows at once: those behind which rows are still those of the scan."""
+        return [a for a in self._ahead(lambda o: o.selects or o.fetches) if a.operator.fetches]
+
+    def _ahead(self, looks: Callable[[Operator], Any]) -> list[Ahead]:
+        """The operators at the head that look at columns of the scan alone, be it by other names."""
         if not isinstance(self.source, ColumnarScan):
             return []
-        known = {c.name for c in self.source.columns}
-        return [o for o in takewhile(lambda o: o.counts or ((o.selects or o.fetches) and o.reads <= known), self.operators) if o.fetches]
+        known, renames, found = {c.name for c in self.source.columns}, (), []
+        for operator in self.operators:
+            if operator.renames is not None:
+                known = {name for name, expr in operator.renames.items() if expr.name in known}
+                renames = (*renames, operator.renames)
+            elif looks(operator) and operator.reads <= known:
+                found.append(Ahead(operator, renames))
+            elif not operator.counts:
+                break
+        return found
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:
         self._push(k, row, 0, self.sink.consume)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tsql.kernels.context import PipelineKernel
-from tsql.kernels.expr import Expr
+from tsql.kernels.expr import Column, Expr
 from tsql.kernels.pipeline import Operator, Push
 from tsql.kernels.rows import CachedRow, DerivedRow
 
@@ -13,6 +15,10 @@ class Project(Operator):
 
     def __init__(self, columns: tuple[tuple[str, Expr], ...]):
         self.columns = dict(columns)
+
+    @property
+    def renames(self) -> dict[str, Any] | None:
+        return self.columns if all(isinstance(e, Column) for e in self.columns.values()) else None
 
     def consume(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
         push(k, DerivedRow(row, self.columns))
