@@ -145,6 +145,23 @@ class Pointers(dict[str, tuple[SourceColumn, ColumnPointers]]):
         return super().__getitem__(name)
 
 
+class OutlinePointers(Pointers):
+    """As `Pointers`, where each is loaded when it is asked for: a sink looks at few columns of a wide table."""
+
+    def __init__(self, k: PipelineKernel, record: Val, columns: tuple[SourceColumn, ...], used: set[str]):
+        super().__init__({}, used)
+        self.kernel, self.record = k, record
+        self.places = {c.name: (i, c) for i, c in enumerate(columns)}
+
+    def __missing__(self, name: str) -> tuple[SourceColumn, ColumnPointers]:
+        index, column = self.places[name]
+        self[name] = found = column, load_pointers(self.kernel, self.record, index)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places
+
+
 @dataclass(frozen=True)
 class Ahead:
     """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings below it."""
@@ -174,6 +191,10 @@ class ColumnarScan:
         position = k.load("i64", record, 1)
         with k.rows(rows) as i:
             each(MorselRow(pointers, i, position + i, self.stable))
+
+    def outline(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
+        """As `produce`, into a kernel that will never run: one row, and pointers of columns that somebody looks at."""
+        each(MorselRow(OutlinePointers(k, record, self.columns, self.used), rows, rows, self.stable))
 
     def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Ahead], fetching: list[Ahead], each: Callable[[CachedRow], None]) -> None:
         """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time, or for as
@@ -285,7 +306,8 @@ class Pipeline:
         def each(row: CachedRow) -> None:
             push(k, row, 0)
 
-        self.source.produce(k, k.morsels, k.count, each)
+        outline = getattr(self.source, "outline", self.source.produce)
+        outline(k, k.morsels, k.count, each)
         k.forget()
         k.function.body.clear()
 
