@@ -49,23 +49,22 @@ class Splits(Arrived):
 
 
 class DealtBatches(BatchData):
-    """Batches in shards of about the same length."""
+    """Batches in shards of about the same length; the first row has the position `first`."""
 
     def __init__(self, step: Input, batches: list[pa.RecordBatch], shards: int, engine: Engine):
         super().__init__(step.schema, {}, lambda: enumerate(batches), engine.run)
         self.shards, self.all = shards, batches
         self.rows = sum(b.num_rows for b in batches)
+        self.first = engine.positions(self.rows)
 
     def feed(self, shard: int) -> Iterator[object]:
         share = -(-self.rows // self.shards)
-        mine, position = [], 0
+        before = 0
         for number, batch in enumerate(self.all):
-            low, high = max(shard * share - position, 0), min((shard + 1) * share - position, batch.num_rows)
+            low, high = max(shard * share - before, 0), min((shard + 1) * share - before, batch.num_rows)
             if low < high:
-                mine.append((number, batch.slice(low, high - low)))
-            position += batch.num_rows
-        part = BatchData(self.schema, {}, lambda: iter(mine), self.run)
-        yield from part.feed(0)
+                yield self.part(batch.slice(low, high - low), self.first + before + low, (number, shard))
+            before += batch.num_rows
 
 
 def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:

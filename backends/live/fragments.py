@@ -54,6 +54,13 @@ class Engine:
     interpret: bool = False
     held_bytes: int = 0
     """What the operators of the query hold; fragments have what is left of memory_limit."""
+    next_position: int = 0
+    """Rows are numbered through all runs of fragments: `first` and `last` compare states of rows that have come at different times."""
+
+    def positions(self, rows: int) -> int:
+        """The position of the first of so many rows that a fragment is given now."""
+        first, self.next_position = self.next_position, self.next_position + rows
+        return first
 
     def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Executor:
         """An executor of its own for each run of a fragment; counts and cancellation are those of the query."""
@@ -164,7 +171,9 @@ class Fragment:
         if isinstance(rows, Arrived):
             return rows.flow(step, self.engine, executor)
         shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
-        return Flow(ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows), step.schema)
+        data = ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows)
+        data.first = self.engine.positions(data.rows)
+        return Flow(data, step.schema)
 
 
 def _named(root: Step) -> Step:

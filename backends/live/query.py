@@ -202,7 +202,7 @@ class LiveQuery:
     def state(self) -> dict[str, pa.Table]:
         """Everything that is needed to go on, at any number of shards: a table for each thing held, and one named "" for the scans."""
         scans = {n.name: {"bounds": n.progress.bounds, "ended": n.progress.ended} for n in self.nodes.values() if n.operator is None}
-        about = {"begun": self.begun, "scans": scans, "counts": self.engine.run.counts}
+        about = {"begun": self.begun, "scans": scans, "counts": self.engine.run.counts, "next_position": self.engine.next_position}
         found = {"": pa.table({}).replace_schema_metadata({METADATA: json.dumps(about)})}
         for node in self.nodes.values():
             if node.operator is not None:
@@ -229,7 +229,7 @@ class LiveQuery:
                     node.progress = node.operator.promise()
         except (KeyError, TypeError, ValueError) as error:
             raise ExecutionError(f"this is no state of the plan: {error}") from error
-        self.begun = about["begun"]
+        self.begun, self.engine.next_position = about["begun"], int(about.get("next_position", 0))
         self.engine.run.counts.update(about["counts"])
 
 

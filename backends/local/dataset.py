@@ -89,6 +89,8 @@ class ChunkData(Dataset):
     positioned = True
     shift = 0
     """If not 0, the shards were chosen by the lowest bits of an integer key (`Partition`, compact): so many of them."""
+    first = 0
+    """The position of the first row."""
 
     def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows
@@ -106,7 +108,7 @@ class ChunkData(Dataset):
             yield from self._parts(shard)
             return
         morsels = Morsels(len(self.columns))
-        position = self.starts[shard]
+        position = self.first + self.starts[shard]
         for chunk in self.chunks[shard]:
             self._add(morsels, chunk, position)
             position += chunk.rows
@@ -121,7 +123,7 @@ class ChunkData(Dataset):
 
     def _parts(self, shard: int) -> Iterator[Part]:
         """A few chunks at a time: what was read is let go before more is read."""
-        position = self.starts[shard]
+        position = self.first + self.starts[shard]
         number, at, chunks = 0, 0, self.chunks[shard]
         while at < len(chunks) or number == 0:
             morsels, bytes = Morsels(len(self.columns)), 0

@@ -56,9 +56,13 @@ class BatchData(Dataset):
             if order != last:
                 # The place of a row in the whole input, which `first` and `last` go by, whichever task reads it.
                 position, last = order << 40, order
-            arrays = list(batch.columns)[: len(self.schema)]
-            morsels = Morsels(len(arrays))
-            for start, rows, pieces in slices(arrays, batch.num_rows, self.run.settings.batch_rows):
-                morsels.add_arrays(pieces, position + start, rows)
+            yield self.part(batch, position, (order, number))
             position += batch.num_rows
-            yield Morsel(ColumnarScan(self._columns([a.type for a in arrays])), morsels, (order, number))
+
+    def part(self, batch: pa.RecordBatch, position: int, order: tuple[int, ...]) -> Morsel:
+        """The rows of a batch, the first of which has this position in the input."""
+        arrays = list(batch.columns)[: len(self.schema)]
+        morsels = Morsels(len(arrays))
+        for start, rows, pieces in slices(arrays, batch.num_rows, self.run.settings.batch_rows):
+            morsels.add_arrays(pieces, position + start, rows)
+        return Morsel(ColumnarScan(self._columns([a.type for a in arrays])), morsels, order)
