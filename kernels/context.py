@@ -109,6 +109,12 @@ class PipelineKernel(Kernel):
         self._entry = []
         return super().finish()
 
+    def forget(self) -> None:
+        super().forget()
+        self._slot_values.clear()
+        self.enough = None
+        del self.ctx, self.morsels, self.count, self.status
+
     def slot(self, slot: Slot, types: tuple[str, ...]) -> tuple[Val, ...]:
         """The value of a parameter slot, loaded once at the head of the function."""
         # Equal literals keep slots of their own: the text of a kernel must not depend on which values happen to be equal.

@@ -296,20 +296,18 @@ class Pipeline:
         if not self.sink.needs_probe:
             return
         k = PipelineKernel(Module())
-
-        def push(k: PipelineKernel, row: CachedRow, at: int) -> None:
-            if at == len(self.operators):
-                self.sink.probe(k, row)
-            else:
-                self.operators[at].outline(k, row, lambda k, row: push(k, row, at + 1))
-
-        def each(row: CachedRow) -> None:
-            push(k, row, 0)
-
         outline = getattr(self.source, "outline", self.source.produce)
-        outline(k, k.morsels, k.count, each)
+        outline(k, k.morsels, k.count, lambda row: self._outline(k, row, 0))
         k.forget()
         k.function.body.clear()
+
+    def _outline(self, k: PipelineKernel, row: CachedRow, at: int) -> None:
+        """Show the sink what the operators from number `at` on make of a row. (A function inside `_probe` that called itself would hold on
+        to the pipeline, and with it to all of its code, until somebody looks for garbage.)"""
+        if at == len(self.operators):
+            self.sink.probe(k, row)
+        else:
+            self.operators[at].outline(k, row, lambda k, row: self._outline(k, row, at + 1))
 
     def _emit(self, k: PipelineKernel) -> None:
         self.sink.begin(k)

@@ -25,18 +25,16 @@ def needed_columns(plan: Node) -> dict[int, set[str]]:
 
 def _users_first(plan: Node) -> list[Node]:
     """Every node after all of its users."""
-    order: list[Node] = []
-    seen: set[int] = set()
+    order: dict[int, Node] = {}
+    _inputs_first(plan, order)
+    return [*order.values()][::-1]
 
-    def visit(node: Node) -> None:
-        if id(node) not in seen:
-            seen.add(id(node))
-            for below in node.inputs:
-                visit(below)
-            order.append(node)
 
-    visit(plan)
-    return order[::-1]
+def _inputs_first(node: Node, order: dict[int, Node]) -> None:
+    for below in node.inputs:
+        if id(below) not in order:
+            _inputs_first(below, order)
+    order[id(node)] = node
 
 
 def kept_calls(node: Aggregate, needed: set[str]) -> tuple[tuple[str, AggregateCall], ...]:

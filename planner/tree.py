@@ -17,29 +17,27 @@ from tsql.planner.matching import Match
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
     """Apply `change` to every node, inputs first. Shared nodes stay shared."""
-    done: dict[int, Node] = {}
+    return _up(node, change, {})
 
-    def visit(n: Node) -> Node:
-        found = done.get(id(n))
-        if found is None:
-            found = done[id(n)] = change(n.with_inputs(tuple(visit(i) for i in n.inputs)))
-        return found
 
-    return visit(node)
+def _up(node: Node, change: Callable[[Node], Node], done: dict[int, Node]) -> Node:
+    found = done.get(id(node))
+    if found is None:
+        found = done[id(node)] = change(node.with_inputs(tuple([_up(i, change, done) for i in node.inputs])))
+    return found
 
 
 def transform_down(node: Node, change: Callable[[Node], Node]) -> Node:
     """Apply `change` to every node, users before inputs. Shared nodes stay shared."""
-    done: dict[int, tuple[Node, Node]] = {}
+    return _down(node, change, {})
 
-    def visit(n: Node) -> Node:
-        found = done.get(id(n))
-        if found is None:
-            changed = change(n)
-            found = done[id(n)] = (n, changed.with_inputs(tuple(visit(i) for i in changed.inputs)))
-        return found[1]
 
-    return visit(node)
+def _down(node: Node, change: Callable[[Node], Node], done: dict[int, tuple[Node, Node]]) -> Node:
+    found = done.get(id(node))
+    if found is None:
+        changed = change(node)
+        found = done[id(node)] = (node, changed.with_inputs(tuple([_down(i, change, done) for i in changed.inputs])))
+    return found[1]
 
 
 def nodes(plan: Node) -> Iterator[Node]:

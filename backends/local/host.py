@@ -365,7 +365,8 @@ class Code:
 
     def run(self, context: Context, morsels: Morsels) -> None:
         """Run one worker over the morsels; raises what the kernel reports."""
-        data = (ctypes.c_uint8 * max(1, len(morsels.data))).from_buffer(morsels.data or bytearray(1))
+        # The first byte holds on to all of them; an array would be a new type for each length.
+        data = ctypes.c_char.from_buffer(morsels.data or bytearray(1))
         self.call(context.address, ctypes.addressof(data), morsels.count)
         context.raise_status()
 

@@ -465,6 +465,7 @@ class Kernel:
         otherwise, which would look at thousands of objects for each kernel."""
         for known in (self._consts, self._constants, self._pure):
             known.clear()
+        self.params = ()
 
 
 def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable[[Callable[..., None]], Callable[..., Any]]:

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import tsql
+from tests.patience import wait_until
 from tsql.kernels import garbage, pipeline
+from tsql.kernels.codegen.kir import Op
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -47,3 +49,27 @@ def test_it_pauses_while_a_pipeline_is_emitted(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(pipeline.Pipeline, "_emitted", lambda self: (seen.append(gc.isenabled()), emitted(self))[1])
     assert tsql.connect().sql("SELECT sum(range * 3) FROM range(7)").fetchall() == [(63,)]
     assert seen and not any(seen) and gc.isenabled()
+
+
+@pytest.mark.parametrize("sql", ["SELECT a % 7 AS b, sum(a) AS s FROM t WHERE a > 5 GROUP BY b", "SELECT t.a, u.a AS b FROM t JOIN t u ON t.a = u.a + 1 ORDER BY 1"])
+def test_the_code_of_a_plan_goes_with_it(sql: str) -> None:
+    """A plan has thousands of operations, and who asks many questions would wait for the collector to look at all of them."""
+    _asked(sql)  # routines that all kernels share are made once, and stay
+    gc.collect()
+    gc.disable()
+    try:
+        before = _operations()
+        _asked(sql)
+        assert wait_until(lambda: _operations() <= before, 5.0)
+    finally:
+        gc.enable()
+
+
+def _asked(sql: str) -> None:
+    with tsql.connect() as session:
+        session.sql("CREATE TABLE t AS SELECT range AS a FROM range(100)")
+        session.sql(sql).arrow()
+
+
+def _operations() -> int:
+    return sum(type(one) is Op for one in gc.get_objects())
