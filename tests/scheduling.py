@@ -25,7 +25,11 @@ class OneCluster(LoadScopeScheduling):
         if node.shutting_down:
             return
         while self.workqueue and self._pending_of(self.assigned_work[node]) <= ENOUGH:
-            self._assign_work_unit(node)
+            try:
+                self._assign_work_unit(node)
+            except OSError:
+                # The worker is dead, which is not known yet: what it was given comes back when it is (`remove_node`).
+                return
         if not self.workqueue:
             node.shutdown()
 

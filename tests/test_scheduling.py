@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import OrderedDict
 from pathlib import Path
+
+from tests.scheduling import OneCluster
 
 SUITE = """
 import os
@@ -32,3 +35,22 @@ def test_a_crash_is_one_failure(tmp_path: Path) -> None:
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 38 passed" in done.stdout
     assert "crashed while running" in done.stdout and "test_one[10]" in done.stdout and "test_one[39]" in done.stdout
+
+
+class Dead:
+    """A worker that has died since it was last heard of."""
+
+    shutting_down = False
+
+    def send_runtest_some(self, indices: list[int]) -> None:
+        raise OSError("cannot send (already closed?)")
+
+
+def test_work_for_a_worker_that_has_died_comes_back() -> None:
+    """Its end is told to the scheduler after the last test that it has done."""
+    dead, scheduler = Dead(), OneCluster.__new__(OneCluster)
+    scheduler.workqueue = OrderedDict({name: {name: False} for name in ("a", "b", "c")})
+    scheduler.assigned_work, scheduler.registered_collections = {dead: {}}, {dead: ["a", "b", "c"]}
+    scheduler._reschedule(dead)
+    assert scheduler.remove_node(dead) == "a"
+    assert list(scheduler.workqueue) == ["b", "c"]
