@@ -13,11 +13,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import duckdb
 import pytest
 from sqlglot.errors import UnsupportedError
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.generator import to_duckdb
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +63,7 @@ def ours(db: Any, block: Any) -> str:
 
 def theirs(block: Any, folder: Path) -> str | None:
     """DuckDB's answer; None where it cannot say it."""
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         for setup in SETUP:
             for statement in filter(str.strip, setup.sql.split(";")):
                 if not statement.strip().startswith("COPY"):

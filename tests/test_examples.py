@@ -12,10 +12,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.temporal.asking import oracle_of
 from tsql.generator import to_duckdb
 from tsql.tpch.measure import difference
@@ -42,7 +42,7 @@ def connected(program: ModuleType, folder: Path) -> Any:
 
 def oracle(db: Any, program: ModuleType, query: str) -> pa.Table:
     """What DuckDB says over the same rows."""
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         for name in TABLES[program.__name__]:
             connection.register(name, db.table(name).arrow())
@@ -65,7 +65,7 @@ def test_answers(program: ModuleType, place: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize("program", ["bot_elimination"], indirect=True)
 def test_bots(program: ModuleType, tmp_path: Path) -> None:
     """Without the bursts of five users; as the query of the paper's test says it in plain SQL."""
-    with connected(program, tmp_path) as db, duckdb.connect() as connection:
+    with connected(program, tmp_path) as db, empty_duckdb() as connection:
         connection.register("clicks", db.table("clicks").arrow())
         expected = connection.sql(oracle_of("bots")).to_arrow_table()
         bots = db.sql(program.BOTS).fetchall()

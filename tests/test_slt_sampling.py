@@ -9,7 +9,7 @@ import pytest
 
 from tests.slt import records as slt
 from tests.slt.engines import CONFIGS
-from tests.slt.sampling import CORPUS, REST, RISK, RISKS, at_risk, each, sample
+from tests.slt.sampling import CORPUS, RISKS, at_risk, each, sample
 from tests.slt_runner import corpus_files, run_file
 
 
@@ -30,17 +30,15 @@ def test_every_record_runs_by_default_and_under_another_configuration() -> None:
 
 @pytest.mark.parametrize("config", RISKS)
 def test_a_sample_is_a_part(config: str) -> None:
-    """More than its turn of everything, and more of what the configuration is about: of each file some."""
+    """Some of everything, and more of what the configuration is about."""
     whole: Counter[bool] = Counter()
     kept: Counter[bool] = Counter()
     for path in corpus_files():
         records, risky = slt.read(path), at_risk(path, config)
-        taken = sample(path, records, config)
-        assert not risky or any(record.kind == "query" or record.error is not None for record in taken), path
         whole[risky] += len(records)
-        kept[risky] += len(taken)
-    assert whole[False] / REST < kept[False] < whole[False] * 0.5
-    assert 0.9 * whole[True] / RISK < kept[True] < whole[True] * 0.85
+        kept[risky] += len(sample(path, records, config))
+    assert 0.04 * whole[False] < kept[False] < 0.3 * whole[False]
+    assert 1.2 * kept[False] / whole[False] < kept[True] / whole[True] < 0.7
 
 
 def test_what_others_build_on_is_kept() -> None:
@@ -69,9 +67,8 @@ SELECT x FROM t
     records = slt.parse(text)
     assert [record.line for record in each(records, 1)] == [record.line for record in records]
     for turn in range(50):
-        taken = each(records, 50, turn)
-        assert taken[:4] == records[:4]
-    assert any(len(each(records, 50, turn)) == 4 for turn in range(50))
+        assert each(records, 50, turn) in (records, [])  # without the query there is nothing to build for
+    assert sum(each(records, 50, turn) == records for turn in range(50)) == 1
     transaction = slt.parse("statement ok\nBEGIN\n\n" + text)
     assert each(transaction, 1000) == transaction
 

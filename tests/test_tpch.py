@@ -6,10 +6,10 @@ import multiprocessing
 from collections.abc import Iterator
 from pathlib import Path
 
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from tests.duck import empty_duckdb
 from tsql.tpch import data
 from tsql.tpch.__main__ import main
 from tsql.tpch.check import Oracle, fill
@@ -78,7 +78,7 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_queries_run(folder: Path) -> None:
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     for table, path in data.tables(SCALE).items():
         connection.execute(f"CREATE VIEW {table} AS FROM '{path}'")
     for number, sql in queries(SCALE).items():

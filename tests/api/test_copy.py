@@ -8,6 +8,7 @@ import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.errors import ConstraintError, SourceError
 
 ROWS = [(1, "plain", 1.5, "2024-01-01"), (2, 'a "quoted", text', None, None), (3, "", -0.25, "2024-02-29"), (4, None, 1e100, "1969-12-31")]
@@ -43,7 +44,7 @@ def test_round_trip_and_duckdb(db, tmp_path: Path, name: str, options: str) -> N
     # Where NULL is written as nothing, a quoted empty text reads as NULL, too: allow_quoted_nulls is on, as in DuckDB.
     lost = {"": None} if name.startswith("t.csv") else {}
     assert shown(db.table("back").fetchall()) == shown([lost.get(value, value) for value in row] for row in db.table("t").fetchall())
-    other = duckdb.connect()
+    other = empty_duckdb()
     other.execute("CREATE TABLE back (a INTEGER, s VARCHAR, x DOUBLE, d DATE)")
     other.execute(f"COPY back FROM '{path}' {reading}")
     assert [row[0] for row in other.sql("SELECT a FROM back ORDER BY a").fetchall()] == [1, 2, 3, 4]

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 
 ORDERS = pa.table({"id": range(1000), "customer": [i * 7 % 90 for i in range(1000)], "price": [i % 50 for i in range(1000)]})
 CUSTOMERS = pa.table({"key": range(100), "country": [f"c{i % 9}" for i in range(100)]})
@@ -42,7 +42,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[Any]:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.register("orders", ORDERS)
         connection.register("customers", CUSTOMERS)
         yield connection

@@ -3,12 +3,12 @@
 import datetime as dt
 from decimal import Decimal
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels import types
 from tsql.kernels.errors import BindError
 from tsql.kernels.types import parse_type
@@ -25,7 +25,7 @@ VALUES = [
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
 def test_types_are_those_of_duckdb(value):
-    ((named,),) = duckdb.connect().execute("SELECT typeof($1)", [value]).fetchall()
+    ((named,),) = empty_duckdb().execute("SELECT typeof($1)", [value]).fetchall()
     assert convert(value)[0] == parse_type(named)
 
 
@@ -108,7 +108,7 @@ def test_a_bad_date_on_the_command_line():
 def test_parameters_need_no_space_between_them(text, values):
     """`$1,$` is no tag of a dollar quote: a tag is a name, or nothing."""
     with tsql.connect() as db:
-        assert db.sql(text, values).fetchall() == duckdb.connect().execute(text, values).fetchall()
+        assert db.sql(text, values).fetchall() == empty_duckdb().execute(text, values).fetchall()
 
 
 def test_an_error_behind_a_parameter_has_its_place():

@@ -5,10 +5,10 @@ import random
 import struct
 from decimal import Decimal
 
-import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.duck import empty_duckdb
 from tsql.kernels import types as T
 from tsql.values import python_values, texts
 
@@ -38,7 +38,7 @@ COLUMNS = [
 
 @pytest.fixture(scope="module")
 def oracle():
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     connection.execute("SET timezone = 'UTC'")
     return connection
 

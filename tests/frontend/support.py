@@ -9,6 +9,7 @@ import duckdb
 
 import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401
+from tests.duck import empty_duckdb
 from tsql import statements
 from tsql.analyze import analyze
 from tsql.kernels.keywords import quote
@@ -74,7 +75,7 @@ def catalog() -> FakeCatalog:
 
 def oracle() -> duckdb.DuckDBPyConnection:
     """DuckDB with the same, empty, tables."""
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     connection.execute("SET TimeZone = 'UTC'")
     for name, columns in TABLES.items():
         connection.execute(f"CREATE TABLE {name} ({', '.join(quote(c) + ' ' + t for c, t in columns)})")

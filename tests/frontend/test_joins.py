@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden, wrong_names
 from tests.frontend.support import FakeView
 from tsql.analyze import analyze
@@ -122,7 +122,7 @@ def test_every_join_of_a_plan_has_disjoint_sides():
 )
 @pytest.mark.parametrize("select", ["*", "k", "a.*, d.*", "* EXCLUDE (k)", "d.k, a.k, k", "* REPLACE (k + 1 AS k)", "COLUMNS('k')"])
 def test_names_and_types_of_merged_columns(kind, select):
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     for name, columns in TABLES.items():
         connection.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t in columns)})")
     for right in ("b", "d"):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden
 from tsql.analyze import analyze
 from tsql.catalog import Catalog
@@ -90,7 +90,7 @@ SELECT coalesce((SELECT 1), 2), (SELECT 1) BETWEEN 0 AND 2
 
 @pytest.fixture(scope="module")
 def duck():
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     for name, columns in TABLES.items():
         connection.execute(f"CREATE TABLE {name} ({', '.join(f'{c} {t}' for c, t in columns)})")
     return connection

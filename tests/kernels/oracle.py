@@ -8,6 +8,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tests.duck import empty_duckdb
 from tests.kernels.harness import both, evaluate, stored
 from tsql.kernels import functions  # noqa: F401  (fills the registry)
 from tsql.kernels.expr import Call, Cast, Column, Expr, Literal
@@ -55,7 +56,7 @@ def _cast(arg: Expr, target: Type) -> Expr:
 
 
 def connect() -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     connection.execute("SET TimeZone = 'UTC'")
     return connection
 

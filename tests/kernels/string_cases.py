@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from tests.duck import empty_duckdb
 from tests.kernels.harness import both
 from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.kernels.functions.registry import SCALARS
@@ -66,7 +67,7 @@ def columns_of(table: pa.Table) -> list[Column]:
 
 @cache
 def oracle() -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"threads": 1})
+    return empty_duckdb()
 
 
 def duckdb_values(sql: str, table: pa.Table | None = None) -> list[Any]:

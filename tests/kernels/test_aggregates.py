@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 
 EPOCH = datetime.datetime(1970, 1, 1)
 WORDS = ["", "a", "b", "aa", "日本", "a longer text that does not fit in a few bytes", "🦆", "b\x00c"]
@@ -129,7 +130,7 @@ def plain(table: pa.Table) -> list[list[Any]]:
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     connection.execute("SET threads = 1; SET TimeZone = 'UTC'")
     for name, table in TABLES.items():
         connection.register(f"{name}_arrow", table)

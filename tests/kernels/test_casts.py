@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.kernels import cast_cases as cases
 from tests.kernels.harness import both, evaluate
 from tsql.kernels.errors import ExecutionError
@@ -43,7 +44,7 @@ from tsql.kernels.types import (
 
 @pytest.fixture(scope="module")
 def oracle():
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         yield connection
 

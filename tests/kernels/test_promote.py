@@ -7,12 +7,12 @@ import warnings
 from collections.abc import Iterator
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.patience import PATIENCE_SECONDS
 from tsql.kernels.codegen import llvm, promote
 from tsql.kernels.codegen.kir import Module
@@ -58,7 +58,7 @@ def levels(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[int, bool]]]:
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_both_tiers_give_the_same_answer(table: pa.Table, levels: list[tuple[int, bool]], query: str) -> None:
-    with tsql.connect(threads=2, small_rows=1000) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2, small_rows=1000) as db, empty_duckdb() as duck:
         db.register("t", table)
         duck.register("t", table)
         expected = duck.sql(query).fetchall()

@@ -7,12 +7,12 @@ import tracemalloc
 from decimal import Decimal
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.blocks.encode import BLOCK_ROWS, encode
 from tsql.kernels.types import BIGINT
 
@@ -69,7 +69,7 @@ def test_read_back(table: pa.Table, kind: str, batch_rows: int) -> None:
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k not in ("interval", "boolean")])
 def test_filters_use_zone_maps_rightly(table: pa.Table, kind: str) -> None:
-    db, con = tsql.connect(threads=2), duckdb.connect()
+    db, con = tsql.connect(threads=2), empty_duckdb()
     db.register("source", table)
     db.execute("CREATE TABLE t AS SELECT * FROM source")
     con.register("t", table)

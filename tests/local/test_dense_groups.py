@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.operators import aggregate
 from tsql.kernels.operators.aggregate import DENSE_GROUPS
 from tsql.loaded import LoadedPlan
@@ -24,7 +24,7 @@ def make(rows: int, keys: int, nulls: bool) -> tuple[Any, Any]:
     """The same table in both engines: `keys` values from 0 on, each of which occurs if there are enough rows."""
     key = f"(range * 7919 % {keys})"
     sql = f"CREATE TABLE t AS SELECT ({NULLS.format(key) if nulls else key})::BIGINT AS k, range % 3 = 0 AS b, (range * 31 % 1009)::INTEGER AS x FROM range({rows})"
-    db, duck = tsql.connect(threads=2), duckdb.connect()
+    db, duck = tsql.connect(threads=2), empty_duckdb()
     for engine in (db, duck):
         engine.execute(sql)
     return db, duck
@@ -61,7 +61,7 @@ def test_around_the_largest_size(keys: int, nulls: bool, kind: str, monkeypatch:
 
 def test_few_rows_of_many_possible_keys_are_hashed() -> None:
     """An array that is mostly empty would cost more than the table."""
-    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute("CREATE TABLE t AS SELECT range * 300 AS k FROM range(3000)")
         sql = "SELECT k, count(*) AS n FROM t GROUP BY k ORDER BY k"
@@ -93,7 +93,7 @@ def test_keys_that_come_later() -> None:
 @pytest.mark.parametrize("calls", ["sum(n)", "count(n)", "avg(n)", "count(*) FILTER (WHERE n > 0)", "sum(x) FILTER (WHERE x < 0)", "sum(n), count(*)", "min(n), count(n)", "sum(d), sum(x)"])
 def test_groups_that_no_aggregate_has_counted(calls: str, hint: str) -> None:
     """A group is there though its arguments are all NULL, or its rows are all filtered out."""
-    with tsql.connect(threads=2, small_rows=0) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2, small_rows=0) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute(
                 "CREATE TABLE t AS SELECT range % 500 AS k, CASE WHEN range % 500 < 400 THEN range % 7 END AS n, range % 5 AS x, "
@@ -108,7 +108,7 @@ def test_groups_that_no_aggregate_has_counted(calls: str, hint: str) -> None:
 @pytest.mark.parametrize("join", ["a LEFT JOIN b ON a.i = b.i", "b RIGHT JOIN a ON a.i = b.i", "a FULL JOIN b ON a.i = b.i"])
 def test_groups_without_a_partner(join: str, hint: str) -> None:
     """The column that is added up has no NULLs in its table, and nothing else in some groups."""
-    with tsql.connect(threads=2, small_rows=0) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2, small_rows=0) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute("CREATE TABLE a AS SELECT range AS i, range % 50 AS k FROM range(20000)")
             engine.execute("CREATE TABLE b AS SELECT range AS i, range % 7 AS x FROM range(20000) WHERE range % 50 < 20")
@@ -130,7 +130,7 @@ def test_a_plan_that_was_kept_makes_the_same_tables(hint: str) -> None:
 @pytest.mark.parametrize("keys", ["a, c, b", "b, c, a", "c, a, b", "c, b, b2", "a, b"])
 def test_room_between_groups_is_small(keys: str) -> None:
     """Arrays whose rows would be whole pages have some room in between, and not many times what they need."""
-    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute("CREATE TABLE t AS SELECT (range % 8)::TINYINT AS a, range % 2 = 0 AS b, range % 3 = 0 AS b2, (range * 7 % 256)::SMALLINT AS c FROM range(60000)")
         sql = f"SELECT {keys}, count(*) AS n FROM t GROUP BY ALL"

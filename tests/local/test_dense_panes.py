@@ -5,10 +5,10 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
-import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends.local import dataset
 from tsql.backends.local.dataset import free_state
 from tsql.loaded import LoadedPlan
@@ -27,7 +27,7 @@ KEYS = ("k", "j", "k, j", "j, k")
 
 @pytest.fixture(scope="module")
 def engines() -> Any:
-    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute(TABLE)
         yield db, duck
@@ -63,7 +63,7 @@ def test_cumulating(engines: Any, keys: str) -> None:
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads_and_runs(threads: int) -> None:
     """The arrays of one worker or several, and the same plan again, over more rows."""
-    with tsql.connect(threads=threads) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=threads) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute(TABLE)
         ours, theirs = hop((db, duck), "k", 5, 1)
@@ -88,7 +88,7 @@ def test_windows_stay_in_the_shards_of_their_keys(engines: Any) -> None:
 @pytest.mark.parametrize("megabytes", [1, 3])
 def test_a_limit_of_memory(megabytes: int) -> None:
     """With little memory panes are hashed and spilled; with some more the arrays are taken, and what remains is enough for the walk."""
-    with tsql.connect(threads=2, memory_limit=megabytes << 20) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2, memory_limit=megabytes << 20) as db, empty_duckdb() as duck:
         duck.execute(TABLE)
         db.register("t", duck.sql("FROM t").to_arrow_table())
         ours, theirs = hop((db, duck), "k", 10, 1)
@@ -105,7 +105,7 @@ def test_rows_are_counted(engines: Any) -> None:
 
 def test_more_windows_than_rows() -> None:
     """Sums over windows are as wide as so many windows need: each pane is in many."""
-    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute("CREATE TABLE t AS SELECT make_timestamp(range % 8 * 1000000) AS ts, (144115188075855872 - range % 2)::BIGINT AS k FROM range(100000)")
         ours, theirs = hop((db, duck), "k", 1000, 1, "count(*) AS n")
@@ -129,7 +129,7 @@ def test_arrays_stay_until_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         free_state(sink, context, shared)
 
     monkeypatch.setattr(dataset, "free_state", free_and_spoil)
-    with tsql.connect(threads=2, memory_limit=400 << 20) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2, memory_limit=400 << 20) as db, empty_duckdb() as duck:
         table = "CREATE TABLE t AS SELECT make_timestamp((range * 7919) % 600000000) AS ts, (range * 31) % 100 AS k FROM range(200000)"
         for engine in (db, duck):
             engine.execute(table)

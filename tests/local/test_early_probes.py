@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.expr import Call, Column, Literal
 from tsql.kernels.operators.collect import Collect
@@ -59,7 +59,7 @@ output total (n, s)
 @pytest.mark.parametrize("kind", ["inner", "semi"])
 def test_a_probe_behind_other_names_of_columns(kind: str) -> None:
     """Rows are told apart before the names are changed: what looks at columns by other names is decided for many rows too."""
-    with tsql.connect(threads=2) as db, duckdb.connect() as oracle:
+    with tsql.connect(threads=2) as db, empty_duckdb() as oracle:
         for engine in (db, oracle):
             engine.execute("CREATE TABLE a AS SELECT CASE WHEN range % 11 = 3 THEN NULL ELSE range * 7 % 100003 END AS x, range AS v FROM range(300000)")
             engine.execute("CREATE TABLE b AS SELECT range * 500 AS y FROM range(200)")

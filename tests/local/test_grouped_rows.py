@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends.local.grouped_rows import grouped_rows
 from tsql.kernels.expr import Column, SortKey
 from tsql.kernels.types import BIGINT
@@ -83,7 +83,7 @@ BY_LAG = """
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("key", ["(range * 7919) % 40000", "(range * 7919) % 40000 * 128", "((range * 7919) % 40000 - 20000)::INTEGER", "CASE WHEN range % 5 = 0 THEN NULL ELSE (range * 7919) % 40000 END", "range * 4611686018427 % 9223372036854775807"])
 def test_sessions_of_many_keys(key: str, threads: int) -> None:
-    with tsql.connect(threads=threads) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=threads) as db, empty_duckdb() as duck:
         for engine in (db, duck):
             engine.execute(f"CREATE TABLE t AS SELECT {key} AS k, make_timestamp((range * 104729) % 60000000) AS ts, range AS x FROM range(120000)")
         order = "SELECT * FROM ({}) ORDER BY k, window_start"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends import Run, Settings
 from tsql.backends.interp import InterpreterBackend
 from tsql.backends.local import LocalBackend
@@ -54,7 +54,7 @@ class Case:
         print(f"seed {seed}")
         chance = random.Random(seed)
         self.tables = {"a": table(sizes[0], chance.choice([3, 20, 100]), "a", chance), "b": table(sizes[1], chance.choice([3, 20, 100]), "b", chance)}
-        self.db, self.oracle = tsql.connect(threads=2), duckdb.connect()
+        self.db, self.oracle = tsql.connect(threads=2), empty_duckdb()
         for name, data in self.tables.items():
             self.db.register(f"{name}_arrow", data)
             self.oracle.register(name, data)

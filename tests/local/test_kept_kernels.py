@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 
 ROWS = pa.table({
     "g": pa.array([None if i % 7 == 0 else i % 5 for i in range(200)], pa.int32()),
@@ -32,7 +32,7 @@ BOUNDS = ((1, 3), (0, 200), (1, 200), (0, 1), (50, 60), (500, 600), (0, 200))
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[Any]:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.register("t", ROWS)
         yield connection
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends.local import joins
 
 KEYS = {"dense": lambda n: n, "near": lambda n: n * 37 - 1000, "far": lambda n: n * 6_700_417_000_003 % (2**61)}
@@ -38,7 +38,7 @@ def tables(kind: str) -> tuple[pa.Table, pa.Table]:
 @pytest.mark.parametrize("kind", KEYS)
 def test_rows_are_those_of_the_oracle(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joins, "LARGE_BYTES", 0)
-    db, oracle = tsql.connect(threads=2), duckdb.connect()
+    db, oracle = tsql.connect(threads=2), empty_duckdb()
     for name, table in zip("lr", tables(kind), strict=True):
         oracle.register(name, table)
         db.register(f"{name}_given", table)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.errors import ExecutionError
 
 ROWS = 300_000
@@ -49,7 +50,7 @@ QUERIES = [
 
 @pytest.mark.parametrize("query", QUERIES)
 def test_agrees_with_duckdb(db: Any, table: pa.Table, query: str) -> None:
-    con = duckdb.connect()
+    con = empty_duckdb()
     con.register("t", table)
     expected = con.sql(query).to_arrow_table()
     assert db.sql(query).arrow().to_pylist() == expected.to_pylist()

@@ -6,11 +6,11 @@ import random
 import time
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 
 SESSIONS = {
     "one shard": {"threads": 1, "shards": 1},
@@ -63,7 +63,7 @@ def test_random_nulls(name: str) -> None:
     rng = random.Random(7)
     for values, nulls in ((4, 0.3), (12, 0.05), (12, 0.0), (3, 0.9)):
         left, right = random_table("l", 60, values, nulls, rng), random_table("r", 45, values, nulls, rng)
-        duck = duckdb.connect()
+        duck = empty_duckdb()
         with tsql.connect(**SESSIONS[name]) as db:
             for table, rows in (("l", left), ("r", right)):
                 db.register(table, rows)

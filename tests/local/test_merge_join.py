@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.errors import PlanError
 
 TABLES = {
@@ -24,7 +24,7 @@ KINDS = ("inner", "left", "full", "semi", "anti")
 
 @pytest.fixture(scope="module")
 def engines() -> Any:
-    db, oracle = tsql.connect(threads=2, small_rows=0), duckdb.connect()
+    db, oracle = tsql.connect(threads=2, small_rows=0), empty_duckdb()
     for engine in (db, oracle):
         for name, query in TABLES.items():
             engine.execute(f"CREATE TABLE {name} AS SELECT * FROM ({query}) AS q ORDER BY 1, 2")
@@ -67,7 +67,7 @@ def test_rows(left: str, right: str, kind: str, build: str, engines: Any) -> Non
 
 
 def test_the_planner_merges_sides_that_are_in_order_by_keys_far_apart() -> None:
-    db, oracle = tsql.connect(threads=2), duckdb.connect()
+    db, oracle = tsql.connect(threads=2), empty_duckdb()
     for engine in (db, oracle):
         engine.execute("CREATE TABLE quotes AS SELECT i * 10000 + i % 7 AS made, i AS q FROM range(150000) AS r(i)")
         engine.execute("CREATE TABLE trades AS SELECT i * 5000 + (i // 2) % 7 AS ts, i AS t FROM range(300000) AS r(i)")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.errors import PlanError
 
 ROWS = 200_000
@@ -25,7 +25,7 @@ def db() -> Any:
 
 @pytest.fixture(scope="module")
 def oracle(db: Any) -> Any:
-    oracle = duckdb.connect()
+    oracle = empty_duckdb()
     for name in ("runs", "few"):
         rows = db.sql(f"SELECT * FROM {name}").arrow()
         oracle.register("given", rows)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends.local import sliced as module
 
 TWO_PHASE = "/*+ AGG('two_phase') */"
@@ -33,7 +33,7 @@ QUERIES = {
 
 @pytest.fixture(scope="module")
 def duck() -> Iterator[Any]:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute(TABLE)
         yield connection
 

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends.local import host, spill
 from tsql.backends.local.runner import PipelineRunner
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
@@ -101,7 +102,7 @@ def rows_of(table: pa.Table, ordered: bool = False) -> list[str]:
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with empty_duckdb() as connection:
         connection.register("a", A)
         connection.register("b", B)
         yield connection
@@ -178,7 +179,7 @@ AHEAD = 2 * (128 << 10)
 
 @pytest.mark.parametrize("name", LARGE)
 def test_ten_times_the_limit(name: str, large: pa.Table, counters: list[host.Shared]) -> None:
-    with duckdb.connect() as oracle:
+    with empty_duckdb() as oracle:
         oracle.register("t", large)
         expected = oracle.sql(LARGE[name]).fetchall()
     with tsql.connect(threads=2, memory_limit=LIMIT // 3) as db:
@@ -221,7 +222,7 @@ def test_results_are_written_in_bounded_memory(kind: str, large: pa.Table, tmp_p
             relation = db.sql(f"SELECT * FROM {source}")
             assert relation.write(tmp_path / f"out.{kind}") == LARGE_ROWS
             assert counters[-1].peak <= LIMIT
-    with duckdb.connect() as oracle:
+    with empty_duckdb() as oracle:
         assert oracle.sql(f"SELECT count(*), sum(v) FROM '{tmp_path / f'out.{kind}'}'").fetchall() == [(LARGE_ROWS, LARGE_ROWS * (LARGE_ROWS - 1) // 2)]
 
 
@@ -360,7 +361,7 @@ def test_workers_that_have_no_room_together_go_one_by_one(large: pa.Table, monke
             raise OutOfMemoryError("no room")
         return run(self, step, role, *rest, **more)
 
-    with duckdb.connect() as oracle:
+    with empty_duckdb() as oracle:
         oracle.register("t", large)
         expected = oracle.sql(LARGE["distinct"]).fetchall()
     monkeypatch.setattr(PipelineRunner, "_run", once)
@@ -376,5 +377,5 @@ def test_a_recursion_in_a_recursion(threads: int) -> None:
     of the outer one, stays for that too."""
     inner = "WITH RECURSIVE i(m) AS (SELECT 1 UNION ALL SELECT m + 1 FROM i WHERE m < o.n) SELECT max(m) FROM i"
     sql = f"WITH RECURSIVE o(n) AS (SELECT 1 UNION ALL SELECT n + ({inner}) FROM o WHERE n < 20) SELECT n FROM o ORDER BY n"
-    with tsql.connect(threads=threads, spill_after=1) as db, duckdb.connect() as oracle:
+    with tsql.connect(threads=threads, spill_after=1) as db, empty_duckdb() as oracle:
         assert db.sql(sql).fetchall() == oracle.sql(sql).fetchall() == [(1,), (2,), (4,), (8,), (16,), (32,)]

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.local.test_spill import SPILLED, random_table, rows_of
 from tsql.backends.local import host, sorting
 from tsql.backends.local.spill_windows import SortedBlocks, SpillingWindowRunner
@@ -56,7 +57,7 @@ def query(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect(config={"threads": 1}) as connection:
+    with empty_duckdb() as connection:
         connection.register("a", A)
         yield connection
 
@@ -155,7 +156,7 @@ def test_more_rows_than_memory(name: str, large: pa.Table, monkeypatch: pytest.M
     counters = []
     begin = host.Shared.__init__
     monkeypatch.setattr(host.Shared, "__init__", lambda self, run: (begin(self, run), counters.append(self))[0])
-    with duckdb.connect() as oracle, tsql.connect(threads=2, memory_limit=LIMIT) as db:
+    with empty_duckdb() as oracle, tsql.connect(threads=2, memory_limit=LIMIT) as db:
         oracle.register("large", large)
         db.register("large", large)
         assert rows_of(db.sql(sql).arrow()) == rows_of(oracle.sql(sql).to_arrow_table())

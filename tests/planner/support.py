@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.analyze import analyze
 from tsql.backends import Run, Settings
 from tsql.planner import PhysicalPlan, logical, make_plan
@@ -48,7 +49,7 @@ def session(**settings: Any) -> Any:
 
 def oracle() -> duckdb.DuckDBPyConnection:
     """DuckDB with the same tables; one thread, so that rows keep the order of the table."""
-    db = duckdb.connect(config={"threads": 1})
+    db = empty_duckdb()
     for name, table in TABLES.items():
         db.register(f"{name}_arrow", table)
         db.execute(f"CREATE TABLE {name} AS SELECT * FROM {name}_arrow")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.planner.support import assert_same_rows, physical_plan, run_plan
 from tsql.kernels.errors import PlanError
 from tsql.planner.planfile import parse_plan
@@ -32,7 +32,7 @@ def db() -> Any:
 
 @pytest.fixture(scope="module")
 def duck() -> Any:
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     for name, table in TABLES.items():
         connection.register(name, table)
     return connection

@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.planner.support import assert_same_rows
 
 TABLES = {
@@ -36,7 +36,7 @@ def db() -> Any:
 )
 def test_a_relation_that_is_used_twice(query: str, db: Any) -> None:
     assert db.sql(query).plan().count("on=(a2 = b1)") == 1
-    duck = duckdb.connect()
+    duck = empty_duckdb()
     for name, table in TABLES.items():
         duck.register(name, table)
     assert_same_rows(db.sql(query).arrow(), duck.sql(query).to_arrow_table())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.planner.support import assert_same_rows
 from tsql.kernels.errors import ExecutionError, PlanError
 
@@ -67,7 +67,7 @@ def session(**settings: Any) -> Any:
 @pytest.mark.parametrize("name", PLANS)
 def test_joins(name: str, settings: dict[str, Any]) -> None:
     steps, columns, sql = PLANS[name]
-    duck = duckdb.connect()
+    duck = empty_duckdb()
     for table, rows in TABLES.items():
         duck.register(table, rows)
     text = f"plan version 1\ntarget local shards=3\n{steps}\nlast = gather pairs\noutput last ({columns})\n"
@@ -120,7 +120,7 @@ def test_builder() -> None:
         pairs = left.query(lambda a, b: a.step("hash_join", b, kind="inner", on="(x = y)", build="right"), right)
         assert str(right.properties) == "2 shards, multicast, up to 1 copy"
         assert "multicast l to=(0, 1) scope=local" in pairs.plan()
-        duck = duckdb.connect()
+        duck = empty_duckdb()
         for table, rows in TABLES.items():
             duck.register(table, rows)
         assert_same_rows(pairs.run().arrow(), duck.sql("SELECT a, x, b, y FROM l JOIN r ON x = y").to_arrow_table())

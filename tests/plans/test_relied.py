@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.kernels.errors import PlanError
 
 TABLES = (
@@ -39,7 +39,7 @@ CHANGES = ("INSERT INTO u VALUES (NULL, 1)", "INSERT INTO t VALUES (NULL, 1)", "
 def test_a_kept_plan_is_right_or_refused(name: str, optimizer: bool) -> None:
     sql = QUERIES[name]
     for change in CHANGES:
-        with tsql.connect(optimizer=optimizer) as db, duckdb.connect() as duck:
+        with tsql.connect(optimizer=optimizer) as db, empty_duckdb() as duck:
             for statement in TABLES:
                 db.execute(statement)
                 duck.execute(statement)

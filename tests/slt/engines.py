@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.slt.datasets import DATASETS
 
 _QUERY = re.compile(r"\s*\(*\s*(select|from|values|with|table|pivot|unpivot|describe|show)\b", re.IGNORECASE)
@@ -107,7 +108,7 @@ class DuckDB:
     error = duckdb.Error
 
     def __init__(self) -> None:
-        self._db = duckdb.connect(config={"threads": 1})
+        self._db = empty_duckdb()
         self._db.execute("SET TimeZone = 'UTC'")
 
     def load(self, dataset: str) -> None:

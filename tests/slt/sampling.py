@@ -1,16 +1,15 @@
 """Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under each.
 
-`default` runs every record. Another configuration runs one record in `RISK` of the folders and files where it is most likely to
-find something (`RISKS`), and one in `REST` of the others. Which these are is a matter of the record's text, and the configurations
-take turns, so that a record is run under the same configurations wherever it stands, and under at least one of them besides `default`.
-A file that mostly changes tables cannot be sampled by record: it runs whole under the configurations that it is about and under one of
-the others, and not at all elsewhere.
+`default` runs every record, and one of the other configurations runs it too: which one is a matter of the record's text, so that it is
+the same wherever the record stands, and more often one that is likely to find something there (`RISKS`). A file that mostly changes
+tables cannot be sampled by record: it runs whole under one of the configurations that it is about, or of all, and not at all under the rest.
 """
 
 from __future__ import annotations
 
 import re
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.slt.engines import reads_only
@@ -31,18 +30,13 @@ RISKS = {
 }
 """Folders and files that are about what a configuration changes. A folder has many records about each thing that is in it."""
 
-RISK = 3
-"""Of what is about the configuration, it runs one record in so many. It divides `REST`, so that a record whose turn is with a configuration
-that it is at risk under runs there."""
+TIMES = 3
+"""A configuration that a file is about has so many times the chance of others to run a record of it."""
 
 FEW = 20
-"""Files about the configuration with so few records run in full."""
-
-REST = 9
-"""Of the others it runs one in so many: no more than there are configurations, so that each record is somebody's turn."""
+"""Files with so few records run in full under the configurations that they are about."""
 
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
-_TURNS = {name: turn for turn, name in enumerate(RISKS)}
 
 
 def at_risk(path: Path, config: str) -> bool:
@@ -51,23 +45,36 @@ def at_risk(path: Path, config: str) -> bool:
     return any(topic == risk or topic.startswith(risk + "/") for risk in RISKS[config])
 
 
+def turns(path: Path) -> list[str]:
+    """The configurations that take turns in running the records of a file, some more than once."""
+    return [config for config in RISKS for _ in range(TIMES if at_risk(path, config) else 1)]
+
+
 def sample(path: Path, records: list[Record], config: str) -> list[Record]:
     """The records of a file that a configuration runs by default."""
     if config not in RISKS or not path.is_relative_to(CORPUS):
         return records
-    risky, turn = at_risk(path, config), _TURNS[config]
     if sum(map(_may_be_left_out, records)) < len(records) / 2:
-        return records if risky or (zlib.crc32(path.name.encode()) + turn) % REST == 0 else []
-    if not risky:
-        return each(records, REST, turn)
-    return records if len(records) <= FEW else each(records, RISK, turn)
+        own = [name for name in RISKS if at_risk(path, name)] or list(RISKS)
+        return records if own[zlib.crc32(path.name.encode()) % len(own)] == config else []
+    if len(records) <= FEW and at_risk(path, config):
+        return records
+    order = turns(path)
+    return _kept(records, lambda number: order[number % len(order)] == config)
 
 
 def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:
-    """One query in `every`, and all that later records may build on: what changes the catalog or a table, and whole transactions."""
+    """One query in `every`."""
+    return _kept(records, lambda number: (number + turn) % every == 0)
+
+
+def _kept(records: list[Record], is_chosen: Callable[[int], bool]) -> list[Record]:
+    """The queries whose number is chosen, and all that later records may build on: what changes the catalog or a table, and whole transactions.
+    Nothing where no query is chosen."""
     if any(record.sql.upper().startswith("BEGIN") for record in records):
         return records
-    return [record for record in records if not _may_be_left_out(record) or (zlib.crc32(record.sql.encode()) + turn) % every == 0]
+    chosen = {id(record) for record in records if _may_be_left_out(record) and is_chosen(zlib.crc32(record.sql.encode()))}
+    return [record for record in records if not _may_be_left_out(record) or id(record) in chosen] if chosen else []
 
 
 def _may_be_left_out(record: Record) -> bool:

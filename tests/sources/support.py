@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
+from tests.duck import empty_duckdb
 from tsql.backends.sources import Source
 from tsql.backends.sources.open import open_source
 from tsql.kernels.expr import Expr
@@ -58,7 +58,7 @@ def ours(path: Any, kind: str | None = None, **options: Any) -> tuple[list[tuple
 
 def duck(function: str, path: Any, **options: Any) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
     """Names, types and rows as DuckDB reads them."""
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute("SET timezone = 'UTC'")
         where = literal([str(p) for p in path] if isinstance(path, list) else str(path))
         settings = "".join(f", {name} = {literal(value)}" for name, value in options.items())

@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.sources.support import DUCKDB_NAMES, duck, literal, ours, types_of
 from tsql.backends.sources.open import open_source
 from tsql.kernels.errors import SourceError
@@ -53,7 +54,7 @@ def as_text(path: Path, **options: Any) -> tuple[list[tuple[str, str]], list[tup
 
 def duck_as_text(path: Path, **options: Any) -> tuple[list[tuple[str, str]], list[tuple[Any, ...]]]:
     """The same from DuckDB, which must hold the rows first: it would read a cast column of a file as text."""
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute("SET timezone = 'UTC'")
         connection.execute(f"CREATE TABLE t AS FROM read_csv({_arguments(path, options)})")
         table = connection.table("t")

@@ -10,12 +10,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.sources.support import table_of
 from tsql.backends.sources import parquet, parquet_pages
 from tsql.backends.sources.open import open_source
@@ -166,7 +166,7 @@ def test_files_of_polars_and_duckdb(tmp_path: Path, readers: list[ChunkReader]) 
     ):
         pl.from_arrow(table.drop_columns(["none", "text_none", "t32"])).write_parquet(tmp_path / f"{name}.parquet", **settings)
         compare(tmp_path / f"{name}.parquet")
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.register("t", table)
         for compression, version in product(("snappy", "zstd", "gzip", "uncompressed"), ("V1", "V2")):
             path = tmp_path / f"duck-{compression}-{version}.parquet"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.sources.support import ours, table_of
 from tsql.backends.sources.open import open_source
 from tsql.backends.value_text import date_text, interval_text, json_number, stamp_text
@@ -33,7 +33,7 @@ TABLE = pa.table({
 
 
 def by_duckdb(table: pa.Table, path: Path) -> bytes:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute("SET timezone = 'UTC'")
         connection.register("t", table)
         connection.execute(f"COPY (SELECT * FROM t) TO '{path}'")
@@ -66,7 +66,7 @@ def test_random_doubles_are_written_as_duckdb_writes_them(tmp_path: Path) -> Non
 def test_far_dates_and_intervals() -> None:
     assert stamp_text(-735_500 * 86_400_000_000 + 1) == "0045-04-09 (BC) 00:00:00.000001"
     assert interval_text(0, 0, 0) == "00:00:00" and interval_text(13, 1, -1) == "1 year 1 month 1 day -00:00:00.000001"
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         for day in (-735_500, 3_000_000, -719_163, 2_932_897, -1_000_000):
             assert connection.execute(f"SELECT (DATE '1970-01-01' + {day})::VARCHAR").fetchall() == [(date_text(day),)]
 

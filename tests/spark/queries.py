@@ -9,6 +9,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tests.duck import empty_duckdb
+
 ROWS = pa.table({"k": pa.array([i % 5 for i in range(400)], pa.int32()), "v": pa.array([None if i % 9 == 0 else i for i in range(400)], pa.int64())})
 
 QUERIES = {
@@ -87,7 +89,7 @@ def fill(db: Any, path: str) -> Any:
 
 
 def oracle(path: str) -> duckdb.DuckDBPyConnection:
-    return fill(duckdb.connect(config={"threads": 1}), path)
+    return fill(empty_duckdb(), path)
 
 
 def bag(rows: list[tuple[Any, ...]]) -> list[str]:

@@ -12,8 +12,8 @@ from tests.spark.cluster import InProcess
 from tests.spark.engine import SparkTsql
 
 FOLDERS = ("aggregates", "joins", "queries", "recursive", "subqueries", "windows")
-EVERY = 9
-"""Functions and types are kernels of a single part: they are the same whoever calls them. One query in nine keeps this short;
+EVERY = 15
+"""Functions and types are kernels of a single part: they are the same whoever calls them. One query in fifteen keeps this short;
 `--all-configurations` runs all."""
 
 

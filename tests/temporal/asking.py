@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.tpch.measure import difference
 
 QUERIES = Path(__file__).parent / "queries"
@@ -27,7 +27,7 @@ def oracle_of(name: str) -> str:
 
 def ask_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
     """DuckDB's answer."""
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         for name, table in tables.items():
             connection.register(name, table)
         return connection.sql(sql).to_arrow_table()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.generator import to_duckdb
 from tsql.tpch.measure import difference
 
@@ -98,7 +98,7 @@ def _interval(amount: int, unit: str) -> str:
 
 def differs(asked: Case) -> str | None:
     """How our answer differs from DuckDB's; None if it does not."""
-    with duckdb.connect() as oracle:
+    with empty_duckdb() as oracle:
         oracle.register("t", asked.table)
         expected = oracle.sql(to_duckdb(asked.sql)).to_arrow_table()
     with tsql.connect(**asked.settings) as db:

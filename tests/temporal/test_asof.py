@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.spark.cluster import InProcess
 from tests.temporal.data import ALL_SHAPES, assert_same_rows, event_tables, events, repeatable, selected, to_rows, write_pieces
 from tests.temporal.reference.joins import asof_join
@@ -161,7 +161,7 @@ def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
         return pa.table({"name": names, "n": pa.array([int(n[4:]) for n in names], pa.int64()), "ts": pa.array(times, pa.int64()).cast(pa.timestamp("us")), column: pa.array(range(rows), pa.int64())})
 
     left, right = table("a", 3), table("b", 0)
-    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for name, given in (("l0", left), ("r0", right)):
             db.register(name, given)
             duck.register(name, given)
@@ -216,7 +216,7 @@ NUMBERS = (
 @pytest.mark.parametrize(("kind", "values"), NUMBERS, ids=[kind for kind, _ in NUMBERS])
 def test_types(kind: str, values: list[str]) -> None:
     rows = ", ".join(f"({place}, {value}::{kind})" for place, value in enumerate(values))
-    with tsql.connect(threads=2) as db, duckdb.connect() as duck:
+    with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for inequality in (">=", ">", "<=", "<"):
             sql = f"SELECT l.i, r.i FROM (VALUES {rows}) l(i, x) ASOF LEFT JOIN (SELECT * FROM (VALUES {rows}) v(i, x) WHERE i <> 3) r ON l.x {inequality} r.x ORDER BY 1"
             assert db.sql(sql).fetchall() == duck.sql(sql).fetchall(), sql

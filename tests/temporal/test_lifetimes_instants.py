@@ -5,11 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-import duckdb
 import hypothesis
 import pyarrow as pa
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.temporal.data import period_tables, repeatable, to_rows
 from tests.temporal.lives import ask
 from tests.temporal.reference.lifetimes import lifetime
@@ -62,7 +62,7 @@ def test_at_every_instant(name: str) -> None:
         data = {"periods": one, "more": other, "names": NAMES}
         ours = ask(text.format(**OURS), data)
         living = [lifetime(to_rows(side), "vs", end="ve") for side in (one, other)]
-        with duckdb.connect() as oracle:
+        with empty_duckdb() as oracle:
             for table, rows in data.items():
                 oracle.register(table, rows)
             for instant, _ in elementary(*living, ours):

@@ -8,11 +8,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tests.spark.cluster import InProcess
 from tests.temporal.data import assert_same_rows, batches, shuffled, to_rows, to_table, write_pieces
 from tests.temporal.match_random import SCHEMA, Case
@@ -141,7 +141,7 @@ def test_sessions_against_duckdb() -> None:
     times = [0, 3, 13, 24, 25, 26, 40, 50, 51, 90]
     table = pa.table({"k": [1] * 10 + [2] * 10, "t": times + [t * 3 for t in times]})
     found = ask("SELECT k, a, z, n FROM e MATCH_RECOGNIZE (PARTITION BY k ORDER BY t MEASURES FIRST(t) AS a, LAST(t) AS z, count(*) AS n PATTERN (B S*) DEFINE S AS t - PREV(t) <= 10)", table, "e")
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.register("e", table)
         expected = connection.sql(
             "SELECT k, min(t) AS a, max(t) AS z, count(*) AS n FROM (SELECT *, sum(new) OVER (PARTITION BY k ORDER BY t) AS s FROM "

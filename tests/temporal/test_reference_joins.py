@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import duckdb
 import hypothesis
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+from tests.duck import empty_duckdb
 from tests.temporal.data import ALL_SHAPES, assert_same_rows, event_tables, events, periods, repeatable, selected, shuffled, to_rows
 from tests.temporal.reference.joins import as_of, asof_join, band_join, join_as_of
 from tests.temporal.reference.rows import SECOND, Rows, equal
@@ -18,7 +18,7 @@ INEQUALITIES = pytest.mark.parametrize("inequality", [">=", ">", "<=", "<"])
 
 
 def duck(sql: str, **tables: pa.Table) -> pa.Table:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         for name, table in tables.items():
             connection.register(name, table)
         return connection.sql(sql).to_arrow_table()

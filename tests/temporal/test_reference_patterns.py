@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import duckdb
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from tests.duck import empty_duckdb
 from tests.temporal.data import assert_same_rows, repeatable
 from tests.temporal.reference.pattern import Alternatives, Anchor, Pattern, Repeat, Sequence, Variable, parse
 from tests.temporal.reference.recognize import SkipError, View, less, match_recognize
@@ -291,7 +291,7 @@ def test_v_shape_against_duckdb() -> None:
     values = [(place * 7919) % 23 for place in range(60)]
     rows = prices(*values)
     found = match_recognize(rows, "S DOWN UP", {"DOWN": down, "UP": up}, {"ts": lambda m: m.last("ts", "S")}, "ts", skip="TO NEXT ROW")
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.execute("CREATE TABLE p (ts BIGINT, price BIGINT)")
         connection.executemany("INSERT INTO p VALUES (?, ?)", [(row["ts"], row["price"]) for row in rows])
         expected = connection.sql(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import duckdb
 import hypothesis
 import pyarrow as pa
 import pytest
 
+from tests.duck import empty_duckdb
 from tests.temporal.data import ALL_SHAPES, assert_same_rows, period_tables, periods, repeatable, to_rows
 from tests.temporal.reference.lifetimes import always, content, lifetime, points, slide
 from tests.temporal.reference.rows import MINUTE, On, Row, Rows, count, distinct_count, equal, greatest, group_by, total, us
@@ -178,7 +178,7 @@ WHERE (l.ve IS NULL OR l.vs < l.ve) AND (r.ve IS NULL OR r.vs < r.ve)
 def test_against_duckdb(shape: str) -> None:
     """Aggregates over the intervals between neighbouring ends, and the join by overlap, as one writes them in plain SQL."""
     table, other = periods(shape), periods(shape, seed=1)
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         connection.register("periods", table)
         connection.register("others", other)
         aggregated, joined = connection.sql(SQL).to_arrow_table(), connection.sql(JOIN).to_arrow_table()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-import duckdb
 import hypothesis
 import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
+from tests.duck import empty_duckdb
 from tests.temporal.data import ALL_SHAPES, SIZE, assert_same_rows, event_tables, events, repeatable, selected, shuffled, to_rows
 from tests.temporal.reference.rows import SECOND, Rows, count, group_by, grouped, moment, total, us
 from tests.temporal.reference.windows import count_windows, cumulate, hop, null_times, session, tumble
@@ -29,7 +29,7 @@ def placed(rows: Rows) -> list[tuple[int, int, int]]:
 
 
 def duck(sql: str, **tables: pa.Table) -> pa.Table:
-    with duckdb.connect() as connection:
+    with empty_duckdb() as connection:
         for name, table in tables.items():
             connection.register(name, table)
         return connection.sql(sql).to_arrow_table()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import datetime as dt
 
-import duckdb
 import pytest
 from sqlglot.errors import UnsupportedError
 
+from tests.duck import empty_duckdb
 from tests.frontend.temporal.examples import EXAMPLES
 from tsql.generator import to_duckdb
 
@@ -28,7 +28,7 @@ CREATE TABLE ties AS SELECT * FROM (VALUES (1, 3), (2, 1), (3, 1), (4, 2), (5, 9
 
 @pytest.fixture(scope="module")
 def duck():
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     connection.execute("SET TimeZone = 'UTC'")
     connection.execute(TABLES)
     return connection
@@ -182,7 +182,7 @@ def test_periods_of_the_script():
         INSERT INTO s VALUES (1, TIMESTAMP '2020-06-01');
         CREATE TABLE result AS SELECT id, rate FROM s JOIN r FOR VALID_TIME AS OF s.ts ON TRUE EMIT FINAL;
         DROP STREAM s"""
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     connection.execute(to_duckdb(script))
     assert connection.sql("FROM result").fetchall() == [(1, 7)]
     assert connection.sql("SHOW TABLES").fetchall() == [("r",), ("result",)]
@@ -229,7 +229,7 @@ def test_what_duckdb_cannot_say(text, construct):
 
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_duckdb_reads_the_text(text):
-    connection = duckdb.connect()
+    connection = empty_duckdb()
     try:
         shown = to_duckdb(text, PERIODS)
     except UnsupportedError:
