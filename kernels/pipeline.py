@@ -226,7 +226,7 @@ class ColumnarScan:
                     inner.stop_if(k.status.value != 0)
             start.set(end)
             k.check()
-            loop.stop_if(k.status.value != 0)
+            loop.stop_if(k.is_done())
 
     def _choose(self, k: PipelineKernel, first: list[Ahead], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]) -> Val:
         """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions can
