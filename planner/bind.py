@@ -96,8 +96,16 @@ class Binder:
         return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters, subquery=self.subquery)
 
     def inside_window(self, clause: str) -> Binder:
-        """A binder over the same names for the arguments of a window function, which may be aggregates."""
-        return Binder(self.source, self.resolve, aggregate=self.aggregate, clause=clause, parameters=self.parameters, special=self.special)
+        """A binder over the same names for the arguments of a window function, which may be aggregates and subqueries."""
+        return Binder(
+            self.source,
+            self.resolve,
+            aggregate=self.aggregate,
+            clause=clause,
+            parameters=self.parameters,
+            special=self.special,
+            subquery=self.subquery,
+        )
 
     def bind_typed(self, node: exp.Expr) -> Expr:
         """`bind`, with a bare NULL as INTEGER."""

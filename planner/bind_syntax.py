@@ -69,6 +69,8 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_unary(self) -> exp.Expr | None:
         start = self._curr.start
+        if self._curr.token_type == TokenType.NOT and self._curr.text == "!":
+            self.raise_error("Invalid expression / Unexpected token", self._curr)
         if self._match(TokenType.DAT):
             node = self.expression(Absolute(this=self._parse_term()))
         else:
@@ -82,6 +84,27 @@ class ExpressionParser(DuckDBParser):
         if tokens is self.WINDOW_ALIAS_TOKENS and self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "GROUPS":
             return None
         return super()._parse_id_var(any_token, tokens)
+
+    def _parse_ordered(self, parse_method=None):  # type: ignore[no-untyped-def]
+        """A key of ORDER BY, with one direction and one place of NULLs; `meta["nulls"]` says whether that was written."""
+        node = super()._parse_ordered(parse_method)
+        if node is None:
+            return None
+        end = self._index
+        words = []
+        for pair in (("NULLS", "LAST"), ("NULLS", "FIRST"), ("DESC",), ("ASC",)):
+            before = self._tokens[end - len(pair) : end]
+            if [token.text.upper() for token in before] == list(pair) and before[0].token_type != TokenType.IDENTIFIER:
+                words.append(pair)
+                end -= len(pair)
+        for first, second in (((("NULLS", "LAST"), ("NULLS", "FIRST"))), (("DESC",), ("ASC",))):
+            if first in words and second in words:
+                self.raise_error(f"{' '.join(second)} {' '.join(first)} contradict each other", self._tokens[end + len(second)])
+        if node.args.get("with_fill"):
+            self.raise_error("WITH FILL is not supported", self._prev)
+        if words and len(words[0]) == 2:
+            node.meta["nulls"] = " ".join(words[0])
+        return node
 
     def _parse_question_mark(self) -> exp.Placeholder:
         """`?` is numbered by its place among the question marks of the statement."""
@@ -137,6 +160,8 @@ class ExpressionParser(DuckDBParser):
         while isinstance(inner, (exp.Filter, exp.WithinGroup, exp.Window, exp.IgnoreNulls, exp.RespectNulls)):
             inner = inner.this
         if type(inner) is exp.Anonymous:
+            if inner.expressions and isinstance(inner.expressions[0], exp.Distinct) and not inner.expressions[0].expressions:
+                self.raise_error("DISTINCT needs an argument", self._prev)
             name = inner.this
             quoted = isinstance(name, exp.Identifier)
             call = Call(this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None)
@@ -277,6 +302,7 @@ class TemporalExpressions(DuckDB):
     class Tokenizer(DuckDB.Tokenizer):
         KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "/*+": TokenType.HINT, "EXPLAIN": TokenType.VAR, "EXECUTE": TokenType.VAR}
         KEYWORDS.pop("?::")
+        KEYWORDS.pop("<=>")
         COMMANDS: set = set()
         # Behind a PARAMETER a number has no fraction, but `@` is an operator.
         SINGLE_TOKENS = {**DuckDB.Tokenizer.SINGLE_TOKENS, "@": TokenType.DAT}

@@ -94,7 +94,8 @@ class QueryAnalyzer:
                 relation = sequenced(self, node, environment)
             case _:
                 raise self.error(f"{type(node).key.upper()} is not supported here", node)
-        return limited(node, relation, self._constant_binder)
+        level = Level(self, environment, ())
+        return limited(node, relation, level, lambda clause: self._constant_binder(clause, level, outside=False))
 
     def _with(self, node: exp.Expr, environment: Environment) -> Environment:
         clause = node.args.get("with_")
@@ -273,6 +274,8 @@ class QueryAnalyzer:
     def _values(self, node: exp.Values, environment: Environment) -> Relation:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row] for row in node.expressions]
         width = len(rows[0])
+        if width == 0:
+            raise self.error("a row of VALUES needs at least one value", node)
         level = Level(self, environment, ())
         binder = self._constant_binder("VALUES", level)
         bound = []
@@ -299,12 +302,13 @@ class QueryAnalyzer:
             return Relation(computed_rows(level, cast, columns), fields)
         return Relation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
 
-    def _constant_binder(self, clause: str, level: Level | None = None) -> Binder:
-        """A binder for constants; with a level, of what is constant for a query inside of another one."""
+    def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True) -> Binder:
+        """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the queries around,
+        which are constant for the query inside of them."""
 
         def resolve(node: exp.Column) -> Expr:
-            found = level.outside(node) if level is not None else None
-            if found is None and level is not None and level.outer is not None:
+            found = level.outside(node) if level is not None and outside else None
+            if found is None and level is not None and outside and level.outer is not None:
                 raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node)
             if found is None:
                 raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)

@@ -56,9 +56,9 @@ class Windows:
         return mentions_aggregate(expr) or any(mentions_aggregate(e) for window in used for e in self._expressions(window))
 
     def depends_on_rows(self, expr: Expr) -> bool:
-        """Whether a window function in a bound clause names a column."""
+        """Whether a window function in a bound clause names a column, be it in a subquery."""
         used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
-        return any(e.columns() for window in used for e in self._expressions(window))
+        return any(not isinstance(c, Pending) for window in used for e in self._expressions(window) for c in columns_read(e))
 
     def change(self, change: Callable[[Expr], Expr]) -> None:
         """Put all calls over other expressions: over the result of an aggregation, say."""

@@ -13,6 +13,7 @@ from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
 from tsql.parser_changes import ChangeParser
+from tsql.parser_clauses import ClauseParser
 from tsql.planner.bind_source import Source, tokenize
 from tsql.planner.bind_syntax import run_parser
 from tsql.temporal.nodes import ShowStreams
@@ -61,7 +62,7 @@ class DescribeQuery(exp.Expression):
     arg_types = {"this": True}
 
 
-class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, TimeFunctionParser, ChangeParser):
+class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, TimeFunctionParser, ClauseParser, ChangeParser):
     """Statements of the Temporal dialect."""
 
     def _parse_statement(self) -> exp.Expr | None:

@@ -1,0 +1,160 @@
+"""The grammar of clauses, where sqlglot takes what DuckDB refuses or leaves out what it takes: their order, LIMIT and OFFSET,
+names behind AS and OVER, UPDATE, DELETE and INSERT. `tsql/parser.py` mixes this in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+from sqlglot.tokens import TokenType
+
+from tsql.planner.bind_syntax import ExpressionParser
+from tsql.temporal.parse_base import TimeParser
+
+_CLAUSE_ORDER = {"where": 0, "group": 1, "having": 2, "qualify": 3, "order": 4, "limit": 5, "offset": 5}
+"""Where a clause stands in a query."""
+_OPERANDS = (TokenType.NUMBER, TokenType.L_PAREN, TokenType.PLACEHOLDER, TokenType.PARAMETER)
+_RESERVED = (TokenType.LIMIT, TokenType.OFFSET)
+"""Words that are no names without AS."""
+
+
+def _marked(parse: Callable) -> Callable:
+    """A parser of a clause that also remembers where the clause begins."""
+
+    def parse_clause(parser: ClauseParser) -> tuple[str, exp.Expr | None]:
+        start = parser._curr.start
+        key, node = parse(parser)
+        if isinstance(node, exp.Expr):
+            node.meta["clause_at"] = start
+        return key, node
+
+    return parse_clause
+
+
+class ClauseParser(TimeParser):
+    """Clauses of queries and of changes."""
+
+    QUERY_MODIFIER_PARSERS = {kind: _marked(parse) for kind, parse in ExpressionParser.QUERY_MODIFIER_PARSERS.items()}
+
+    def _parse_query_modifiers(self, this):  # type: ignore[no-untyped-def]
+        """As sqlglot's, which takes clauses in any order."""
+        node = super()._parse_query_modifiers(this)
+        parts = node.args if node is not None else {}
+        placed = [(parts[key].meta["clause_at"], key) for key in _CLAUSE_ORDER if parts.get(key) and "clause_at" in parts[key].meta]
+        latest = ""
+        for at, key in sorted(placed):
+            if latest and _CLAUSE_ORDER[key] < _CLAUSE_ORDER[latest]:
+                self._refuse(f"syntax error: {_word_of(key)} stands before {_word_of(latest)}", at)
+            latest = key
+        return node
+
+    def _parse_limit(self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False) -> exp.Expr | None:
+        """`LIMIT expression [%]`, or FETCH, which is one row if it does not say how many."""
+        if top or not (skip_limit_token or self._match(TokenType.LIMIT)):
+            node = super()._parse_limit(this, top, skip_limit_token)
+            if isinstance(node, exp.Fetch) and node.args.get("count") is None:
+                node.set("count", exp.Literal.number(1).update_positions(self._prev))
+            return node
+        value = exp.var("ALL") if self._match(TokenType.ALL) else self._parse_row_count()
+        if value is None:
+            self.raise_error("Expected a number of rows after LIMIT")
+        options = self._parse_limit_options()
+        if self._curr and self._curr.token_type == TokenType.COMMA and self._next and self._next.token_type == TokenType.NUMBER:
+            self._refuse('syntax error at ",": LIMIT takes one number', self._curr, "LIMIT 10 OFFSET 20")
+        return self.expression(exp.Limit(this=this, expression=value, limit_options=options))
+
+    def _parse_row_count(self) -> exp.Expr | None:
+        """Any expression; a % at its end is no operator."""
+        start = self._index
+        value = self._parse_term(parse_mod=False)
+        is_percent = bool(self._curr) and self._curr.token_type in (TokenType.PERCENT, TokenType.MOD)
+        if value is None or (is_percent and not (self._next and self._next.token_type in _OPERANDS)):
+            return value
+        self._retreat(start)
+        return self._parse_disjunction()
+
+    def _parse_offset(self, this: exp.Expr | None = None) -> exp.Expr | None:
+        if not self._match(TokenType.OFFSET):
+            return this
+        value = self._parse_disjunction()
+        if value is None:
+            self.raise_error("Expected a number of rows after OFFSET")
+        self._match_texts(("ROW", "ROWS"))
+        return self.expression(exp.Offset(this=this, expression=value))
+
+    def _parse_alias(self, this, explicit=False):  # type: ignore[no-untyped-def]
+        return this if self._curr.token_type in _RESERVED else super()._parse_alias(this, explicit)
+
+    def _parse_table_alias(self, alias_tokens=None):  # type: ignore[no-untyped-def]
+        if self._curr.token_type in _RESERVED:
+            return None
+        node = super()._parse_table_alias(alias_tokens)
+        if node is None and self._prev and self._prev.token_type == TokenType.ALIAS:
+            self.raise_error("Expected a name after AS")
+        return node
+
+    def _parse_window(self, this, alias=False):  # type: ignore[no-untyped-def]
+        node = super()._parse_window(this, alias)
+        if isinstance(node, exp.Window) and self._prev.token_type == TokenType.OVER:
+            self.raise_error("Expected a window after OVER")
+        return node
+
+    def _parse_join(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        start = self._curr
+        node = super()._parse_join(*args, **kwargs)
+        if isinstance(node, exp.Join) and node.args.get("kind") == "OUTER" and not node.args.get("side"):
+            self._refuse('syntax error at "OUTER": expected LEFT, RIGHT or FULL before it', start)
+        return node
+
+    def _parse_cte(self) -> exp.CTE | None:
+        """`name [(columns)] AS (query)`: sqlglot does not ask for AS."""
+        behind = 1
+        if self._word(1) == "(":
+            behind, depth = 2, 1
+            while depth and self._index + behind < len(self._tokens):
+                depth += {"(": 1, ")": -1}.get(self._word(behind), 0)
+                behind += 1
+        if self._word(behind) not in ("AS", "USING"):
+            self._advance(behind)
+            self.raise_error("Expected AS")
+        return super()._parse_cte()
+
+    def _parse_update(self) -> exp.Update:
+        first = self._index
+        node = super()._parse_update()
+        words = self._words_outside(first)
+        if not node.args.get("expressions"):
+            self.raise_error("Expected SET and what is set")
+        for word in ("SET", "FROM", "WHERE", "RETURNING"):
+            # The FROM of IS DISTINCT FROM is no clause.
+            places = [index for index, found in words if found == word and self._tokens[index - 1].text.upper() != "DISTINCT"]
+            if len(places) > 1:
+                self._refuse(f'syntax error at "{word}": it is there twice', self._tokens[places[1]])
+        return node
+
+    def _parse_delete(self) -> exp.Delete:
+        node = super()._parse_delete()
+        for join in (node.this.args.get("joins") or ()) if isinstance(node.this, exp.Expr) else ():
+            self._refuse("syntax error: DELETE FROM takes one table", join.this, "DELETE FROM t USING u WHERE ..")
+        return node
+
+    def _parse_insert(self) -> exp.Expr:
+        ahead = 2 if self._word() == "OR" else 0
+        if self._word(ahead) != "INTO":
+            self._advance(ahead)
+            self.raise_error("Expected INTO")
+        return super()._parse_insert()
+
+    def _words_outside(self, first: int) -> list[tuple[int, str]]:
+        """The words between the token `first` and the present one that are in no parentheses, with their places."""
+        depth, words = 0, []
+        for index in range(first, self._index):
+            token = self._tokens[index]
+            depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+            if depth == 0 and token.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+                words.append((index, token.text.upper()))
+        return words
+
+
+def _word_of(key: str) -> str:
+    return {"group": "GROUP BY", "order": "ORDER BY"}.get(key, key.upper())
