@@ -1,6 +1,6 @@
 """Keys of groups: how a key is hashed, compared, stored in an entry and read back.
 
-NULL equals NULL, NaN equals NaN, 0.0 equals -0.0, and intervals are equal if they are equally long, as in GROUP BY.
+NULL equals NULL, NaN equals NaN, 0.0 equals -0.0 (the group shows the one that it met first), and intervals are equal if they are equally long, as in GROUP BY.
 """
 
 from __future__ import annotations
@@ -18,6 +18,9 @@ from tsql.kernels.rows import CodeDatum, dictionary_pointer, dictionary_string
 from tsql.kernels.runtime.group_table import table_string
 from tsql.kernels.runtime.strings import mix64, str_eq, str_hash
 from tsql.kernels.types import Type
+
+_NEGATIVE_ZERO = -(2**63)
+"""The bits of -0.0."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,6 @@ class KeyField:
             return (interval_order(k, d), *d.parts)
         if self.type.is_float:
             value = d.value.to("f64")
-            value = k.select(value == 0.0, k.f64(0.0), value)
             return (k.select(value != value, k.f64(float("nan")), value).bits_as("i64"),)
         if self.type.name == "BOOLEAN":
             return (d.value.uto("i64"),)
@@ -89,13 +91,17 @@ class KeyField:
         """i64 words that go into the hash."""
         if self.type.is_string and self.column is None:
             return [str_hash(k, words[0], words[1])]
-        first = words[0]
+        first = self._compared(k, words[0])
         return [first.to("i64"), (first >> 64).to("i64")] if first.type == "i128" else [first]
 
     def equal(self, k: PipelineKernel, stored: tuple[Val, ...], words: tuple[Val, ...]) -> Val:
         if self.type.is_string and self.column is None:
             return str_eq(k, stored[0], stored[1], words[0], words[1])
-        return stored[0] == words[0]
+        return self._compared(k, stored[0]) == self._compared(k, words[0])
+
+    def _compared(self, k: PipelineKernel, word: Val) -> Val:
+        """The word by which keys are equal: that of 0.0 for -0.0, which a group still shows if it met it first."""
+        return k.select(word == _NEGATIVE_ZERO, k.i64(0), word) if self.type.is_float and self.column is None else word
 
     def read(self, k: PipelineKernel, stored: tuple[Val, ...], valid: Val | None) -> Datum:
         """The stored key as a value again."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
-from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, INTEGER, INTERVAL, NULL, VARCHAR, Type, parse_type
+from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, HUGEINT, INTEGER, INTERVAL, NULL, SMALLINT, TINYINT, VARCHAR, Type, parse_type
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
 from tsql.planner.bind_subquery import bind_subquery, listed_query, quantified
 from tsql.planner.bind_syntax import expression_text
@@ -37,6 +37,7 @@ COMPARISON: dict[type[exp.Expr], str] = {
 }
 _EQUALITY = {"=", "<>", "is_not_distinct_from", "is_distinct_from"}
 _UNCHAINED = {"=", "<>", "<", "<=", ">", ">="}
+_WIDER = {TINYINT: SMALLINT, SMALLINT: INTEGER, INTEGER: BIGINT, BIGINT: HUGEINT}
 _CHAINS = {**ARITHMETIC, **BITWISE, exp.Pow: "pow", exp.DPipe: "||"}
 
 
@@ -103,7 +104,18 @@ def negate(binder: Binder, arg: Expr, node: exp.Expr) -> Expr:
     dtype = BIGINT if arg.type == NULL else arg.type
     if not (dtype.is_numeric or dtype == INTERVAL):
         raise binder.error(f"there is no operator - for {shown(arg)}", node)
+    lowest = _lowest(arg)
+    if lowest is not None:
+        return Literal(-lowest.value, _WIDER[lowest.dtype], binder.position(node))
     return Call("neg", (coerce(arg, dtype),), dtype, binder.position(node))
+
+
+def _lowest(arg: Expr) -> Literal | None:
+    """The least value of a type, if that is what the constant `arg` is: as in DuckDB its negation is of a wider type."""
+    if isinstance(arg, Cast) and isinstance(arg.arg, Literal) and arg.arg.value is not None:
+        arg = fold(arg.arg, arg.dtype) or arg
+    is_lowest = isinstance(arg, Literal) and arg.dtype in _WIDER and arg.value == arg.dtype.bounds[0]
+    return arg if is_lowest else None
 
 
 def _bind_bitwise_not(binder: Binder, node: exp.BitwiseNot) -> Expr:

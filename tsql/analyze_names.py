@@ -46,6 +46,8 @@ _TYPES = {
     "REAL": "FLOAT",
     "DOUBLE PRECISION": "DOUBLE",
 }
+_AS_WRITTEN = {"DOUBLE", "TEXT"}
+"""Types whose names are keywords of the grammar, but of none of its rules for types."""
 _WORDS: dict[type[exp.Expr], str] = {
     exp.CurrentDate: "current_date",
     exp.CurrentTime: "current_time",
@@ -286,7 +288,8 @@ class Namer(QueryNames):
             text += " DESC"
         elif node.args.get("desc") is False:
             text += " ASC"
-        return text + (" NULLS FIRST" if node.args.get("nulls_first") else "")
+        nulls = (node._meta or {}).get("nulls") or ("NULLS FIRST" if node.args.get("nulls_first") else "")
+        return f"{text} {nulls}".rstrip()
 
     def _filter(self, node: exp.Filter) -> str:
         return f"{self.show(node.this)} FILTER (WHERE {self.show(node.expression.this)})"
@@ -338,7 +341,8 @@ class Namer(QueryNames):
         own = [f"PARTITION BY {', '.join(map(self.show, partition))}"] if partition else []
         own += [f"ORDER BY {', '.join(map(self._ordered, order.expressions))}"] if order else []
         frame = self._frame(node.args["spec"]) if node.args.get("spec") else ""
-        return sorted([*inherited, *own], key=lambda part: part.startswith("ORDER")) + ([frame] if frame else [])
+        places = ("PARTITION", "ORDER")
+        return sorted(filter(None, (*inherited, *own, frame)), key=lambda part: next((i for i, word in enumerate(places) if part.startswith(word)), len(places)))
 
     def _frame(self, spec: exp.WindowSpec) -> str:
         """The frame; nothing for the default one."""
@@ -359,7 +363,7 @@ def type_name(node: exp.DataType) -> str:
     name, bracket, rest = " ".join(spelled.split()).partition("(")
     digits = [part.strip() for part in rest.rstrip(") ").split(",")] if bracket else []
     upper = _TYPES.get(name.strip().upper(), name.strip().upper())
-    name = upper if upper.split()[0].lower() in KEYWORDS else name.strip()
+    name = upper if upper.split()[0].lower() in KEYWORDS and name.strip().upper() not in _AS_WRITTEN else name.strip()
     return f"{name}({', '.join(digits)})" if digits else name
 
 

@@ -44,8 +44,8 @@ def exact_bounds(name: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int
     return min(corners), max(corners)
 
 
-def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum) -> Datum:
-    """+, - or * of two exact numbers; fails where the result leaves its type."""
+def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum, message: str | None = None) -> Datum:
+    """+, - or * of two exact numbers; fails where the result leaves its type, with a message of its own if one is given."""
     a, b = number(a), number(b)
     low, high = exact_bounds(name, a.bounds, b.bounds)
     lowest, highest = result.bounds
@@ -55,7 +55,7 @@ def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum) -
         x, y = a.value.to(machine), b.value.to(machine)
         return Datum(result, (k.emit(op, machine, x, y),), None, (low, high))
     kind = f"DECIMAL({result.width})" if result.is_decimal else f"INT{result.bits}" if not result.is_unsigned else f"UINT{result.bits}"
-    message = f"Overflow in {PRODUCT_NAMES[name]} of {kind}"
+    message = message or f"Overflow in {PRODUCT_NAMES[name]} of {kind}"
     machine = "i64" if smallest_int(low, high) == "i64" or (result.bits <= 64 and not result.is_unsigned and "i128" not in (a.value.type, b.value.type)) else "i128"
     x, y = a.value.to(machine), b.value.to(machine)
     value = k.emit(op, machine, x, y)
@@ -129,6 +129,9 @@ def _register_division() -> None:
             a, b = number(a), number(b)
             x, y = same_width(a, b)
             k.fail(y == 0, "Division by zero")
+            lowest = result.bounds[0]
+            if result.is_integer and a.bounds[0] <= lowest and b.bounds[0] <= -1 <= b.bounds[1] and not result.is_unsigned:
+                k.fail((x == lowest) & (y == -1), f"Overflow in division of {lowest} / -1")
             safe = k.select((y == 0) | (y == -1), k.const(y.type, 1), y)
             # It has the sign of the dividend, and is nearer to zero than the divisor.
             low, high, most = *a.bounds, max(abs(b.bounds[0]), abs(b.bounds[1]), 1) - 1
@@ -141,7 +144,7 @@ _register_division()
 @function("neg", args=("integer",), returns=lambda a: a, ranged=True, typed=True, can_fail=True)
 def negate_integer(k: PipelineKernel, result: Type, a: Datum) -> Datum:
     zero = Datum(result, (k.i64(0),), None, (0, 0))
-    return emit_exact(k, "-", result, zero, a)
+    return emit_exact(k, "-", result, zero, a, "Overflow in negation of numeric value!")
 
 
 @function("neg", args=("decimal",), returns=lambda a: a, ranged=True, typed=True, can_fail=True)
