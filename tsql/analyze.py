@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlglot import exp
-from sqlglot.tokens import TokenType
+from sqlglot.tokens import Token, TokenType
 
 from tsql import analyze_change, analyze_ddl, parser, parser_changes, statements
 from tsql.analyze_emit import check_emit
@@ -25,6 +25,7 @@ from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
 from tsql.kernels.types import INTEGER, NULL, Type
 from tsql.macros import expand_macros
+from tsql.named_statements import deallocate, execute, prepare
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
 from tsql.planner.bind_source import deep_recursion, position_of
@@ -114,6 +115,10 @@ class Analyzer:
             return {"true": True, "on": True, "false": False, "off": False}.get(word.lower(), word)
         return constant(node, self.parsed.source)
 
+    def inside(self, node: exp.Expr, tokens: tuple[Token, ...]) -> statements.Statement:
+        """The statement inside of this one that the last tokens are."""
+        return Analyzer(Parsed(node, self.parsed.source, tokens), self.catalog, self.parameters).statement()
+
     def over(self, catalog: Any) -> Analyzer:
         """An analyzer of the same statement over another catalog."""
         return Analyzer(self.parsed, catalog, self.parameters)
@@ -162,6 +167,9 @@ _CHANGES: dict[type[exp.Expr], Callable[[Analyzer, Any], statements.Statement]] 
     CreateStream: create_stream,
     exp.Drop: analyze_ddl.drop,
     exp.Copy: analyze_ddl.copy,
+    parser.PrepareStatement: prepare,
+    parser.ExecuteStatement: execute,
+    parser.DeallocateStatement: deallocate,
     parser_changes.AlterTable: analyze_ddl.alter,
     parser_changes.CreateMacro: analyze_ddl.create_macro,
     exp.Insert: analyze_change.insert,

@@ -6,7 +6,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tsql.kernels.functions.registry import SCALARS
-from tsql.parser import CompilePlan, DescribeQuery, ExecutePlan, Explain, SetOption, ShowTables, parse
+from tsql.parser import CompilePlan, DeallocateStatement, DescribeQuery, ExecutePlan, ExecuteStatement, Explain, PrepareStatement, SetOption, ShowTables, parse
 from tsql.planner.bind_source import deep_recursion
 from tsql.planner.bind_syntax import Call, TemporalExpressions
 from tsql.temporal.generate import TimeGenerator
@@ -22,6 +22,9 @@ class TemporalGenerator(TimeGenerator):
         Explain: lambda self, node: f"EXPLAIN {node.args['level']} {self.sql(node, 'this')}",
         CompilePlan: lambda self, node: f"COMPILE PLAN {self.sql(node, 'path')} FOR {self.sql(node, 'this')}",
         ExecutePlan: lambda self, node: f"EXECUTE PLAN {self.sql(node, 'path')}",
+        PrepareStatement: lambda self, node: f"PREPARE {self.sql(node, 'this')} AS {self.sql(node, 'statement')}",
+        ExecuteStatement: lambda self, node: f"EXECUTE {self.sql(node, 'this')}({self.expressions(node, flat=True)})",
+        DeallocateStatement: lambda self, node: f"DEALLOCATE {self.sql(node, 'this')}",
         SetOption: lambda self, node: (
             f"SET {self.sql(node, 'this')} = {self.sql(node, 'value')}" if node.args.get("value") else f"RESET {self.sql(node, 'this')}"
         ),

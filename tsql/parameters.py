@@ -106,11 +106,12 @@ def convert_all(params: Parameters) -> tuple[dict[str, Type], dict[str, Any]]:
     return kinds, values
 
 
-def check_names(given: Mapping[str, Any], named: Sequence[str]) -> None:
-    """Refuse parameters that the text does not name, and names without a value."""
-    missing = [name for name in named if name not in given]
+def check_names(given: Mapping[str, Any], named: Sequence[str], places: Mapping[str, int] | None = None, text: str | None = None, origin: str | None = None) -> None:
+    """Refuse parameters that the text does not name, and names without a value; `places` says where in the text these are."""
+    missing = list(dict.fromkeys(name for name in named if name not in given))
     if missing:
-        raise BindError(f"no value for the parameter{'s' * (len(missing) > 1)} {_listing(missing)}")
+        position = (places or {}).get(missing[0])
+        raise BindError(f"no value for the parameter{'s' * (len(missing) > 1)} {_listing(missing)}", position=position, text=text, origin=origin)
     excess = [name for name in given if name not in named]
     if excess:
         raise BindError(f"the query has no parameter {_listing(excess)}")

@@ -44,6 +44,24 @@ class ExecutePlan(exp.Expression):
     arg_types = {"path": True}
 
 
+class PrepareStatement(exp.Expression):
+    """PREPARE name AS statement; `first` is the place of the statement among the tokens."""
+
+    arg_types = {"this": True, "statement": True, "first": True}
+
+
+class ExecuteStatement(exp.Expression):
+    """EXECUTE name [(argument, ..)], where an argument may be `name := value`."""
+
+    arg_types = {"this": True, "expressions": False}
+
+
+class DeallocateStatement(exp.Expression):
+    """DEALLOCATE [PREPARE] name."""
+
+    arg_types = {"this": True}
+
+
 class SetOption(exp.Expression):
     """SET name = value, RESET name (no value)."""
 
@@ -72,6 +90,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
             "EXPLAIN": self._parse_explain,
             "COMPILE": self._parse_compile,
             "EXECUTE": self._parse_execute,
+            "PREPARE": self._parse_prepare,
+            "DEALLOCATE": self._parse_deallocate,
             "SET": self._parse_set_option,
             "RESET": self._parse_reset,
             "SHOW": self._parse_show_tables,
@@ -183,9 +203,40 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         self._expect("FOR")
         return self.expression(CompilePlan(this=self._parse_query("FOR"), path=path))
 
-    def _parse_execute(self) -> ExecutePlan:
-        self._expect("PLAN")
-        return self.expression(ExecutePlan(path=self._expect_string("the path of the plan file")))
+    def _parse_execute(self) -> ExecutePlan | ExecuteStatement:
+        if self._word() == "PLAN" and self._next and self._next.token_type == TokenType.STRING:
+            self._advance()
+            return self.expression(ExecutePlan(path=self._expect_string("the path of the plan file")))
+        name = self._named("a prepared statement, or PLAN and the path of a plan file")
+        arguments = []
+        if self._match(TokenType.L_PAREN):
+            arguments = self._parse_csv(self._parse_argument)
+            self._match_r_paren()
+        return self.expression(ExecuteStatement(this=name, expressions=arguments))
+
+    def _parse_argument(self) -> exp.Expr | None:
+        """`value`, `name := value` or `name => value`."""
+        if self._next and self._next.token_type in (TokenType.COLON_EQ, TokenType.FARROW):
+            name = self._named("a parameter")
+            self._advance()
+            return self.expression(exp.PropertyEQ(this=name, expression=self._parse_disjunction()))
+        return self._parse_disjunction()
+
+    def _parse_prepare(self) -> PrepareStatement:
+        name = self._named("the statement")
+        self._expect("AS")
+        first = self._index
+        start = self._curr
+        statement = self._parse_statement() if start else None
+        if not isinstance(statement, (exp.Query, exp.Values, exp.Insert, exp.Update, exp.Delete)):
+            self.raise_error("Expected a query, INSERT, UPDATE or DELETE after AS", start or self._prev)
+        return self.expression(PrepareStatement(this=name, statement=statement, first=first))
+
+    def _parse_deallocate(self) -> DeallocateStatement:
+        self._match_text_seq("PREPARE")
+        if self._word() == "ALL":
+            self.raise_error("Expected the name of a prepared statement")
+        return self.expression(DeallocateStatement(this=self._named("a prepared statement")))
 
     def _parse_set_option(self) -> SetOption:
         self._match_texts(("SESSION", "GLOBAL"))

@@ -38,6 +38,8 @@ class Piece:
     whole: str
     origin: str | None = None
     parameters: tuple[str, ...] = ()
+    places: tuple[int, ...] = ()
+    """Where in the whole each parameter is first named."""
 
     def relocate(self, error: TsqlError) -> TsqlError:
         """Let an error whose position is in this statement point into the whole script instead."""
@@ -87,25 +89,30 @@ def _outside_patterns(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def split(text: str, origin: str | None = None) -> list[Piece]:
-    """The statements of a script, without their semicolons; pieces that hold nothing but comments are left out."""
+    """The statements of a script, without their semicolons; pieces that hold nothing but comments are left out. The parameters of
+    a PREPARE are not those of the script."""
     pieces: list[Piece] = []
     start, first, last, positional = 0, None, 0, 0
-    names: list[str] = []
+    names: dict[str, int] = {}
+
+    def add(end: int) -> None:
+        own = {} if text[first : first + 8].upper().rstrip() == "PREPARE" else names
+        pieces.append(Piece(text[start:end], start, text, origin, tuple(own), tuple(own.values())))
+
     for kind, begin, end in _outside_patterns(text):
         if kind == "semicolon":
             if first is not None:
-                pieces.append(Piece(text[start:begin], start, text, origin, tuple(dict.fromkeys(names))))
-            start, first, names, positional = end, None, [], 0
+                add(begin)
+            start, first, names, positional = end, None, {}, 0
         elif kind != "comment":
             first = begin if first is None else first
             last = end
             if kind == "parameter":
                 token = text[begin:end]
                 positional += token == "?"
-                names.append(str(positional) if token == "?" else token[1:])
+                names.setdefault(str(positional) if token == "?" else token[1:], begin)
     if first is not None:
-        end = len(text) if "--" not in text[last:] else last
-        pieces.append(Piece(text[start:end], start, text, origin, tuple(dict.fromkeys(names))))
+        add(len(text) if "--" not in text[last:] else last)
     return pieces
 
 

@@ -20,6 +20,7 @@ from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
+from tsql.named_statements import NamedStatements
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.candidates import listing
@@ -48,6 +49,7 @@ class Session:
         self._spark = spark
         self._plans = PlanCache()
         self._inserts = InsertCache()
+        self._named = NamedStatements()
         self._closed = False
         self.catalog.run_plan = self._run_plan
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
@@ -75,8 +77,10 @@ class Session:
         """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
         statements, and every statement before the last, run at once."""
         self._check_open()
-        text = text.removeprefix("\ufeff")
-        kinds, values = convert_all(params)
+        return self._sql(text.removeprefix("\ufeff"), *convert_all(params), origin)
+
+    def _sql(self, text: str, kinds: dict[str, Type], values: dict[str, Any], origin: str | None) -> Relation:
+        """`sql` with the types and the stored values of the parameters."""
         key = (text, origin, tuple(kinds.items()), self.catalog.version, setting.key_of(self.settings))
         prepared = self._plans.find(key)
         if prepared is not None:
@@ -227,6 +231,13 @@ class Session:
                     raise PlanError(f"cannot write {statement.path}: {error.strerror or error}") from error
             case statements.ExecutePlan():
                 return load_plan(statement.path).run(self)
+            case statements.Prepare():
+                self._named.prepare(statement)
+            case statements.Execute():
+                known, kinds, given = self._named.find(statement, lambda inner: self._relation(query(inner), values))
+                return self._sql(known.text, kinds, given, f'prepared statement "{known.name}"')
+            case statements.Deallocate():
+                self._named.deallocate(statement)
             case statements.Set():
                 setting.change(self.settings, statement.name, statement.value)
             case statements.ShowTables():
@@ -463,7 +474,8 @@ def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]
     pieces = split(text, origin)
     if not pieces:
         raise CatalogError("there is no statement in the text")
-    check_names(values, [name for piece in pieces for name in piece.parameters])
+    places = {name: place for piece in reversed(pieces) for name, place in zip(reversed(piece.parameters), reversed(piece.places), strict=True)}
+    check_names(values, [name for piece in pieces for name in piece.parameters], places, text, origin)
     return pieces
 
 

@@ -187,6 +187,32 @@ class ExecutePlan:
 
 
 @dataclass(frozen=True)
+class Prepare:
+    """PREPARE name AS text; the text is known to be a statement."""
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Execute:
+    """EXECUTE name(..): the names of the parameters (numbers, if they are given by position), and the query of one row with their values."""
+
+    name: str
+    arguments: tuple[str, ...]
+    query: Query | None
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class Deallocate:
+    """DEALLOCATE name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Set:
     """SET name = value; None puts the default back (RESET)."""
 
@@ -217,4 +243,4 @@ class Describe:
 Change = CreateTable | CreateView | CreateExternal | CreateMacro | Drop | Alter | Nothing | Insert | Delete | Update | TransactionStep
 """Statements that change the catalog; `tsql/changes.py` carries them out."""
 
-Statement = Query | Explain | Change | CopyTo | CompilePlan | ExecutePlan | Set | ShowTables | ShowStreams | Describe | Summarize
+Statement = Query | Explain | Change | CopyTo | CompilePlan | ExecutePlan | Prepare | Execute | Deallocate | Set | ShowTables | ShowStreams | Describe | Summarize
