@@ -8,6 +8,7 @@ SELECT, `analyze_group.py` its aggregation, `analyze_subquery.py` subqueries in 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
@@ -71,11 +72,11 @@ class Analyzer:
             case parser.Explain():
                 return statements.Explain(node.args["level"], self.query(node.this, self._inner_text(1, parser.LEVELS)))
             case parser.CompilePlan():
-                return statements.CompilePlan(node.args["path"].name, self.query(node.this, self._inner_text(4)))
+                return statements.CompilePlan(node.args["path"].name, self.query(node.this, self._inner_text(4)), position=position_of(node.args["path"]))
             case parser.ExecutePlan():
-                return statements.ExecutePlan(node.args["path"].name)
+                return statements.ExecutePlan(node.args["path"].name, position=position_of(node.args["path"]))
             case parser.SetOption():
-                return statements.Set(node.name.lower(), self._setting(node.args.get("value")))
+                return statements.Set(node.name.lower(), self._setting(node.args.get("value")), position=position_of(node.this))
             case parser.ShowTables():
                 return statements.ShowTables(bool(node.args.get("all")))
             case ShowStreams():
@@ -88,7 +89,8 @@ class Analyzer:
                 return statements.TransactionStep(node.name)
         handler = _CHANGES.get(type(node))
         if handler is not None:
-            return handler(self, node)
+            found = handler(self, node)
+            return replace(found, position=_name_position(node)) if getattr(found, "position", 0) is None else found
         return self.query(node, self.parsed.text)
 
     def query(self, node: exp.Expr, text: str) -> statements.Query:
@@ -177,6 +179,11 @@ _CHANGES: dict[type[exp.Expr], Callable[[Analyzer, Any], statements.Statement]] 
     exp.Update: analyze_change.update,
     exp.TruncateTable: analyze_change.truncate,
 }
+
+
+def _name_position(node: exp.Expr) -> int | None:
+    """Where the name stands that a statement is about: the first one in it."""
+    return next((at for at in map(position_of, node.find_all(exp.Identifier)) if at is not None), None)
 
 
 def _only_table(query: exp.Expr) -> str | None:

@@ -210,6 +210,9 @@ def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop:
     tables = node.args.get("tables") or []
     if not tables:
         raise analyzer.error(f"DROP {kind.upper()} needs a name", node)
+    for table in tables:
+        if isinstance(table, exp.Table) and table.text("db").lower() not in ("", "main"):
+            raise analyzer.error(f'schema "{table.text("db")}" does not exist: every table is in "main"', table.args["db"])
     return statements.Drop(kind, tuple(table.name for table in tables), bool(node.args.get("exists")))
 
 
@@ -361,7 +364,8 @@ def copy(analyzer: Analyzer, node: exp.Copy) -> statements.CopyTo | statements.I
         table = source.this if isinstance(source, exp.Schema) else source
         columns = [exp.Column(this=c.copy()) for c in source.expressions] if isinstance(source, exp.Schema) else [exp.Star()]
         query = analyzer.query(exp.Select(expressions=columns, from_=exp.From(this=table)), analyzer.parsed.text)
-    return statements.CopyTo(query, path, options)
+    places = {p.this.name.lower(): position_of(p.this) for p in node.args.get("params") or ()}
+    return statements.CopyTo(query, path, options, places, position=position_of(files[0]))
 
 
 def _option(node: exp.Expr | None, analyzer: Analyzer) -> Any:

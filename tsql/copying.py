@@ -6,7 +6,8 @@ import difflib
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -27,20 +28,37 @@ _KNOWN = {
     "parquet": ("compression", "codec", "row_group_size", "partition_by", "overwrite", "overwrite_or_ignore", "write_partition_columns"),
     "arrow": (),
 }
+_WRITTEN = (*_KNOWN["csv"], *_KNOWN["json"], "codec", "row_group_size")
+_COMPRESSIONS = {"parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none"), "text": ("gzip", "zstd", "none", "auto", "uncompressed")}
 _NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 
-def copy_to(relation: Relation, path: str, options: Mapping[str, Any]) -> int:
-    """Write the result; returns the number of rows."""
-    kind = _kind(path, options)
+def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int] | None = None) -> int:
+    """Write the result; returns the number of rows. `places` says where the options stand in the text, for errors."""
+    places = places or {}
+    with _at(places.get("format")):
+        kind = _kind(path, options)
     given = {name.lower(): value for name, value in options.items() if name.lower() != "format"}
     for name in given:
         if name not in _KNOWN[kind]:
             close = difflib.get_close_matches(name, _KNOWN[kind], 1)
-            raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(_KNOWN[kind]) or 'none'}")
+            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(_KNOWN[kind]) or 'none'}"
+            raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', position=places.get(name), hint=hint)
+    chosen = _write_options(kind, {name: value for name, value in given.items() if name in _WRITTEN}, places)
     if given.get("partition_by"):
-        return _write_partitions(relation, path, given)
-    return write(relation.batches(), relation.schema, kind, path, _write_options(kind, given))
+        with _at(places.get("partition_by")):
+            return _write_partitions(relation, path, given, chosen)
+    return write(relation.batches(), relation.schema, kind, path, chosen)
+
+
+@contextmanager
+def _at(position: int | None) -> Iterator[None]:
+    """Around what an option says: an error that has no position is at that of the option."""
+    try:
+        yield
+    except SourceError as error:
+        error.position = position if error.position is None else error.position
+        raise
 
 
 def _kind(path: str, options: Mapping[str, Any]) -> str:
@@ -56,31 +74,36 @@ def _kind(path: str, options: Mapping[str, Any]) -> str:
     return kind
 
 
-def _write_options(kind: str, given: Mapping[str, Any]) -> WriteOptions:
+def _write_options(kind: str, given: Mapping[str, Any], places: Mapping[str, int]) -> WriteOptions:
     found = WriteOptions()
     for name, value in given.items():
-        match name:
-            case "header" | "array":
-                setattr(found, name, _flag(name, value))
-            case "delim" | "delimiter" | "sep":
-                found.delimiter = _character(name, value)
-            case "quote" | "escape":
-                setattr(found, name, _character(name, value))
-            case "nullstr" | "null":
-                found.null = str(value)
-            case "force_quote":
-                found.force_quote = None if value == ["*"] or value == "*" else [str(v) for v in (value if isinstance(value, list) else [value])]
-                found.quote_all = found.force_quote is None
-            case "compression" | "codec":
-                found.compression = str(value).lower()
-            case "row_group_size":
-                if not isinstance(value, int) or value <= 0:
-                    raise SourceError(f"row_group_size is a number of rows, not {value!r}")
-                found.row_group_rows = value
-    known = ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none") if kind == "parquet" else ("gzip", "zstd", "none", "auto", "uncompressed")
-    if found.compression is not None and found.compression not in known:
-        raise SourceError(f"unknown compression {found.compression} for {kind}", hint=f"there is {', '.join(known)}")
+        with _at(places.get(name)):
+            _set_option(found, kind, name, value)
     return found
+
+
+def _set_option(found: WriteOptions, kind: str, name: str, value: Any) -> None:
+    match name:
+        case "header" | "array":
+            setattr(found, name, _flag(name, value))
+        case "delim" | "delimiter" | "sep":
+            found.delimiter = _character(name, value)
+        case "quote" | "escape":
+            setattr(found, name, _character(name, value))
+        case "nullstr" | "null":
+            found.null = str(value)
+        case "force_quote":
+            found.force_quote = None if value == ["*"] or value == "*" else [str(v) for v in (value if isinstance(value, list) else [value])]
+            found.quote_all = found.force_quote is None
+        case "compression" | "codec":
+            found.compression = str(value).lower()
+            known = _COMPRESSIONS["parquet" if kind == "parquet" else "text"]
+            if found.compression not in known:
+                raise SourceError(f"unknown compression {found.compression} for {kind}", hint=f"there is {', '.join(known)}")
+        case "row_group_size":
+            if not isinstance(value, int) or value <= 0:
+                raise SourceError(f"row_group_size is a number of rows, not {value!r}")
+            found.row_group_rows = value
 
 
 def _flag(name: str, value: Any) -> bool:
@@ -98,7 +121,7 @@ def _character(name: str, value: Any) -> str:
     return text
 
 
-def _write_partitions(relation: Relation, path: str, given: dict[str, Any]) -> int:
+def _write_partitions(relation: Relation, path: str, given: dict[str, Any], options: WriteOptions) -> int:
     """A folder per value, `key=value/data_0.parquet`, as Hive and DuckDB lay it out; the whole appears at once."""
     names = given["partition_by"] if isinstance(given["partition_by"], list) else [given["partition_by"]]
     by_name = {name.lower(): name for name in relation.columns}
@@ -117,7 +140,7 @@ def _write_partitions(relation: Relation, path: str, given: dict[str, Any]) -> i
         raise SourceError("partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true")
     partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
-        _write_groups(data, shown, columns, partial, _write_options("parquet", {k: v for k, v in given.items() if k in ("compression", "codec", "row_group_size")}))
+        _write_groups(data, shown, columns, partial, options)
         if target.is_dir() and given.get("overwrite"):
             shutil.rmtree(target)
         if target.is_dir():

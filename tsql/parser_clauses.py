@@ -119,6 +119,11 @@ class ClauseParser(TimeParser):
             self.raise_error("Expected AS")
         return super()._parse_cte()
 
+    def _parse_var(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        """A word, such as an option of COPY, with its place."""
+        node = super()._parse_var(*args, **kwargs)
+        return node.update_positions(self._prev) if isinstance(node, exp.Var) else node
+
     def _parse_update(self) -> exp.Update:
         first = self._index
         node = super()._parse_update()

@@ -198,6 +198,8 @@ class Session:
             raise piece.relocate(error) from error.__cause__
         except TsqlError as error:
             self.transactions.fail()
+            if error.text is None and error.position is None:
+                error.position = getattr(found[0], "position", None)
             raise piece.relocate(error) from error.__cause__
 
     def _perform(
@@ -250,7 +252,7 @@ class Session:
             case statements.Summarize():
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
-                rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options)
+                rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options, statement.places)
                 return changes.counted(rows)
             case _ if isinstance(statement, statements.Change):
                 return self._change(statement, query, values)

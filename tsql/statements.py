@@ -1,9 +1,10 @@
-"""What `analyze` makes of a text: one of these values for each statement; the session carries them out."""
+"""What `analyze` makes of a text: one of these values for each statement; the session carries them out. Where one has a `position`,
+it is that of the name that the statement is about: an error that says no other place is shown there."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from tsql.definition import Key, Macro, TableDefinition
@@ -34,6 +35,7 @@ class Explain:
 class CreateTable:
     """CREATE [OR REPLACE] [TEMP] TABLE [IF NOT EXISTS] name (..) or AS query; a query without data gives its columns only."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
     query: Query | None = None
     replace: bool = False
@@ -48,6 +50,7 @@ class CreateTable:
 class CreateView:
     """CREATE [OR REPLACE] VIEW name AS text; the text has been analyzed once, so it is known to be good."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
     text: str
     replace: bool = False
@@ -59,6 +62,7 @@ class CreateView:
 class CreateExternal:
     """CREATE STREAM, or CREATE TABLE .. WITH (..): an entry whose rows are elsewhere."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
     entry: External
     replace: bool = False
@@ -73,6 +77,7 @@ class CreateExternal:
 class CreateMacro:
     """CREATE [OR REPLACE] MACRO."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     macro: Macro
     replace: bool = False
     if_not_exists: bool = False
@@ -82,6 +87,7 @@ class CreateMacro:
 class Drop:
     """DROP TABLE, VIEW, STREAM or MACRO (`kind` is the word in lower case)."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     kind: str
     names: tuple[str, ...]
     if_exists: bool = False
@@ -92,6 +98,7 @@ class Alter:
     """ALTER TABLE: the table with its new definition, or its new name. `columns` says for each new column which old one it
     is, or which expression over the old ones (a query of one column) gives its values."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
     new_name: str | None = None
     definition: TableDefinition | None = None
@@ -152,9 +159,11 @@ class Update:
 class CopyTo:
     """COPY query TO 'path' (options)."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     query: Query
     path: str
     options: dict[str, Any]
+    places: dict[str, int] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)
@@ -175,6 +184,7 @@ class Summarize:
 class CompilePlan:
     """COMPILE PLAN 'path' FOR query."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     path: str
     query: Query
 
@@ -183,6 +193,7 @@ class CompilePlan:
 class ExecutePlan:
     """EXECUTE PLAN 'path'."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     path: str
 
 
@@ -216,6 +227,7 @@ class Deallocate:
 class Set:
     """SET name = value; None puts the default back (RESET)."""
 
+    position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
     value: Any
 

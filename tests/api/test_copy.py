@@ -84,7 +84,7 @@ def test_partitions(db, tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("COPY t TO 'x.csv' (FORMAT foo)", 'Copy Function with name "foo" does not exist'),
-        ("COPY t TO 'x.csv' (DELIMITTER '|')", 'unrecognized option "delimitter".*\nhint: did you mean delimiter?'),
+        ("COPY t TO 'x.csv' (DELIMITTER '|')", 'unrecognized option "delimitter"(.*\n)*hint: did you mean delimiter?'),
         ("COPY t TO 'x.csv' (DELIMITER 'ab')", "one plain character"),
         ("COPY t TO 'x.parquet' (COMPRESSION zip)", "unknown compression zip"),
         ("COPY t TO 'x' (FORMAT parquet, PARTITION_BY nope)", 'there is no column "nope"'),
