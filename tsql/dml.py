@@ -17,7 +17,6 @@ from tsql.constraints import check_conditions, check_keys, check_not_null, free_
 from tsql.definition import Table
 from tsql.kernels.blocks.keys import KeyColumn, locate
 from tsql.kernels.blocks.stored import PLACE, StoredTable, one
-from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Cast, Expr, Literal, Parameter, rewrite
 from tsql.kernels.schema import Schema
 from tsql.planner import logical
@@ -95,10 +94,13 @@ def _resolve(work: Work, statement: statements.Insert, table: Table, batches: li
         free = free_rows(table, conflict.keys, rows)
         return rows.take(pa.array(free)).to_batches(), table.data, None
     (key,) = conflict.keys
-    wanted = KeyColumn(tuple(table.definition.schema[c].type for c in key.columns), [rows.column(c) for c in key.columns])
+    types = tuple(table.definition.schema[c].type for c in key.columns)
+    wanted = KeyColumn(types, [rows.column(c) for c in key.columns])
     repeated = wanted.repeated()
     if len(repeated):
-        raise ExecutionError("ON CONFLICT DO UPDATE can not update the same row twice in the same command", hint="ensure that no rows proposed for insertion within the same command have duplicate constrained values")
+        # As in DuckDB, the first row of a key counts, and no row is changed twice.
+        rows = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), repeated)))
+        wanted = KeyColumn(types, [rows.column(c) for c in key.columns])
     places = locate(table.data, key.columns, wanted)
     hit = places >= 0
     free = np.setdiff1d(np.arange(rows.num_rows), wanted.rows[hit])
