@@ -4,6 +4,7 @@ format, arithmetic by name, .. Called through `Binder.operand`; plain calls go o
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -214,6 +215,37 @@ def _bind_nulls(binder: Binder, node: exp.Expr) -> Expr:
     raise binder.error("IGNORE NULLS and RESPECT NULLS are not supported here", node)
 
 
+def _version(binder: Binder, node: CallNode) -> Expr:
+    """version(): that of this package."""
+    _no_arguments(binder, node)
+    try:
+        found = version("tsql")
+    except PackageNotFoundError:
+        found = "0"
+    return Literal(f"tsql {found}", VARCHAR, binder.position(node))
+
+
+def _current_schema(binder: Binder, node: CallNode) -> Expr:
+    """current_schema(): there is one."""
+    _no_arguments(binder, node)
+    return Literal("main", VARCHAR, binder.position(node))
+
+
+def current_database(name: str) -> Callable[[Binder, CallNode], Expr]:
+    """What current_database() is bound by in a session whose database has this name."""
+
+    def bind(binder: Binder, node: CallNode) -> Expr:
+        _no_arguments(binder, node)
+        return Literal(name, VARCHAR, binder.position(node))
+
+    return bind
+
+
+def _no_arguments(binder: Binder, node: CallNode) -> None:
+    if node.expressions:
+        raise binder.error(f"{node.name} takes no arguments", node.expressions[0])
+
+
 FORMS: dict[str, Callable[[Binder, CallNode], Expr]] = {
     "coalesce": _coalesce,
     "ifnull": _coalesce,
@@ -233,6 +265,8 @@ FORMS: dict[str, Callable[[Binder, CallNode], Expr]] = {
     "array_slice": _slice,
     "list_slice": _slice,
     "count_if": _count_if,
+    "version": _version,
+    "current_schema": _current_schema,
     **dict.fromkeys(PART_FUNCTIONS, _with_part),
     **dict.fromkeys(ARITHMETIC_NAMES, _arithmetic),
     **dict.fromkeys(MACROS, bind_macro),

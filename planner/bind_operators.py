@@ -38,6 +38,7 @@ COMPARISON: dict[type[exp.Expr], str] = {
 _EQUALITY = {"=", "<>", "is_not_distinct_from", "is_distinct_from"}
 _UNCHAINED = {"=", "<>", "<", "<=", ">", ">="}
 _WIDER = {TINYINT: SMALLINT, SMALLINT: INTEGER, INTEGER: BIGINT, BIGINT: HUGEINT}
+_OTHER_UNITS = {"TIMESTAMP_S": "second", "TIMESTAMP_MS": "millisecond", "TIMESTAMP_NS": "nanosecond"}
 _CHAINS = {**ARITHMETIC, **BITWISE, exp.Pow: "pow", exp.DPipe: "||"}
 
 
@@ -300,6 +301,9 @@ def data_type(binder: Binder, node: exp.DataType) -> Type:
     text = node.meta.get("spelled") or expression_text(node)
     words = " ".join(text.upper().split("(")[0].split())
     text = {"DOUBLE PRECISION": "DOUBLE", "CHARACTER VARYING": "VARCHAR", "CHARACTER": "VARCHAR"}.get(words, text)
+    if words in _OTHER_UNITS:
+        hint = f"TIMESTAMP has microseconds; date_trunc('{_OTHER_UNITS[words]}', x) cuts the rest off" if words != "TIMESTAMP_NS" else "TIMESTAMP has microseconds"
+        raise binder.error(f"{words} is not supported: every time is in microseconds", node, hint=hint)
     try:
         return parse_type(text)
     except ValueError as error:

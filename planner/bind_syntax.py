@@ -53,7 +53,11 @@ class ExpressionParser(DuckDBParser):
     }
     NO_PAREN_FUNCTION_PARSERS = {"CASE": lambda self: self._parse_case()}
     UNARY_PARSERS = {**DuckDBParser.UNARY_PARSERS, TokenType.PLUS: lambda self: self.expression(UnaryPlus(this=self._parse_unary()))}
-    RANGE_PARSERS = {**DuckDBParser.RANGE_PARSERS, TokenType.TILDE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise()])}
+    RANGE_PARSERS = {
+        **DuckDBParser.RANGE_PARSERS,
+        TokenType.TILDE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise()]),
+        TokenType.IRLIKE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise(), exp.Literal.string("i")]),
+    }
     PLACEHOLDER_PARSERS = {**DuckDBParser.PLACEHOLDER_PARSERS, TokenType.PLACEHOLDER: lambda self: self._parse_question_mark()}
     INTERVAL_UNITS = frozenset(
         f"{unit}{plural}"

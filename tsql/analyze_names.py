@@ -45,6 +45,8 @@ _TYPES = {
     "CHARACTER VARYING": "VARCHAR",
     "REAL": "FLOAT",
     "DOUBLE PRECISION": "DOUBLE",
+    "TIME WITHOUT TIME ZONE": "TIME",
+    "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP",
 }
 _AS_WRITTEN = {"DOUBLE", "TEXT"}
 """Types whose names are keywords of the grammar, but of none of its rules for types."""

@@ -28,6 +28,7 @@ from tsql.kernels.schema import Schema
 from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
+from tsql.planner.bind_forms import current_database
 from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
@@ -315,7 +316,8 @@ class QueryAnalyzer:
             return found
 
         subquery = level.binder(lambda node: None, None, clause) if level is not None else None
-        return Binder(self.source, resolve, clause=clause, parameters=self.parameters, subquery=subquery)
+        special = {"current_database": current_database(getattr(self.catalog, "database", "memory"))}
+        return Binder(self.source, resolve, clause=clause, parameters=self.parameters, special=special, subquery=subquery)
 
     def _set_operation(self, node: exp.SetOperation, environment: Environment) -> Relation:
         """A chain `a UNION b UNION c ..` leans to the left: it is walked in a loop."""

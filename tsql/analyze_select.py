@@ -23,6 +23,7 @@ from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, SortKey
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
+from tsql.planner.bind_forms import current_database
 from tsql.planner.bind_operators import to_boolean
 from tsql.planner.bind_source import is_all, position_of
 from tsql.planner.bind_subquery import QUERIES
@@ -233,6 +234,7 @@ class SelectAnalyzer:
             clause=clause,
             parameters=self.parameters,
             special={
+                "current_database": current_database(getattr(self.queries.catalog, "database", "memory")),
                 **({"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else {}),
                 "unnest": self.unnests.bind if clause in ("the select list", "ORDER BY") else refuse_unnest,
             },

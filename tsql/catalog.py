@@ -77,6 +77,7 @@ class Catalog:
         self._lock = threading.Lock()
         self._opened: list[FileUse] | None = None
         self._asking = threading.local()
+        self.database = "memory"
         self.run_plan: Callable[[Any], Any] | None = None
         """How the session runs a logical plan; it gives an Arrow table."""
 

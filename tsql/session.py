@@ -52,6 +52,7 @@ class Session:
         self._named = NamedStatements()
         self._closed = False
         self.catalog.run_plan = self._run_plan
+        self.catalog.database = self._database_name
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
 
@@ -117,7 +118,9 @@ class Session:
         def analyze() -> statements.Query:
             from tsql.analyze import analyze as analyze_text
 
-            (statement,) = analyze_text(piece.text, Catalog.of(before), mine, piece.origin)
+            catalog = Catalog.of(before)
+            catalog.database = self._database_name
+            (statement,) = analyze_text(piece.text, catalog, mine, piece.origin)
             return statement
 
         fields = plan.root.schema
@@ -125,7 +128,7 @@ class Session:
         return Prepared(piece, analyze, plan.names, tuple(fields[c].type for c in plan.columns), (), spent, plan)
 
     def _stored_key(self, text: str, kinds: dict[str, Type]) -> str:
-        return plan_store.key_of(text, kinds, setting.key_of(self.settings), calibrated())
+        return plan_store.key_of(text, kinds, (*setting.key_of(self.settings), self._database_name), calibrated())
 
     def _keeper(self, piece: Piece, kinds: dict[str, Type], asked: dict[tuple[str, str], None]) -> Callable[[PhysicalPlan], None] | None:
         """What writes the plan of a query for later processes."""

@@ -217,8 +217,9 @@ def current_date(k: PipelineKernel) -> Val:
     return floor_div(k, now(k), MICROS_PER_DAY).to("i32")
 
 
-@function("localtime", "current_localtime", args=(), returns=TIME)
+@function("localtime", "current_localtime", "current_time", "get_current_time", args=(), returns=TIME)
 def local_time(k: PipelineKernel) -> Val:
+    """The time of day at which the query began, in UTC. DuckDB's current_time has a time zone beside it, a type that there is none of here."""
     return floor_mod(k, now(k), MICROS_PER_DAY)
 
 
