@@ -46,6 +46,8 @@ from tsql.temporal.sequenced import sequenced
 from tsql.temporal.sets import combined
 
 MAX_VIEWS = 50
+_BEHIND = ("order", "limit", "offset", "with_")
+"""What may stand behind or before a query in parentheses."""
 Environment = dict[str, Callable[[], Relation]]
 
 
@@ -156,8 +158,11 @@ class QueryAnalyzer:
         match node:
             case exp.Subquery() if isinstance(node.this, exp.Pivot):
                 relation = self._pivot_statement(node.this, environment)
+            case exp.Subquery() if _has_name_inside(node):
+                named = self.table(node.this, environment)
+                relation, name = named.relation, name or named.alias
             case exp.Subquery():
-                inner = exp.Subquery(this=node.this, **{k: v for k, v in node.args.items() if k in ("order", "limit", "offset", "with_")})
+                inner = exp.Subquery(this=node.this, **{k: v for k, v in node.args.items() if k in _BEHIND})
                 inner._meta = node._meta
                 relation = self.query(inner, environment)
             case exp.Lateral() if isinstance(node.this, (exp.Subquery, exp.Values)) and not node.args.get("view"):
@@ -416,6 +421,15 @@ class QueryAnalyzer:
         if isinstance(node, (exp.Literal, exp.Null)):
             raise self.error("a constant in ORDER BY has no effect: give the position of a column, or an expression", node)
         return collated(binder, node)
+
+
+def _has_name_inside(node: exp.Subquery) -> bool:
+    """Whether it is `((SELECT ..) q)`: parentheses around a relation that has a name, and not around a query."""
+    while isinstance(node.this, exp.Subquery) and not any(map(node.args.get, _BEHIND)):
+        node = node.this
+        if node.args.get("alias") is not None:
+            return True
+    return False
 
 
 def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:

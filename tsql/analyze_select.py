@@ -113,9 +113,9 @@ class SelectAnalyzer:
             if isinstance(node, exp.Alias):
                 alias, inner = node.alias, node.this
             if isinstance(inner, exp.Star):
-                items += self._star(inner, self.scope.all_fields(position_of(inner)))
+                items += self._star(inner, self.scope.all_fields(position_of(inner)), alias)
             elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                items += self._star(inner.this, self.scope.table(inner.parts[-2].name, position_of(inner.parts[0])))
+                items += self._star(inner.this, self.scope.table(inner.parts[-2].name, position_of(inner.parts[0])), alias)
             elif _columns_calls(inner):
                 items += self._columns(inner)
             else:
@@ -134,7 +134,8 @@ class SelectAnalyzer:
                     return known.name
         return display_name(node, self.source.text, self.windows.scope.named)
 
-    def _star(self, star: exp.Star, fields: list[Field]) -> list[Item]:
+    def _star(self, star: exp.Star, fields: list[Field], alias: str | None = None) -> list[Item]:
+        """The items of a star; an alias is the name of all of them, as in DuckDB."""
         if not self.scope.tables:
             raise self._error("* needs a FROM clause", star if position_of(star) is not None else self.node)
         known = {f.name.lower() for f in fields}
@@ -149,11 +150,12 @@ class SelectAnalyzer:
             name = f.name.lower()
             if name in excluded:
                 continue
-            shown = renamed.get(name, f.name)
+            shown = alias or renamed.get(name, f.name)
+            given = shown if alias is not None or name in renamed else None
             if name in replaced:
-                items.append(Item(replaced[name], None, shown))
+                items.append(Item(replaced[name], alias, shown))
             else:
-                items.append(Item(None, shown if name in renamed else None, shown, f.to_column(position_of(star))))
+                items.append(Item(None, given, shown, f.to_column(position_of(star))))
         if not items:
             raise self._error("SELECT needs at least one column: EXCLUDE leaves none", self.node)
         return items
