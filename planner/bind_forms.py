@@ -14,6 +14,7 @@ from tsql.kernels.expr import Call, Case, Expr, Literal
 from tsql.kernels.functions.datetime_parts import PARTS
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, NULL, VARCHAR
+from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind_calls import bind_aggregate, no_match, scalar
 from tsql.planner.bind_macros import MACROS, bind_macro
 from tsql.planner.bind_operators import combine, compare, make_case, negate, shown, to_boolean, unified
@@ -241,6 +242,16 @@ def current_database(name: str) -> Callable[[Binder, CallNode], Expr]:
     return bind
 
 
+def _random(binder: Binder, node: CallNode) -> Expr:
+    """random(): of the number that the row has in the result; `binder.windows` is where such a number can be had."""
+    _no_arguments(binder, node)
+    if binder.windows is None:
+        raise binder.error(f"random() is not supported in {binder.clause}", node, hint="put it into a column first: FROM (SELECT *, random() AS r FROM t)")
+    position = binder.position(node)
+    number = binder.windows.place(WindowCall("row_number", (), BIGINT, position=position), (), (), node)
+    return Call("random_of_row", (number, Literal(position or 0, BIGINT)), DOUBLE, position)
+
+
 def _no_arguments(binder: Binder, node: CallNode) -> None:
     if node.expressions:
         raise binder.error(f"{node.name} takes no arguments", node.expressions[0])
@@ -265,6 +276,7 @@ FORMS: dict[str, Callable[[Binder, CallNode], Expr]] = {
     "array_slice": _slice,
     "list_slice": _slice,
     "count_if": _count_if,
+    "random": _random,
     "version": _version,
     "current_schema": _current_schema,
     **dict.fromkeys(PART_FUNCTIONS, _with_part),

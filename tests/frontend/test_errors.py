@@ -42,6 +42,7 @@ CASES = [
     ("SELECT nosuch(a) FILTER (WHERE flag) FROM t", 8, "function nosuch does not exist", None),
     ("SELECT a FROM t ORDER BY 'x'", 26, "a constant in ORDER BY has no effect", None),
     ("SELECT y + 1 AS z, a AS y FROM t", 8, 'alias "y" cannot be used before it is defined', None),
+    ("SELECT a FROM t WHERE random() < 0.5", 23, "random() is not supported in WHERE", "put it into a column first: FROM (SELECT *, random() AS r FROM t)"),
     ("SELECT a::TIMESTAMP_S FROM t", 11, "TIMESTAMP_S is not supported: every time is in microseconds", "TIMESTAMP has microseconds; date_trunc('second', x) cuts the rest off"),
     ("SELECT CAST(a AS timestamp_ns) FROM t", 18, "TIMESTAMP_NS is not supported: every time is in microseconds", "TIMESTAMP has microseconds"),
     ("SELECT a FROM t LIMIT -1", 23, "LIMIT cannot be negative", None),

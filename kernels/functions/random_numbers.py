@@ -1,0 +1,28 @@
+"""random(): a number of a row, made of the row's place among the rows, of the place of the call in the query, and of when the query began.
+
+It is a function of its arguments, as all functions are, so that a plan may compute it twice: the binder (`planner/bind_forms.py`)
+gives each call a number of its own, and each row the number that row_number() gives it."""
+
+from __future__ import annotations
+
+from tsql.kernels.codegen.lang import Val
+from tsql.kernels.context import PipelineKernel
+from tsql.kernels.datum import Datum
+from tsql.kernels.functions.datetime_difference import now
+from tsql.kernels.functions.registry import function
+from tsql.kernels.types import BIGINT, DOUBLE
+
+_GOLDEN = -0x61C8864680B583EB
+
+
+@function("random_of_row", args=(BIGINT, BIGINT), returns=DOUBLE)
+def random_of_row(k: PipelineKernel, row: Datum, call: Datum) -> Val:
+    """A number from 0 up to, but not, 1."""
+    # The finalizer of splitmix64, over steps of the golden ratio, twice: neighbouring rows and calls have nothing in common.
+    z = now(k) * _GOLDEN + call.value
+    for step in (k.i64(0), row.value):
+        z = (z ^ step) * _GOLDEN
+        for shift, factor in ((30, -0x40A7B892E31B1A47), (27, -0x6B2FB644ECCEEE15)):
+            z = (z ^ z.ushr(shift)) * factor
+        z = z ^ z.ushr(31)
+    return z.ushr(11).to("f64") * (1.0 / (1 << 53))
