@@ -21,8 +21,8 @@ from tsql.backends.local.windows import SpreadWindow
 from tsql.kernels.errors import ExecutionError, OutOfMemoryError
 
 A = random_table(3000, 40, 3)
-ROWS = 300_000
-LIMIT = 8 << 20
+ROWS = 150_000
+LIMIT = 4 << 20
 
 CALLS = {
     "ranks": "row_number() OVER (PARTITION BY k ORDER BY n) AS a, rank() OVER (PARTITION BY k ORDER BY d) AS b, dense_rank() OVER (PARTITION BY k ORDER BY d) AS c",

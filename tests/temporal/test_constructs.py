@@ -38,10 +38,10 @@ def expected_of(construct: Construct, data: dict[str, pa.Table]) -> Rows:
 
 
 @EACH
-@pytest.mark.parametrize("half", [0, 1], ids=["even shapes", "odd shapes"])
-@pytest.mark.in_turn(2)
-def test_engine_is_the_reference(construct: Construct, half: int) -> None:
-    for shape in ALL_SHAPES[half::2]:
+@pytest.mark.parametrize("third", [0, 1, 2])
+@pytest.mark.in_turn(3)
+def test_engine_is_the_reference(construct: Construct, third: int) -> None:
+    for shape in ALL_SHAPES[third::3]:
         data = tables(shape)
         try:
             assert_answers(construct, answer(construct, data), expected_of(construct, data))
@@ -57,7 +57,7 @@ def test_arrangement_does_not_matter(construct: Construct, shape: str) -> None:
     data = tables(shape, seed=5)
     expected = expected_of(construct, data)
     arranged = [{name: shuffled(table, 3, construct.keep.get(name, ())) for name, table in data.items()}]
-    for rows in BATCH_ROWS[:3]:
+    for rows in BATCH_ROWS[:2]:
         arranged.append({name: pa.Table.from_batches(batches(table, rows), schema=table.schema) for name, table in data.items()})
     for other in arranged:
         assert_answers(construct, answer(construct, other), expected)
