@@ -309,7 +309,7 @@ class HopWalk(Walk):
     def _jump(self, k: PipelineKernel, row: Val) -> None:
         """To the first window that reaches a pane."""
         slide = self.windows.slide
-        self.at.set(floor_div(k, self.number(k, self.windows.pane, row) - self.windows.size, slide) * slide + slide)
+        self.at.set(floor_div(k, self.number(k, self.windows.pane, row) + (slide - self.windows.size), slide) * slide)
 
     def enter(self, k: PipelineKernel) -> None:
         self.grow_unit(k)
@@ -372,7 +372,7 @@ class SessionWalk(Walk):
         self.last.set(self.number(k, windows.last, self.low.value))
 
         def belongs(row: Val) -> Val:
-            near = self.number(k, windows.first, row) - self.last.value <= windows.gap
+            near = self.number(k, windows.first, row) <= self.last.value + windows.gap
             self.last.set(k.select(near, k.max(self.last.value, self.number(k, windows.last, row)), self.last.value))
             return near
 

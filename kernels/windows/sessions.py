@@ -2,7 +2,8 @@
 
 `session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in microseconds, and
 `largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the bounds of the count window
-of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full. Required: rows in the order of `time`, which is never NULL.
+of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full. Required: rows in the order of `time`, which is never NULL,
+and so far from the end of TIMESTAMP that every bound is one.
 A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions from the first.
 """
 
@@ -44,7 +45,8 @@ class Session(Evaluator):
             number = self.behind.value
             loop.stop_if(number >= place.end)
             time = self._time(k, place, number)
-            loop.stop_if((time - self.last.value > gap) | ((largest > 0) & (time - first >= largest)))
+            # Times never fall, so that their differences, which may wrap, are right as unsigned numbers.
+            loop.stop_if((time - self.last.value).ugt(gap) | ((largest > 0) & (time - first).uge(largest)))
             self.last.set(time)
             self.behind.set(number + 1)
 
@@ -67,8 +69,8 @@ class SessionEnd(Session):
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         self._enter(k, place)
         gap, largest = (place.rows.value(k, arg, place.row).value.to("i64") for arg in self.call.args[1:])
-        end = self.last.value + gap
-        return Datum(self.call.type, (k.select(largest > 0, k.min(end, self.first.value + largest), end),))
+        left = k.select(largest > 0, largest - (self.last.value - self.first.value), gap)
+        return Datum(self.call.type, (self.last.value + k.min(gap, left),))
 
 
 class RowsWindow(Evaluator):
