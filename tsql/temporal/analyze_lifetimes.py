@@ -54,7 +54,7 @@ class LifetimeFunctions:
                 return self._lifetime(relation)
             case nodes.Slide():
                 start = self._time("time")
-                return self._living(relation, start, plus(start, self._interval("size")))
+                return self._living(relation, start, plus(start, self._interval("size")), counted=True)
         relation = self._timed(relation)
         start, end = bounds(relation.life)
         match self.node:
@@ -89,7 +89,7 @@ class LifetimeFunctions:
             end = _or_open(plus(start, self._interval("duration")))
         elif self.node.args.get("end") is not None:
             end = _or_open(self._time("end"))
-        return self._living(relation, start, end)
+        return self._living(relation, start, end, counted=True)
 
     def _timed(self, relation: Relation) -> Relation:
         """The relation with the lifetime that it has, or that its table says."""
@@ -103,9 +103,9 @@ class LifetimeFunctions:
             raise self.queries.error(f"{self.node.sql_name} {what}: this one has no lifetimes", self.node, f"as in {call}")
         return found
 
-    def _living(self, relation: Relation, start: Expr, end: Expr) -> Relation:
+    def _living(self, relation: Relation, start: Expr, end: Expr, counted: bool = False) -> Relation:
         """The relation with another lifetime; columns that are called like it are gone."""
-        plan, life = relived(relation.plan, start, end, self.queries.taken)
+        plan, life = relived(relation.plan, start, end, self.queries.taken, counted)
         return Relation(plan, tuple(f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES), life)
 
     def _time(self, name: str) -> Expr:
@@ -168,7 +168,7 @@ def by_entry(queries: QueryAnalyzer, name: str, relation: Relation, taken: Itera
         end = plus(start, ONE_MICROSECOND)
     else:
         return None
-    plan, life = relived(relation.plan, start, end, (*queries.taken, *taken))
+    plan, life = relived(relation.plan, start, end, (*queries.taken, *taken), counted=True)
     return Relation(plan, relation.fields, life)
 
 
