@@ -127,7 +127,7 @@ class Analyzer:
 
     def relation(self, node: exp.Expr, plain: str | None = None) -> Relation:
         """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal one."""
-        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
+        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node, top=True)
         if plain is not None and relation.life is not None:
             raise BindError(
                 f"{plain} cannot depend on a temporal relation: its rows change with time, those of a table do not",
