@@ -312,16 +312,16 @@ class QueryAnalyzer:
             return Relation(computed_rows(level, cast, columns), fields)
         return Relation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
 
-    def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True) -> Binder:
+    def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True, hint: str | None = None) -> Binder:
         """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the queries around,
-        which are constant for the query inside of them."""
+        which are constant for the query inside of them. hint: for columns that it cannot name."""
 
         def resolve(node: exp.Column) -> Expr:
             found = level.outside(node) if level is not None and outside else None
             if found is None and level is not None and outside and level.outer is not None:
-                raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node)
+                raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node, hint)
             if found is None:
-                raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)
+                raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node, hint)
             return found
 
         subquery = level.binder(lambda node: None, None, clause) if level is not None else None

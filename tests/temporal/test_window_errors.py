@@ -117,3 +117,20 @@ def test_the_way_out(db: tsql.Session, sql: str, hint: str) -> None:
     with pytest.raises(tsql.BindError) as refused:
         db.sql(sql).arrow()
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM TUMBLE(p, ts, $size)",
+        "SELECT * FROM HOP(p, ts, slide => $size, size => INTERVAL '1 minute')",
+        "SELECT * FROM SESSION(p, ts, gap => $size)",
+        "SELECT * FROM CHOP(SLIDE(p, ts, INTERVAL '1 second'), $size)",
+        "SELECT * FROM p a ASOF JOIN p b ON a.ts >= b.ts TOLERANCE $size",
+    ],
+)
+def test_parameters_on_which_the_plan_depends(db: tsql.Session, sql: str) -> None:
+    with pytest.raises(tsql.BindError, match="cannot be a parameter: the plan of the query depends on it") as refused:
+        db.sql(sql, {"size": "1 minute"}).arrow()
+    assert sql[refused.value.position :].startswith("$size")
+    assert refused.value.hint.startswith("write the value, as in INTERVAL '")
