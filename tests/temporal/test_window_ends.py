@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -168,7 +169,7 @@ def test_count_windows() -> None:
 )
 def test_lengths_beyond_all_times(call: str, name: str) -> None:
     sql = f"SELECT * FROM {call}"
-    with pytest.raises(tsql.BindError, match=f"{name} is longer than the range of TIMESTAMP") as refused:
+    with pytest.raises(tsql.BindError, match=f"{name} is longer than 146,000 years") as refused:
         answer(sql, near([0]), False)
     assert sql[refused.value.position :].startswith("INTERVAL '")
 
@@ -178,3 +179,41 @@ def test_a_window_of_a_hundred_thousand_years() -> None:
     sql = "SELECT window_start, window_end, id FROM TUMBLE(t, ts, INTERVAL '50000000 days')"
     times = [-size, -1, 0, size - 1, size]
     assert answer(sql, near(times), False) == expected("rows", windows.tumble([{"id": i, "ts": us} for i, us in enumerate(times)], "ts", size))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "CHOP(SLIDE(t, ts, INTERVAL '1 microsecond'), INTERVAL '7 hours')",
+        "QUANTIZE(SLIDE(t, ts, INTERVAL '1 microsecond'), slide => INTERVAL '7 hours')",
+        "QUANTIZE(LIFETIME(t, start => ts), slide => INTERVAL '7 hours', size => INTERVAL '21 hours')",
+    ],
+)
+def test_lifetimes_on_a_grid(call: str) -> None:
+    """The grid has no points there: an error that shows the function."""
+    for time in (FIRST, LAST - 1):
+        sql = f"SELECT id FROM {call}"
+        with pytest.raises(tsql.ExecutionError, match="Date and time not in timestamp range") as refused:
+            answer(sql, near([time]), False)
+        assert sql[refused.value.position :].startswith(call[:5])
+
+
+@pytest.mark.parametrize("call", ["CHOP(SLIDE(t, ts, INTERVAL '1 second'), INTERVAL '200000000 days')", "QUANTIZE(LIFETIME(t, start => ts), slide => INTERVAL '200000000 days')"])
+def test_grids_beyond_all_times(call: str) -> None:
+    sql = f"SELECT id FROM {call}"
+    with pytest.raises(tsql.BindError, match="is longer than 146,000 years") as refused:
+        answer(sql, near([0]), False)
+    assert sql[refused.value.position :].startswith("INTERVAL '200000000")
+
+
+@pytest.mark.parametrize("width", ["7 hours", "7 days", "1 month", "5 months", "100000 years", "200000000 days"])
+def test_time_bucket_fails_where_duckdb_does(width: str) -> None:
+    for origin in ("", ", TIMESTAMP '1970-01-01'", ", TIMESTAMP '1970-01-01 12:00:00'", ", INTERVAL '1 hour'"):
+        sql = f"SELECT time_bucket(INTERVAL '{width}', ts{origin}) FROM t"
+        with duckdb.connect() as connection:
+            connection.register("t", near([FIRST]))
+            with pytest.raises(duckdb.Error):
+                connection.sql(sql).fetchall()
+        with pytest.raises(tsql.ExecutionError) as refused:
+            answer(sql, near([FIRST]), False)
+        assert sql[refused.value.position :].startswith("time_bucket")

@@ -21,7 +21,7 @@ from tsql.planner.bind_types import coerce, is_bare_string
 from tsql.planner.generating import Series
 from tsql.temporal import nodes
 from tsql.temporal.functions import USAGE
-from tsql.temporal.intervals import constant_interval, length_us
+from tsql.temporal.intervals import LONGEST_US, constant_interval, length_us
 from tsql.temporal.lifetimes import ONE_MICROSECOND, bounds, earliest, latest, less, plus, relived, without_lifetime
 from tsql.temporal.stitch import stitched
 
@@ -128,24 +128,27 @@ class LifetimeFunctions:
         parts = constant_interval(node)
         if node is not None and parts is None:
             raise self.queries.error(f"{name} of {self.node.sql_name} is a constant interval", node, "as in INTERVAL '10 minutes'")
+        if parts is not None and abs(length_us(parts)) > LONGEST_US:
+            raise self.queries.error(f"{name} of {self.node.sql_name} is longer than 146,000 years", node)
         return None if parts is None else length_us(parts)
 
     def _quantized(self, relation: Relation, start: Expr, end: Expr) -> Relation:
         """Starts to the grid `offset + k * step` below, ends to the grid `offset + size + k * slide` above; a row lives `size` at least."""
         slide, offset = self._length("slide"), self._length("offset") or 0
         size, step = self._length("size") or slide, self._length("step") or slide
-        least_end = _floor(plus(start, _us(size)), slide, offset + size)
-        return self._living(relation, _floor(start, step, offset), latest(_ceiling(end, slide, offset + size), least_end))
+        at = self.binder.position(self.node)
+        least_end = _floor(plus(start, _us(size, at)), slide, offset + size, at)
+        return self._living(relation, _floor(start, step, offset, at), latest(_ceiling(end, slide, offset + size, at), least_end))
 
     def _chopped(self, relation: Relation, start: Expr, end: Expr) -> Relation:
         """A row for each part of its lifetime between two points of the grid."""
         size, offset = self._length("size"), self._length("offset") or 0
         names = Names((*self.queries.taken, *relation.plan.schema.names))
-        piece = names.unique("piece")
-        closed = Call("closed_end", (end,), TIMESTAMP, self.binder.position(self.node))
-        plan = Series(relation.plan, piece, _floor(start, size, offset), closed, _us(size))
+        piece, position = names.unique("piece"), self.binder.position(self.node)
+        closed = Call("closed_end", (end,), TIMESTAMP, position)
+        plan = Series(relation.plan, piece, _floor(start, size, offset, position), closed, _us(size, position))
         at = Column(piece, TIMESTAMP, False)
-        return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size))))
+        return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size, position))))
 
 
 def timed(queries: QueryAnalyzer, node: exp.Expr, relation: Relation, environment: Any, taken: Iterable[str] = ()) -> Relation | None:
@@ -182,15 +185,15 @@ def _or_open(end: Expr) -> Expr:
     return Call("coalesce", (end, INFINITY), TIMESTAMP)
 
 
-def _us(length: int) -> Expr:
-    return Literal((0, 0, length), INTERVAL)
+def _us(length: int, position: int | None) -> Expr:
+    return Literal((0, 0, length), INTERVAL, position)
 
 
-def _floor(time: Expr, period: int, offset: int) -> Expr:
-    """The last point of the grid `offset + k * period` that is not after `time`; infinity stays."""
-    return Call("time_bucket", (_us(period), time, Literal(offset % period, TIMESTAMP)), TIMESTAMP)
+def _floor(time: Expr, period: int, offset: int, position: int | None) -> Expr:
+    """The last point of the grid `offset + k * period` that is not after `time`; infinity stays. position: where the SQL asks for it."""
+    return Call("time_bucket", (_us(period, position), time, Literal(offset % period, TIMESTAMP)), TIMESTAMP, position)
 
 
-def _ceiling(time: Expr, period: int, offset: int) -> Expr:
+def _ceiling(time: Expr, period: int, offset: int, position: int | None) -> Expr:
     """The first point of the grid that is not before `time`."""
-    return plus(_floor(Call("-", (time, ONE_MICROSECOND), TIMESTAMP), period, offset), _us(period))
+    return plus(_floor(Call("-", (time, ONE_MICROSECOND), TIMESTAMP, position), period, offset, position), _us(period, position))

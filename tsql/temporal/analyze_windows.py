@@ -22,7 +22,7 @@ from tsql.planner.bind_types import coerce
 from tsql.planner.generating import Series
 from tsql.planner.hops import Cumulate, Hop, floor, later, margins
 from tsql.temporal.functions import USAGE
-from tsql.temporal.intervals import length_us
+from tsql.temporal.intervals import LONGEST_US, length_us
 from tsql.temporal.nodes import Cumulate as CumulateNode
 from tsql.temporal.nodes import Hop as HopNode
 from tsql.temporal.nodes import Session as SessionNode
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
 
 TIMES = (TIMESTAMP, TIMESTAMPTZ, DATE)
-LONGEST = 2**62
-"""A length of microseconds with which the arithmetic of windows stays within 64 bits: 146 thousand years."""
 
 
 def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> Table:
@@ -142,8 +140,8 @@ class WindowAnalyzer:
         found = length_us(value.value)
         if found <= 0 and name != "offset":
             raise self.queries.error(f"{name} of {self.node.sql_name} must be more than zero", node)
-        if abs(found) > LONGEST:
-            raise self.queries.error(f"{name} of {self.node.sql_name} is longer than the range of TIMESTAMP", node)
+        if abs(found) > LONGEST_US:
+            raise self.queries.error(f"{name} of {self.node.sql_name} is longer than 146,000 years", node)
         return found
 
     def _count(self, name: str) -> int:
