@@ -37,6 +37,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "rows": ("first", "slide", "size", "id"),
 }
 """What each kind of window needs to know."""
+MOST = 2**62
+"""The greatest length of windows, in microseconds or rows: two of them can be added."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Windows:
         for name in ("slide", "size", "width", "gap"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above zero")
+        for name in ("slide", "size", "width", "offset", "gap"):
+            if abs(getattr(self, name) or 0) > MOST:
+                raise ValueError(f"{name} must not be above {MOST}")
         if self.start is None or self.end is None:
             raise ValueError("a window has a start and an end")
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
+from tsql.kernels.expr import Expr
 from tsql.kernels.types import BIGINT
-from tsql.kernels.windows.base import Evaluator, Place, SortedRows
+from tsql.kernels.windows.base import MOST_ROWS, Evaluator, Place, SortedRows
 
 
 class Session(Evaluator):
@@ -73,6 +74,11 @@ class SessionEnd(Session):
         return Datum(self.call.type, (self.last.value + k.min(gap, left),))
 
 
+def _rows(k: PipelineKernel, place: Place, expr: Expr) -> Val:
+    """How many rows a window has: one at least, and no more than can be added to the number of a row."""
+    return k.min(k.max(place.rows.value(k, expr, place.row).value.to("i64"), k.i64(1)), k.i64(MOST_ROWS))
+
+
 class RowsWindow(Evaluator):
     """Base of the bounds of count windows."""
 
@@ -84,7 +90,7 @@ class RowsWindow(Evaluator):
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         time, rows = self.call.args
-        size = k.max(place.rows.value(k, rows, place.row).value.to("i64"), k.i64(1))
+        size = _rows(k, place, rows)
         first = place.row - (place.row - place.start) % size
         full = first + size <= place.end
         bound = place.rows.value(k, time, k.select(full, self._row(first, size), place.row)).value.to("i64")
@@ -111,7 +117,7 @@ class RowsNumber(Evaluator):
     """The number of the window."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
-        size = k.max(place.rows.value(k, self.call.args[0], place.row).value.to("i64"), k.i64(1))
+        size = _rows(k, place, self.call.args[0])
         number = (place.row - place.start) // size
         return Datum(BIGINT, (number,), place.start + (number + 1) * size <= place.end)
 

@@ -134,3 +134,16 @@ def test_parameters_on_which_the_plan_depends(db: tsql.Session, sql: str) -> Non
         db.sql(sql, {"size": "1 minute"}).arrow()
     assert sql[refused.value.position :].startswith("$size")
     assert refused.value.hint.startswith("write the value, as in INTERVAL '")
+
+
+@pytest.mark.parametrize("shown", ["k, id, window_id", "k, window_id, count(*)"])
+def test_windows_of_more_rows_than_there_can_be(db: tsql.Session, shown: str) -> None:
+    """They are never full; windows that begin so many rows apart are the first of each key."""
+    keys = [1, 1, 2, 2, 2, 3]
+    db.register("keyed", pa.table({"k": keys, "id": range(6), "ts": pa.array(range(6), pa.timestamp("us"))}))
+    grouped = " GROUP BY ALL" if "count" in shown else ""
+    for most in (2**63 - 1, 2**63 - 2, 2**62):
+        for call in (f"TUMBLE(keyed PARTITION BY k, ts, rows => {most})", f"HOP(keyed PARTITION BY k, ts, slide_rows => 2, rows => {most})"):
+            assert db.sql(f"SELECT {shown} FROM {call}{grouped}").fetchall() == []
+        first = [(1, 0, 0), (1, 1, 0), (2, 2, 0), (2, 3, 0)] if not grouped else [(1, 0, 2), (2, 0, 2)]
+        assert db.sql(f"SELECT {shown} FROM HOP(keyed PARTITION BY k, ts, slide_rows => {most}, rows => 2){grouped} ORDER BY ALL").fetchall() == first

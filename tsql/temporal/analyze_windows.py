@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
 
 TIMES = (TIMESTAMP, TIMESTAMPTZ, DATE)
+MOST_ROWS = 2**48
+"""No key has as many rows: windows of more are the same, and numbers of rows can be added to it."""
 
 
 def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> Table:
@@ -150,7 +152,7 @@ class WindowAnalyzer:
         value = bound if isinstance(bound, Literal) else None if bound.columns() else evaluate(bound)
         if value is None or value.value is None or value.value < 1:
             raise self.queries.error(f"{name} of {self.node.sql_name} must be a constant, at least 1", node)
-        return value.value
+        return min(value.value, MOST_ROWS)
 
     def _by_time(self, time: Column) -> list[str]:
         size, offset = self._length("size"), self._length("offset")
