@@ -330,3 +330,18 @@ def test_an_infinite_start_is_a_time() -> None:
 
 def _seconds(values: list[int | None]) -> pa.Array:
     return pa.array([None if v is None else v * 1_000_000 for v in values], pa.int64()).cast(pa.timestamp("us"))
+
+
+def test_pivot_and_unpivot_per_snapshot() -> None:
+    """A value that comes again later is one column; rows under each other keep their lifetimes."""
+    with tsql.connect() as session:
+        session.register("points", pa.table({"id": [1, 2, 3], "k": ["a", "b", "a"], "v": [5, None, 7], "ts": _seconds([0, 3, 9])}))
+        lives = "SLIDE(points, ts, INTERVAL '1 second')"
+        found = session.sql(f"SELECT * FROM (PIVOT (SELECT k, v FROM {lives}) ON k USING count(*)) ORDER BY valid_from").arrow()
+        assert found.column_names == ["v", "a", "b", "valid_from", "valid_to"]
+        assert [row[:3] for row in zip(*found.to_pydict().values(), strict=True)] == [(5, 1, 0), (None, 0, 1), (7, 1, 0)]
+        assert found["valid_from"].cast(pa.int64()).to_pylist() == [0, 3 * SECOND, 9 * SECOND]
+        found = session.sql(f"SELECT * FROM (UNPIVOT (SELECT id, v FROM {lives}) ON id, v INTO NAME n VALUE x) ORDER BY valid_from, n").arrow()
+        assert found.column_names == ["n", "x", "valid_from", "valid_to"]
+        assert list(zip(found["n"].to_pylist(), found["x"].to_pylist(), strict=True)) == [("id", 1), ("v", 5), ("id", 2), ("id", 3), ("v", 7)]
+        assert found["valid_to"].cast(pa.int64()).to_pylist() == [SECOND, SECOND, 4 * SECOND, 10 * SECOND, 10 * SECOND]
