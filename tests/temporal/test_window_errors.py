@@ -61,6 +61,7 @@ S = "SLIDE(p, ts, INTERVAL '1 second')"
         (f"SELECT k FROM p WHERE EXISTS (SELECT 1 FROM {S} s WHERE s.k = p.k LIMIT 1)", "LIMIT", "1"),
         (f"SELECT k FROM p WHERE k IN (SELECT k FROM {S} LIMIT 1)", "LIMIT", "1"),
         (f"SELECT k FROM SHIFT((SELECT k FROM {S} LIMIT 1), INTERVAL '1 second')", "LIMIT", "1"),
+        (f"CREATE VIEW cut AS SELECT k FROM {S} LIMIT 1", "LIMIT", "1"),
         ("SEQUENCED VALIDTIME SELECT k FROM (SELECT k FROM periods LIMIT 1)", "LIMIT", "1"),
         ("SELECT k FROM (SEQUENCED VALIDTIME SELECT k FROM periods LIMIT 1)", "LIMIT", "1"),
     ],
