@@ -198,6 +198,21 @@ def test_lifetimes_on_a_grid(call: str) -> None:
         assert sql[refused.value.position :].startswith(call[:5])
 
 
+@pytest.mark.parametrize(
+    ("call", "times", "message"),
+    [
+        ("POINT_AT_END(LIFETIME(t, start => TIMESTAMP '2000-01-01', end => ts))", [LAST], "Date and time not in timestamp range"),
+        ("CHOP(LIFETIME(t, start => ts, end => TIMESTAMP '2000-01-01'), INTERVAL '1 day')", [-INFINITE], "CHOP of a lifetime that begins at -infinity"),
+        ("CHOP(LIFETIME(t, start => ts), INTERVAL '1 day')", [0], "CHOP of an open lifetime"),
+    ],
+)
+def test_lifetimes_without_ends(call: str, times: list[int | None], message: str) -> None:
+    sql = f"SELECT id FROM {call}"
+    with pytest.raises(tsql.ExecutionError, match=message) as refused:
+        answer(sql, near(times), False)
+    assert sql[refused.value.position :].startswith(call[:5])
+
+
 @pytest.mark.parametrize("call", ["CHOP(SLIDE(t, ts, INTERVAL '1 second'), INTERVAL '200000000 days')", "QUANTIZE(LIFETIME(t, start => ts), slide => INTERVAL '200000000 days')"])
 def test_grids_beyond_all_times(call: str) -> None:
     sql = f"SELECT id FROM {call}"

@@ -67,7 +67,7 @@ class LifetimeFunctions:
                 return self._living(relation, start, earliest(end, plus(start, self._interval("duration"))))
             case nodes.PointAtEnd():
                 ended = Relation(logical.Filter(relation.plan, less(end, INFINITY)), relation.fields, relation.life)
-                return self._living(ended, end, plus(end, ONE_MICROSECOND))
+                return self._living(ended, end, plus(end, _us(1, self.binder.position(self.node))))
             case nodes.Quantize():
                 return self._quantized(relation, start, end)
             case nodes.Chop():
@@ -145,8 +145,8 @@ class LifetimeFunctions:
         size, offset = self._length("size"), self._length("offset") or 0
         names = Names((*self.queries.taken, *relation.plan.schema.names))
         piece, position = names.unique("piece"), self.binder.position(self.node)
-        closed = Call("closed_end", (end,), TIMESTAMP, position)
-        plan = Series(relation.plan, piece, _floor(start, size, offset, position), closed, _us(size, position))
+        first, closed = (Call(f"closed_{side}", (bound,), TIMESTAMP, position) for side, bound in (("start", start), ("end", end)))
+        plan = Series(relation.plan, piece, _floor(first, size, offset, position), closed, _us(size, position))
         at = Column(piece, TIMESTAMP, False)
         return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size, position))))
 
