@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from tsql.kernels.expr import Call, Expr, Literal
+from tsql.kernels.runtime.calendar import TIMESTAMP_MAX, TIMESTAMP_MIN
 from tsql.kernels.types import BIGINT, INTERVAL, TIMESTAMP
 from tsql.planner.generating import Series
 from tsql.planner.logical import Node
@@ -24,11 +25,20 @@ def floor(time: Expr, width: int, offset: int) -> Expr:
 
 def later(time: Expr, by: int) -> Expr:
     """A time moved by so many microseconds."""
-    return Call("+", (time, length(by)), TIMESTAMP)
+    return Call("+", (time, length(by)), TIMESTAMP) if by else time
 
 
 def length(by: int) -> Literal:
     return Literal((0, 0, by), INTERVAL)
+
+
+def margins(slide: int, size: int, offset: int) -> tuple[int, int]:
+    """How far a time must be from the first and from the last TIMESTAMP so that all of its windows are within them: windows of a size, one at each
+    point of the grid `offset + n * slide`. With gaps between the windows it is a little more than that, so that the next window is a time too."""
+    first = (offset - TIMESTAMP_MIN) % slide
+    if slide > size:
+        return first, slide
+    return first + size - slide, (TIMESTAMP_MAX - size - offset) % slide + size - slide + 1
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Hop(Series):
 
     @classmethod
     def of(cls, input: Node, column: str, time: Expr, slide: int, size: int, offset: int) -> Hop:
-        first = later(floor(later(time, -size), slide, offset), slide)
+        first = floor(later(time, slide - size), slide, offset)
         return cls(input, column, first, floor(time, slide, offset), length(slide), True, time, slide, size, offset)
 
     @property

@@ -129,7 +129,7 @@ def rejects(expr: Expr, names: Collection[str]) -> bool:
             return any(rejects(a, names) for a in args)
         case Call("or", args):
             return all(rejects(a, names) for a in args)
-        case Call("is_not_null" | "has_time", (arg,)) | Call("not", (Call("is_null", (arg,)),)):
+        case Call("is_not_null", (arg,)) | Call("has_time" | "has_start", (arg, *_)) | Call("not", (Call("is_null", (arg,)),)):
             return is_null_with(arg, names)
         case Call("is_not_distinct_from", (a, b)):
             return any(is_null_with(x, names) and isinstance(y, Literal) and y.value is not None for x, y in ((a, b), (b, a)))

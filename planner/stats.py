@@ -227,7 +227,7 @@ def selectivity(predicate: Expr, node: Node) -> float:
             return cost.EQUALITY_SELECTIVITY if known is None else 1.0 / max(known, 1.0)
         case Call("<>", args):
             return 1.0 - selectivity(Call("=", args, predicate.type), node)
-        case Call("has_time", (arg,)):
+        case Call("has_time" | "has_start", (arg, *_)):
             return 1.0 - _null_part(arg, node)
         case Call("is_null", (arg,)):
             return _null_part(arg, node)

@@ -93,9 +93,9 @@ class Analyzer:
             return replace(found, position=_name_position(node)) if getattr(found, "position", 0) is None else found
         return self.query(node, self.parsed.text)
 
-    def query(self, node: exp.Expr, text: str) -> statements.Query:
-        """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB."""
-        relation = self.relation(node)
+    def query(self, node: exp.Expr, text: str, top: bool = True) -> statements.Query:
+        """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows leave, and are not read by other queries."""
+        relation = self.relation(node, top=top)
         return self.output(_typed(relation), tuple(f.column for f in relation.fields), tuple(f.name for f in relation.fields), node, text)
 
     def output(self, plan: logical.Node, columns: tuple[str, ...], names: tuple[str, ...], node: exp.Expr, text: str | None = None) -> statements.Query:
@@ -125,9 +125,9 @@ class Analyzer:
         """An analyzer of the same statement over another catalog."""
         return Analyzer(self.parsed, catalog, self.parameters)
 
-    def relation(self, node: exp.Expr, plain: str | None = None) -> Relation:
+    def relation(self, node: exp.Expr, plain: str | None = None, top: bool = True) -> Relation:
         """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal one."""
-        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node)
+        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node, top=top)
         if plain is not None and relation.life is not None:
             raise BindError(
                 f"{plain} cannot depend on a temporal relation: its rows change with time, those of a table do not",

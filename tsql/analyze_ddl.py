@@ -55,7 +55,7 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
-    bound = analyzer.query(query, text)
+    bound = analyzer.query(query, text, top=kind == "TABLE")
     if columns:
         bound = _renamed(analyzer, bound, columns)
     if kind == "TABLE":

@@ -7,7 +7,7 @@ query finds them. UNPIVOT puts columns under each other with UNNEST and drops th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,8 @@ class Pivots:
         if any(isinstance(part, Parameter) for node in nodes(relation.plan) for expr in expressions(node) for part in expr.walk()):
             raise self.queries.error("PIVOT over a query with parameters needs its values: ON column IN (..)", target)
         values = self.queries.catalog.fetch(logical.Output(relation.plan, (relation.fields[0].column,), ("value",)))
-        names = sorted((v for v in values if v is not None), key=lambda v: v.encode())
+        # The values of a temporal relation are distinct at each instant only.
+        names = sorted({v for v in values if v is not None}, key=lambda v: v.encode())
         return [Choice(name, exp.EQ(this=text.copy(), expression=exp.Literal.string(name))) for name in names]
 
     def unpivot(self, columns: list[exp.Expr], name: str, values: list[str], include_nulls: bool, position: exp.Expr) -> Relation:
@@ -161,7 +162,7 @@ class Pivots:
         plan = relation.plan
         for field in relation.fields[-len(values) :]:
             plan = logical.Filter(plan, Call("is_not_null", (field.to_column(),), BOOLEAN))
-        return Relation(plan, relation.fields)
+        return replace(relation, plan=plan)
 
     def _expanded(self, node: exp.Expr) -> Iterator[tuple[str, list[exp.Expr]]]:
         """(label, columns) of an element: `a`, `a AS x`, `(a, b)`, `*`, `COLUMNS(..)`."""

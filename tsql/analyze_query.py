@@ -40,6 +40,7 @@ from tsql.temporal.analyze_windows import window_function
 from tsql.temporal.check_functions import check_parameters
 from tsql.temporal.lifetimes import kept, without_lifetime
 from tsql.temporal.match_nodes import RowMatch
+from tsql.temporal.misplaced import cut_short
 from tsql.temporal.nodes import FUNCTIONS as TIME_FUNCTIONS
 from tsql.temporal.nodes import LifetimeFunction, Sequenced, WindowFunction
 from tsql.temporal.sequenced import sequenced
@@ -77,8 +78,8 @@ class QueryAnalyzer:
     def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
 
-    def query(self, node: exp.Expr, environment: Environment | None = None) -> Relation:
-        """The relation of any query: SELECT, VALUES, a set operation, a parenthesized query."""
+    def query(self, node: exp.Expr, environment: Environment | None = None, top: bool = False) -> Relation:
+        """The relation of any query: SELECT, VALUES, a set operation, a parenthesized query. top: it is the query of a statement, in no other one."""
         environment = self._with(node, environment or {})
         match node:
             case exp.Select():
@@ -90,15 +91,18 @@ class QueryAnalyzer:
             case exp.Subquery():
                 if node.args.get("alias") is not None:
                     raise self.error("a query in parentheses has no alias here", node)
-                relation = self._ordered(node, self.query(node.this, environment), environment)
+                relation = self._ordered(node, self.query(node.this, environment, top), environment)
             case exp.Table():
                 relation = self.table(node, environment).relation
             case Sequenced():
-                relation = sequenced(self, node, environment)
+                relation = sequenced(self, node, environment, top)
             case _:
                 raise self.error(f"{type(node).key.upper()} is not supported here", node)
         level = Level(self, environment, ())
-        return limited(node, relation, level, lambda clause: self._constant_binder(clause, level, outside=False))
+        cut = limited(node, relation, level, lambda clause: self._constant_binder(clause, level, outside=False))
+        if not top and relation.life is not None and cut is not relation:
+            raise cut_short(self, node)
+        return cut
 
     def _with(self, node: exp.Expr, environment: Environment) -> Environment:
         clause = node.args.get("with_")
@@ -308,16 +312,16 @@ class QueryAnalyzer:
             return Relation(computed_rows(level, cast, columns), fields)
         return Relation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
 
-    def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True) -> Binder:
+    def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True, hint: str | None = None) -> Binder:
         """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the queries around,
-        which are constant for the query inside of them."""
+        which are constant for the query inside of them. hint: for columns that it cannot name."""
 
         def resolve(node: exp.Column) -> Expr:
             found = level.outside(node) if level is not None and outside else None
             if found is None and level is not None and outside and level.outer is not None:
-                raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node)
+                raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node, hint)
             if found is None:
-                raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node)
+                raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node, hint)
             return found
 
         subquery = level.binder(lambda node: None, None, clause) if level is not None else None

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze_outer import as_outer, map_outers, map_value, names_in, outers
-from tsql.analyze_scope import Life, Names, Relation
+from tsql.analyze_scope import Life, Names, Relation, integer_of
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Call, Column, Expr, Outer, rewrite
 from tsql.kernels.schema import Schema
@@ -206,7 +206,7 @@ class Level:
     def _bind(self, frame: Frame, binder: Binder, node: exp.Expr) -> Expr:
         match node:
             case exp.Exists():
-                relation = self._query(frame, node.this)
+                relation = self._query(frame, _unlimited(node.this))
                 return self._pending("mark", relation, "found", BOOLEAN, None, node)
             case exp.In():
                 return self._compared(frame, binder, "=", node.this, listed_query(node), node)
@@ -361,3 +361,15 @@ def row_values(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(inner, exp.Tuple) or (isinstance(inner, CallNode) and inner.name == "row"):
         return inner.expressions
     return [node]
+
+
+def _unlimited(query: exp.Expr) -> exp.Expr:
+    """The query of EXISTS without a LIMIT of one row or more, which changes nothing there."""
+    limit = query.args.get("limit")
+    if not isinstance(limit, exp.Limit) or limit.args.get("limit_options") or query.args.get("offset"):
+        return query
+    if (integer_of(limit.expression) or 0) < 1:
+        return query
+    query = query.copy()
+    query.set("limit", None)
+    return query

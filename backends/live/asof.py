@@ -10,13 +10,13 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.operator import Operator, compare, negated, parameter, unless_null
 from tsql.backends.live.panes import restricted
-from tsql.kernels.expr import Call, Column, Literal, SortKey
-from tsql.kernels.types import BOOLEAN, INTERVAL
+from tsql.kernels.expr import Call, Column, SortKey
+from tsql.kernels.types import BOOLEAN
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.operators.asof_join import AsofJoin
 from tsql.planner.operators.filter import Filter
 from tsql.planner.operators.window import Window
-from tsql.planner.progress import DAY_US, Progress
+from tsql.planner.progress import DAY_US, Progress, moved
 
 
 class AsofJoins(Operator):
@@ -35,9 +35,8 @@ class AsofJoins(Operator):
         self.needed = self._needed() if self.looks_back and step.condition is None else None
 
     def _waiting(self) -> tuple[Fragment, Fragment]:
-        """The left rows that have their partner, or will have none, and the others."""
-        last = self.left if not self.ahead else Call("+", (self.left, Literal((0, 0, self.ahead), INTERVAL)), self.left.type)
-        passed = unless_null(compare(last, "<=" if self.step.at.name == ">" else "<", parameter("time", self.left.type)))
+        """The left rows that have their partner, or will have none, and the others. What they wait for has passed a time `ahead` of it."""
+        passed = unless_null(compare(self.left, "<=" if self.step.at.name == ">" else "<", parameter("time", self.left.type)))
         return self.filtered(0, passed), self.filtered(0, negated(passed))
 
     def _needed(self) -> Fragment:
@@ -67,7 +66,7 @@ class AsofJoins(Operator):
         if self.waiting is None or time is None or not self.held[0].rows:
             return []
         passed, stays = self.waiting
-        rows = {"side_0": self.held[0].rows}
+        rows, time = {"side_0": self.held[0].rows}, moved(time, -self.ahead)
         found = passed.rows(rows, time=time)
         if found:
             self.held[0].rows = stays.rows(rows, time=time)

@@ -122,10 +122,15 @@ ORIGIN = 10_959 * MICROS_PER_DAY
 ORIGIN_MONTH = 2000 * 12
 
 
+def _behind(k: Kernel, value: Val, width: Val) -> Val:
+    """How far a value is behind the multiple of a positive width at or below it."""
+    rest = value % width
+    return k.select(rest < 0, rest + width, rest)
+
+
 def _floor_to(k: Kernel, value: Val, width: Val) -> Val:
     """The multiple of a positive width at or below a value."""
-    rest = value % width
-    return value - k.select(rest < 0, rest + width, rest)
+    return value - _behind(k, value, width)
 
 
 def _bucket(k: PipelineKernel, width: Datum, micros: Val, origin: Val | None, guard: Val | None, zoned: bool) -> Val:
@@ -136,6 +141,7 @@ def _bucket(k: PipelineKernel, width: Datum, micros: Val, origin: Val | None, gu
         k.fail(cond if guard is None else cond & guard, message)
 
     monthly = months != 0
+    fail(k.overflows("mul", days, k.i64(MICROS_PER_DAY)), "Could not convert Day to Microseconds")
     span = days * MICROS_PER_DAY + rest
     fail(monthly & ((days != 0) | (rest != 0)), "Month intervals cannot have day or time component")
     fail(k.select(monthly, months, span) <= 0, "Period must be greater than 0")
@@ -150,12 +156,17 @@ def _bucket(k: PipelineKernel, width: Datum, micros: Val, origin: Val | None, gu
             start = origin_year * 12 + origin_month - 1
         index = _floor_to(k, year * 12 + month - 1 - start, k.select(months > 0, months, k.i64(1))) + start
         bucket_year = floor_div(k, index, 12)
-        return (days_from_civil(k, bucket_year, index - bucket_year * 12 + 1, k.i64(1)) * MICROS_PER_DAY,)
+        day = days_from_civil(k, bucket_year, index - bucket_year * 12 + 1, k.i64(1))
+        fail(day < TIMESTAMP_MIN // MICROS_PER_DAY, OUT_OF_RANGE)
+        return (day * MICROS_PER_DAY,)
 
     def by_time() -> tuple[Val, ...]:
-        start = k.i64(ORIGIN) if origin is None else origin
+        width = k.select(span > 0, span, k.i64(1))
+        start = (k.i64(ORIGIN) if origin is None else origin) % width
         fail(k.overflows("sub", micros, start), "Overflow in subtraction of INT64")
-        return (_floor_to(k, micros - start, k.select(span > 0, span, k.i64(1))) + start,)
+        behind = _behind(k, micros - start, width)
+        fail(micros < TIMESTAMP_MIN + behind, OUT_OF_RANGE)
+        return (micros - behind,)
 
     return k.choose(monthly, by_month, by_time, ("i64",))[0]
 

@@ -1,6 +1,7 @@
 """The arithmetic of windows in time: panes of a fixed width, aligned to the epoch plus an offset, all in microseconds.
 
-Rows whose time is infinite are in no window: the analyzer drops them before these functions see them.
+Rows whose time is infinite are in no window: the analyzer drops them before these functions see them, and refuses those whose windows would
+begin or end outside of TIMESTAMP (`margins` in `planner/hops.py`).
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ from tsql.kernels.types import BIGINT, TIMESTAMP
 
 
 def _split(k: PipelineKernel, time: Val, width: int, offset: int) -> tuple[Val, Val]:
-    """The number of the pane of a time, and how far the time is behind the pane's start."""
-    shifted = time - offset
-    number = floor_div(k, shifted, width)
-    return number, shifted - number * width
+    """The number of the pane of a time, and how far the time is behind the pane's start. The offset is not taken from the time, which may be
+    the first that there is."""
+    number = floor_div(k, time, width)
+    rest = time - number * width
+    turns, part = divmod(offset, width)
+    if part:
+        early = rest < part
+        number, rest = number - early.uto("i64"), rest - part + k.select(early, k.i64(width), k.i64(0))
+    return (number - turns if turns else number), rest
 
 
 def _grid(width: Datum, offset: Datum) -> tuple[int, int]:

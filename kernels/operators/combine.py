@@ -37,6 +37,8 @@ KINDS: dict[str, tuple[str, ...]] = {
     "rows": ("first", "slide", "size", "id"),
 }
 """What each kind of window needs to know."""
+MOST = 2**62
+"""The greatest length of windows, in microseconds or rows: two of them can be added."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,9 @@ class Windows:
         for name in ("slide", "size", "width", "gap"):
             if getattr(self, name) is not None and getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be above zero")
+        for name in ("slide", "size", "width", "offset", "gap"):
+            if abs(getattr(self, name) or 0) > MOST:
+                raise ValueError(f"{name} must not be above {MOST}")
         if self.start is None or self.end is None:
             raise ValueError("a window has a start and an end")
 
@@ -309,7 +314,7 @@ class HopWalk(Walk):
     def _jump(self, k: PipelineKernel, row: Val) -> None:
         """To the first window that reaches a pane."""
         slide = self.windows.slide
-        self.at.set(floor_div(k, self.number(k, self.windows.pane, row) - self.windows.size, slide) * slide + slide)
+        self.at.set(floor_div(k, self.number(k, self.windows.pane, row) + (slide - self.windows.size), slide) * slide)
 
     def enter(self, k: PipelineKernel) -> None:
         self.grow_unit(k)
@@ -372,7 +377,7 @@ class SessionWalk(Walk):
         self.last.set(self.number(k, windows.last, self.low.value))
 
         def belongs(row: Val) -> Val:
-            near = self.number(k, windows.first, row) - self.last.value <= windows.gap
+            near = self.number(k, windows.first, row) <= self.last.value + windows.gap
             self.last.set(k.select(near, k.max(self.last.value, self.number(k, windows.last, row)), self.last.value))
             return near
 

@@ -92,6 +92,9 @@ class Series(Operator):
                 k.check()
                 loop.stop_if(past | k.is_done())
                 each(Datum(start.type, (value,)))
+                if self.inclusive:
+                    # What is behind the last value may be no time.
+                    loop.stop_if(value == last)
                 current.set(self._next(k, start.type, value, step))
 
     def _next(self, k: PipelineKernel, dtype: Type, value: Val, step: Datum) -> Val:

@@ -27,8 +27,10 @@ from tsql.kernels.operators.sorted_search import SortedSearch
 from tsql.kernels.operators.string_hashes import hash_by_code, tell_apart
 from tsql.kernels.pipeline import Push
 from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
+from tsql.kernels.runtime.calendar import TIMESTAMP_INFINITY
 from tsql.kernels.runtime.group_table import table_entry
 from tsql.kernels.runtime.join_table import ALONE, FREE, UNMARKED, hash_key
+from tsql.kernels.types import TIMESTAMP, TIMESTAMPTZ
 
 SIGN = -(2**63)
 MAGNITUDE = 2**63 - 1
@@ -193,12 +195,17 @@ class AsofProbe(Probe):
             at.set(at.value - 1 if back else at.value + 1)
 
     def _is_near(self, k: PipelineKernel, value: Val, other: Val, back: bool) -> Val:
+        """i1: no further apart than the tolerance. What is infinite is near to itself alone."""
         low, high = (other, value) if back else (value, other)
         if self.time.type.is_float:
             numbers = [(word ^ ((word >> 63) & MAGNITUDE)).bits_as("f64") for word in (low, high)]
-            return (numbers[1] - numbers[0]) <= k.f64(float(self.tolerance))
+            return ((numbers[1] - numbers[0]) <= k.f64(float(self.tolerance))) | (low == high)
         # The difference of two words wraps, and is right as an unsigned number.
-        return (high - low).ule(k.i64(int(self.tolerance)))
+        distance = min(int(self.tolerance), 2**64 - 1)
+        near = (high - low).ule(k.i64(distance - 2**64 if distance > MAGNITUDE else distance))
+        if self.time.type not in (TIMESTAMP, TIMESTAMPTZ):
+            return near
+        return (near & (low != -TIMESTAMP_INFINITY) & (high != TIMESTAMP_INFINITY)) | (low == high)
 
     def describe(self) -> str:
         keys = "".join(f"{e}, " for e in self.keys)

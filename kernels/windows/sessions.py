@@ -2,7 +2,8 @@
 
 `session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in microseconds, and
 `largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the bounds of the count window
-of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full. Required: rows in the order of `time`, which is never NULL.
+of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full. Required: rows in the order of `time`, which is never NULL,
+and so far from the end of TIMESTAMP that every bound is one.
 A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions from the first.
 """
 
@@ -11,8 +12,9 @@ from __future__ import annotations
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
+from tsql.kernels.expr import Expr
 from tsql.kernels.types import BIGINT
-from tsql.kernels.windows.base import Evaluator, Place, SortedRows
+from tsql.kernels.windows.base import MOST_ROWS, Evaluator, Place, SortedRows
 
 
 class Session(Evaluator):
@@ -44,7 +46,8 @@ class Session(Evaluator):
             number = self.behind.value
             loop.stop_if(number >= place.end)
             time = self._time(k, place, number)
-            loop.stop_if((time - self.last.value > gap) | ((largest > 0) & (time - first >= largest)))
+            # Times never fall, so that their differences, which may wrap, are right as unsigned numbers.
+            loop.stop_if((time - self.last.value).ugt(gap) | ((largest > 0) & (time - first).uge(largest)))
             self.last.set(time)
             self.behind.set(number + 1)
 
@@ -67,8 +70,13 @@ class SessionEnd(Session):
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         self._enter(k, place)
         gap, largest = (place.rows.value(k, arg, place.row).value.to("i64") for arg in self.call.args[1:])
-        end = self.last.value + gap
-        return Datum(self.call.type, (k.select(largest > 0, k.min(end, self.first.value + largest), end),))
+        left = k.select(largest > 0, largest - (self.last.value - self.first.value), gap)
+        return Datum(self.call.type, (self.last.value + k.min(gap, left),))
+
+
+def _rows(k: PipelineKernel, place: Place, expr: Expr) -> Val:
+    """How many rows a window has: one at least, and no more than can be added to the number of a row."""
+    return k.min(k.max(place.rows.value(k, expr, place.row).value.to("i64"), k.i64(1)), k.i64(MOST_ROWS))
 
 
 class RowsWindow(Evaluator):
@@ -82,7 +90,7 @@ class RowsWindow(Evaluator):
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
         time, rows = self.call.args
-        size = k.max(place.rows.value(k, rows, place.row).value.to("i64"), k.i64(1))
+        size = _rows(k, place, rows)
         first = place.row - (place.row - place.start) % size
         full = first + size <= place.end
         bound = place.rows.value(k, time, k.select(full, self._row(first, size), place.row)).value.to("i64")
@@ -109,7 +117,7 @@ class RowsNumber(Evaluator):
     """The number of the window."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
-        size = k.max(place.rows.value(k, self.call.args[0], place.row).value.to("i64"), k.i64(1))
+        size = _rows(k, place, self.call.args[0])
         number = (place.row - place.start) // size
         return Datum(BIGINT, (number,), place.start + (number + 1) * size <= place.end)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import operator
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +19,14 @@ from tests.duck import empty_duckdb
 from tests.spark.cluster import InProcess
 from tests.temporal.data import ALL_SHAPES, assert_same_rows, event_tables, events, repeatable, selected, to_rows, write_pieces
 from tests.temporal.reference.joins import asof_join
-from tests.temporal.reference.rows import SECOND, On, Rows, equal
+from tests.temporal.reference.rows import DAY, SECOND, On, Rows, equal
+from tsql.backends import Run
+from tsql.backends.live.query import LiveQuery
 from tsql.kernels.batch import Dictionary
 from tsql.kernels.operators import string_hashes
 from tsql.planner import cost
+from tsql.planner.operators.scan import Scan
+from tsql.planner.planfile import parse_plan
 
 WAYS: dict[str, dict[str, Any]] = {
     "one thread": {"threads": 1, "shards": 1},
@@ -269,3 +275,56 @@ def test_parameters_and_subqueries() -> None:
         assert db.sql("SELECT x, y FROM l ASOF JOIN r ON x >= y AND y < (SELECT max(x) FROM l) WHERE x = 9").fetchall() == [(9, 6)]
         assert db.sql("SELECT x, y FROM l ASOF JOIN r ON x - (SELECT count(*) FROM r) >= y WHERE x = 9").fetchall() == [(9, 3)]
         assert db.sql("SELECT sum(x) FROM (SELECT x FROM l ASOF LEFT JOIN r ON x >= y)").fetchall() == [(45,)]
+
+
+INFINITE = 2**63 - 1
+FAR = [-INFINITE, -9223372022400000000, -5, 0, 3, 2**63 - 2, INFINITE]
+"""Both infinities, the first and the last TIMESTAMP, and some times between."""
+
+
+def distance(one: float, other: float) -> float:
+    """How far two times or numbers are apart: what is infinite is infinitely far from all but itself."""
+    return 0 if one == other else math.inf if isinstance(one, int) and INFINITE in (abs(one), abs(other)) else abs(one - other)
+
+
+@pytest.mark.parametrize("inequality", [">=", ">", "<=", "<"])
+@pytest.mark.parametrize("kind", ["TIMESTAMP", "TIMESTAMPTZ", "DOUBLE"])
+def test_tolerance_and_infinite_times(kind: str, inequality: str) -> None:
+    compares = {">=": operator.ge, ">": operator.gt, "<=": operator.le, "<": operator.lt}[inequality]
+    floats = {-INFINITE: -math.inf, INFINITE: math.inf}
+    types = {"TIMESTAMP": pa.timestamp("us"), "TIMESTAMPTZ": pa.timestamp("us", "UTC")}
+    # The longest does not fit into 64 bits, the one before only just.
+    for tolerance, text in ((0, "0 days"), (5, "5 microseconds"), (106_751_991 * DAY, "106751991 days"), (2_000_000_000 * DAY, "2000000000 days")):
+        for number in range(12):
+            turn = random.Random(f"{inequality} {kind} {number}")
+            far = [floats.get(time, float(time)) for time in FAR] if kind == "DOUBLE" else FAR
+            left, right = turn.choices(far, k=4), turn.sample(far, k=turn.randint(0, 4))
+            with tsql.connect(threads=1) as db:
+                for name, times in (("l", left), ("r", right)):
+                    values = pa.array(times, pa.float64()) if kind == "DOUBLE" else pa.array(times, pa.int64()).cast(types[kind])
+                    db.register(name, pa.table({"id": pa.array(range(len(times)), pa.int64()), "ts": values}))
+                within = f"{float(tolerance)!r}" if kind == "DOUBLE" else f"INTERVAL '{text}'"
+                found = db.sql(f"SELECT l.id, r.id FROM l ASOF LEFT JOIN r ON l.ts {inequality} r.ts TOLERANCE {within} ORDER BY 1").fetchall()
+            expected = []
+            for i, one in enumerate(left):
+                near = [(other, j) for j, other in enumerate(right) if compares(one, other) and distance(one, other) <= tolerance]
+                expected.append((i, (max if inequality[0] == ">" else min)(near)[1] if near else None))
+            assert found == expected, (left, right, tolerance)
+
+
+def test_live_rows_near_the_end_of_time_wait() -> None:
+    """A join that looks ahead waits for what is within its tolerance, which may be behind the last TIMESTAMP."""
+    last = 2**63 - 2
+    times = pa.array([0, last - 10, INFINITE], pa.int64()).cast(pa.timestamp("us"))
+    left, right = pa.table({"id": [1, 2, 3], "ts": times}), pa.table({"id": [7, 8, 9], "ts": times})
+    with session("one thread") as db:
+        db.register("l", left)
+        db.register("r", right)
+        text = db.sql("SELECT l.id AS id, r.id AS other FROM l ASOF LEFT JOIN r ON l.ts <= r.ts TOLERANCE INTERVAL '1 hour'").plan()
+        plan = parse_plan(text, db.catalog)
+    scans = {s.table: s.name for s in plan.root.walk() if isinstance(s, Scan)}
+    query = LiveQuery(plan, {name: "ts" for name in scans.values()}, Run())
+    found = [*query.consume(scans["l"], left), *query.consume(scans["r"], right), *query.punctuate(scans["l"], 5), *query.punctuate(scans["r"], 5)]
+    found += [*query.punctuate(scans["l"], None), *query.punctuate(scans["r"], None)]
+    rows = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
+    assert sorted(rows) == [(1, 7), (2, 8), (3, 9)]

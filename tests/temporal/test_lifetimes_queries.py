@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import tsql
@@ -283,3 +284,64 @@ def test_views_keep_lifetimes(db) -> None:
     db.sql("CREATE TABLE stored AS SELECT k, n FROM busy")
     assert db.sql("SELECT max(n) AS peak FROM stored").arrow().to_pydict() == {"peak": [2]}
     assert db.sql("SELECT * FROM stored").arrow().schema.names == ["k", "n", "valid_from", "valid_to"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "missing"),
+    [
+        ("SELECT id FROM SLIDE(gaps, ts, INTERVAL '5 seconds')", 2),
+        ("SELECT count(*) AS n FROM SLIDE(gaps, ts, INTERVAL '5 seconds')", 2),
+        ("SELECT id FROM LIFETIME(gaps, start => ts)", 2),
+        ("SELECT id FROM LIFETIME(gaps, start => ts, duration => INTERVAL '1 second')", 2),
+        ("SELECT id FROM LIFETIME(gaps, start => ts, end => ending)", 2),
+        ("SELECT id FROM LIFETIME(gaps, start => ending)", 3),
+        ("SELECT k, median(id) AS m FROM CHOP(SLIDE(gaps, ts, INTERVAL '5 seconds'), INTERVAL '2 seconds') GROUP BY k", 2),
+        ("SELECT a.id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') a LEFT JOIN SLIDE(more_gaps, ts, INTERVAL '5 seconds') b ON a.k = b.k", 3),
+        ("SELECT id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') a WHERE NOT EXISTS (SELECT 1 FROM SLIDE(more_gaps, ts, INTERVAL '5 seconds') b WHERE a.k = b.k)", 3),
+        ("SELECT DISTINCT k FROM SLIDE(gaps, ts, INTERVAL '5 seconds') EXCEPT SELECT k FROM SLIDE(more_gaps, ts, INTERVAL '5 seconds')", 3),
+        ("SELECT k FROM LIFETIME(gap_periods)", 1),
+        ("SEQUENCED VALIDTIME SELECT k FROM gap_periods", 1),
+        ("SELECT id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') WHERE id > 100", 2),
+        ("SELECT id FROM SLIDE((SELECT * FROM gaps WHERE id <> 2), ts, INTERVAL '5 seconds')", 1),
+    ],
+)
+def test_rows_without_a_start_are_counted(sql: str, missing: int) -> None:
+    """As windows count them: each once, however often the plan reads the relation."""
+    seconds = [0, None, 5, None, 7]
+    ends = [9, 9, None, None, None]
+    with tsql.connect() as session:
+        session.register("gaps", pa.table({"id": [1, 2, 3, 4, 5], "k": [1, 1, 2, 2, None], "ts": _seconds(seconds), "ending": _seconds(ends)}))
+        session.register("more_gaps", pa.table({"k": [1, 2, 2], "ts": _seconds([0, None, 5])}))
+        session.register("gap_periods", pa.table({"k": [1, 2], "vs": _seconds([None, 0]), "ve": _seconds([None, None])}), period=("vs", "ve"))
+        relation = session.sql(sql)
+        relation.arrow()
+        assert relation.counts == {"rows without a time": missing}
+
+
+def test_an_infinite_start_is_a_time() -> None:
+    """It is not counted; a row that has always been alive is alive, and one that will never be is not."""
+    infinite = 2**63 - 1
+    with tsql.connect() as session:
+        session.register("ends", pa.table({"id": [1, 2, 3], "ts": pa.array([-infinite, infinite, None], pa.int64()).cast(pa.timestamp("us"))}))
+        relation = session.sql("SELECT id FROM LIFETIME(ends, start => ts)")
+        assert relation.arrow()["id"].to_pylist() == [1]
+        assert relation.counts == {"rows without a time": 1}
+
+
+def _seconds(values: list[int | None]) -> pa.Array:
+    return pa.array([None if v is None else v * 1_000_000 for v in values], pa.int64()).cast(pa.timestamp("us"))
+
+
+def test_pivot_and_unpivot_per_snapshot() -> None:
+    """A value that comes again later is one column; rows under each other keep their lifetimes."""
+    with tsql.connect() as session:
+        session.register("points", pa.table({"id": [1, 2, 3], "k": ["a", "b", "a"], "v": [5, None, 7], "ts": _seconds([0, 3, 9])}))
+        lives = "SLIDE(points, ts, INTERVAL '1 second')"
+        found = session.sql(f"SELECT * FROM (PIVOT (SELECT k, v FROM {lives}) ON k USING count(*)) ORDER BY valid_from").arrow()
+        assert found.column_names == ["v", "a", "b", "valid_from", "valid_to"]
+        assert [row[:3] for row in zip(*found.to_pydict().values(), strict=True)] == [(5, 1, 0), (None, 0, 1), (7, 1, 0)]
+        assert found["valid_from"].cast(pa.int64()).to_pylist() == [0, 3 * SECOND, 9 * SECOND]
+        found = session.sql(f"SELECT * FROM (UNPIVOT (SELECT id, v FROM {lives}) ON id, v INTO NAME n VALUE x) ORDER BY valid_from, n").arrow()
+        assert found.column_names == ["n", "x", "valid_from", "valid_to"]
+        assert list(zip(found["n"].to_pylist(), found["x"].to_pylist(), strict=True)) == [("id", 1), ("v", 5), ("id", 2), ("id", 3), ("v", 7)]
+        assert found["valid_to"].cast(pa.int64()).to_pylist() == [SECOND, SECOND, 4 * SECOND, 10 * SECOND, 10 * SECOND]

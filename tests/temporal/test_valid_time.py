@@ -99,3 +99,35 @@ def test_many_versions_of_a_key_are_not_looked_at_one_by_one() -> None:
         relation = db.sql("SELECT count(*), count(r.v), sum(abs(r.v - (i.ts_us // 1000000 * 4 + i.k))) FROM (SELECT *, epoch_us(ts) AS ts_us FROM l) i LEFT JOIN rates FOR VALID_TIME AS OF i.ts AS r ON i.k = r.k")
         assert "range=(vs <= ts, ts <= coalesce(ve, TIMESTAMP 'infinity')) where=((ve IS NULL) OR (ts < ve)) build=left" in relation.explain()
         assert relation.fetchall() == [(30000, 30000, 0)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message", "place", "hint"),
+    [
+        (f"SELECT * FROM plain FOR VALID_TIME AS OF {AT}", '"plain" has no PERIOD: FOR VALID_TIME AS OF needs one', "FOR VALID", "rates has one"),
+        ("SELECT * FROM rates FOR VALID_TIME AS OF o.ts", 'AS OF takes constants: column "ts" is not allowed', "o.ts", "FROM t JOIN rates FOR VALID_TIME AS OF t.ts"),
+        ("SELECT * FROM plain o JOIN rates FOR VALID_TIME AS OF o.tz r ON TRUE", 'column "tz" does not exist', "o.tz", "FROM t JOIN rates"),
+        ("SELECT * FROM rates FOR VALID_TIME AS OF 5", "cannot compare TIMESTAMP with INTEGER", "5", None),
+        (f"SELECT * FROM rates FOR VALIDTIME AS OF {AT}", "FOR VALIDTIME AS OF is not known", "FOR VALIDTIME", "FOR VALID_TIME AS OF x"),
+        (f"SELECT * FROM rates FOR TIMESTAMP AS OF {AT}", "FOR TIMESTAMP AS OF is not known", "FOR TIMESTAMP", "FOR VALID_TIME AS OF x"),
+        (f"SELECT * FROM rates TIMESTAMP AS OF {AT}", "TIMESTAMP AS OF is not known", "TIMESTAMP AS", "FOR VALID_TIME AS OF x"),
+        ("SELECT * FROM rates VERSION AS OF 5", "VERSION AS OF is not known", "VERSION", "FOR VALID_TIME AS OF x"),
+        (f"SELECT * FROM rates AT (TIMESTAMP => {AT})", "AT (..) is not known", "AT (", "FOR VALID_TIME AS OF x"),
+        ("SELECT * FROM rates r BEFORE (VERSION => 3)", "BEFORE (..) is not known", "BEFORE", "FOR VALID_TIME AS OF x"),
+    ],
+)
+def test_refused(db: Any, sql: str, message: str, place: str, hint: str | None) -> None:
+    """Each error names its place and a way out."""
+    with_period(db, "rates", periods("few_times", 3))
+    db.register("plain", events("few_times", 1))
+    with pytest.raises(tsql.TsqlError) as refused:
+        db.sql(sql).arrow()
+    assert message in refused.value.message
+    assert sql[refused.value.position :].startswith(place), sql[refused.value.position :]
+    assert hint is None or hint in refused.value.hint
+
+
+@pytest.mark.parametrize("word", ["version", "timestamp", "before", "changes"])
+def test_words_of_other_systems_are_names_here(db: Any, word: str) -> None:
+    db.register("plain", events("few_times", 1))
+    assert db.sql(f"SELECT {word}.id FROM plain {word}").arrow().num_rows == db.sql("SELECT id FROM plain").arrow().num_rows

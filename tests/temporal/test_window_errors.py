@@ -45,6 +45,56 @@ def test_errors(db: tsql.Session, sql: str, message: str, place: str) -> None:
     assert sql[refused.value.position :].startswith(place), sql[refused.value.position :]
 
 
+S = "SLIDE(p, ts, INTERVAL '1 second')"
+
+
+@pytest.mark.parametrize(
+    ("sql", "clause", "place"),
+    [
+        (f"SELECT count(*) FROM (SELECT k FROM {S} ORDER BY k LIMIT 1)", "LIMIT", "1"),
+        (f"SELECT count(*) FROM (SELECT k FROM {S} OFFSET 1)", "OFFSET", "1"),
+        (f"SELECT count(*) FROM (SELECT k FROM {S} LIMIT 3 OFFSET 1)", "LIMIT", "3"),
+        (f"SELECT count(*) FROM (SELECT k FROM {S} FETCH FIRST 2 ROWS ONLY)", "FETCH", "2 ROWS"),
+        (f"SELECT count(*) FROM (SELECT k FROM {S} LIMIT 10%)", "LIMIT", "10%"),
+        (f"WITH c AS (SELECT k FROM {S} LIMIT 1) SELECT k FROM c", "LIMIT", "1"),
+        (f"(SELECT k FROM {S} LIMIT 1) UNION ALL SELECT k FROM {S}", "LIMIT", "1"),
+        (f"SELECT k FROM p WHERE EXISTS (SELECT 1 FROM {S} s WHERE s.k = p.k LIMIT 0)", "LIMIT", "0"),
+        (f"SELECT k FROM p WHERE EXISTS (SELECT 1 FROM {S} s WHERE s.k = p.k LIMIT 1 OFFSET 1)", "LIMIT", "1"),
+        (f"SELECT k FROM p WHERE k IN (SELECT k FROM {S} LIMIT 1)", "LIMIT", "1"),
+        (f"SELECT k FROM SHIFT((SELECT k FROM {S} LIMIT 1), INTERVAL '1 second')", "LIMIT", "1"),
+        (f"CREATE VIEW cut AS SELECT k FROM {S} LIMIT 1", "LIMIT", "1"),
+        ("SEQUENCED VALIDTIME SELECT k FROM (SELECT k FROM periods LIMIT 1)", "LIMIT", "1"),
+        ("SELECT k FROM (SEQUENCED VALIDTIME SELECT k FROM periods LIMIT 1)", "LIMIT", "1"),
+    ],
+)
+def test_no_limit_in_a_temporal_subquery(db: tsql.Session, sql: str, clause: str, place: str) -> None:
+    db.register("periods", pa.table({"k": [1], "vs": pa.array([0], pa.timestamp("us")), "ve": pa.array([None], pa.timestamp("us"))}), period=("vs", "ve"))
+    with pytest.raises(tsql.BindError, match=f"{clause} in a subquery over a temporal relation is not possible") as refused:
+        db.sql(sql).arrow()
+    assert sql[refused.value.position :].startswith(place), sql[refused.value.position :]
+    assert refused.value.hint.startswith(f"{clause} at the end of the whole query")
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        f"SELECT k FROM {S} LIMIT 1",
+        f"(SELECT k FROM {S} LIMIT 1)",
+        f"SELECT k FROM (SELECT k FROM {S}) LIMIT 1",
+        f"SELECT k FROM (SELECT k FROM {S} LIMIT ALL)",
+        f"SELECT k FROM p WHERE EXISTS (SELECT 1 FROM {S} s WHERE s.k = p.k LIMIT 1)",
+        f"SELECT k FROM (SELECT k FROM {S} ORDER BY k)",
+        "SELECT k FROM SLIDE((SELECT * FROM p LIMIT 1), ts, INTERVAL '1 second')",
+        f"SELECT a.k FROM {S} a JOIN (SELECT k FROM p LIMIT 1) b ON a.k = b.k",
+        "SEQUENCED VALIDTIME SELECT k FROM stamped LIMIT 1",
+        f"CREATE OR REPLACE TABLE cut AS SELECT k FROM {S} LIMIT 1",
+    ],
+)
+def test_limits_that_mean_something(db: tsql.Session, sql: str) -> None:
+    db.register("stamped", pa.table({"k": [1], "ts": pa.array([0], pa.timestamp("us"))}), time="ts")
+    assert db.sql(sql).arrow().num_rows == 1
+
+
 def test_a_constant_may_be_computed(db: tsql.Session) -> None:
     assert db.sql("SELECT epoch(window_end) FROM TUMBLE(p, ts, to_seconds(10) + INTERVAL '2 seconds')").fetchall() == [(12.0,)]
 
@@ -70,3 +120,33 @@ def test_the_way_out(db: tsql.Session, sql: str, hint: str) -> None:
     with pytest.raises(tsql.BindError) as refused:
         db.sql(sql).arrow()
     assert hint in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT * FROM TUMBLE(p, ts, $size)",
+        "SELECT * FROM HOP(p, ts, slide => $size, size => INTERVAL '1 minute')",
+        "SELECT * FROM SESSION(p, ts, gap => $size)",
+        "SELECT * FROM CHOP(SLIDE(p, ts, INTERVAL '1 second'), $size)",
+        "SELECT * FROM p a ASOF JOIN p b ON a.ts >= b.ts TOLERANCE $size",
+    ],
+)
+def test_parameters_on_which_the_plan_depends(db: tsql.Session, sql: str) -> None:
+    with pytest.raises(tsql.BindError, match="cannot be a parameter: the plan of the query depends on it") as refused:
+        db.sql(sql, {"size": "1 minute"}).arrow()
+    assert sql[refused.value.position :].startswith("$size")
+    assert refused.value.hint.startswith("write the value, as in INTERVAL '")
+
+
+@pytest.mark.parametrize("shown", ["k, id, window_id", "k, window_id, count(*)"])
+def test_windows_of_more_rows_than_there_can_be(db: tsql.Session, shown: str) -> None:
+    """They are never full; windows that begin so many rows apart are the first of each key."""
+    keys = [1, 1, 2, 2, 2, 3]
+    db.register("keyed", pa.table({"k": keys, "id": range(6), "ts": pa.array(range(6), pa.timestamp("us"))}))
+    grouped = " GROUP BY ALL" if "count" in shown else ""
+    for most in (2**63 - 1, 2**63 - 2, 2**62):
+        for call in (f"TUMBLE(keyed PARTITION BY k, ts, rows => {most})", f"HOP(keyed PARTITION BY k, ts, slide_rows => 2, rows => {most})"):
+            assert db.sql(f"SELECT {shown} FROM {call}{grouped}").fetchall() == []
+        first = [(1, 0, 0), (1, 1, 0), (2, 2, 0), (2, 3, 0)] if not grouped else [(1, 0, 2), (2, 0, 2)]
+        assert db.sql(f"SELECT {shown} FROM HOP(keyed PARTITION BY k, ts, slide_rows => {most}, rows => 2){grouped} ORDER BY ALL").fetchall() == first

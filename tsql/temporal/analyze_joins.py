@@ -153,6 +153,8 @@ class _Asof:
         if at.args[0].type.name == "DATE":
             at = Call(at.name, tuple(coerce(side, TIMESTAMP) for side in at.args), BOOLEAN, at.position)
         compared = at.args[0].type
+        if node.find(exp.Placeholder) is not None:
+            raise self._error("TOLERANCE cannot be a parameter: the plan of the query depends on it", node, "write the value, as in INTERVAL '1 second'")
         given = self.queries._constant_binder("TOLERANCE").bind(node)
         value = given if isinstance(given, Literal) else evaluate(given)
         if value is None or value.value is None:
@@ -197,19 +199,26 @@ def as_of(queries: QueryAnalyzer, relation: Relation, period: tuple[str, str] | 
     """
     version: AsOf = node.args["version"]
     if period is None:
-        raise queries.error(f'"{node.name}" has no PERIOD: FOR VALID_TIME AS OF needs one', version, "CREATE TABLE .. (.., PERIOD FOR valid_time (start, end))")
+        raise queries.error(f'"{node.name}" has no PERIOD: FOR VALID_TIME AS OF needs one', version, _with_period(queries))
     level = Level(queries, environment, ())
-    binder = queries._constant_binder("AS OF", level)
+    binder = queries._constant_binder("AS OF", level, hint=f"the column stands before it: FROM t JOIN {node.name} FOR VALID_TIME AS OF t.ts ON ..")
     instant = binder.operand(version.this)
     known = {field.name.lower(): field for field in relation.fields}
     start, end = (known[name.lower()].to_column() for name in period)
     plan = level.attach(relation.plan, (instant,))
     instant = level.settle(instant)
-    position = position_of(version)
+    position = next((p for p in (position_of(version.this), position_of(version)) if p is not None), None)
     has_begun = compare(binder, "<=", start, instant, position)
     is_open = Call("is_null", (end,), BOOLEAN, position)
     has_not_ended = compare(binder, "<", instant, end, position)
     return Relation(logical.Filter(plan, Call("and", (has_begun, Call("or", (is_open, has_not_ended), BOOLEAN, position)), BOOLEAN, position)), relation.fields)
+
+
+def _with_period(queries: QueryAnalyzer) -> str:
+    """A hint that names tables with a PERIOD, or how to make one."""
+    names = [name for name in queries.catalog.names() if getattr(queries.catalog.entry(name), "period", None) is not None]
+    create = "CREATE TABLE .. (.., PERIOD FOR valid_time (start, end))"
+    return f"{', '.join(names[:3])}{', ..' if len(names) > 3 else ''} {'has' if len(names) == 1 else 'have'} one; {create}" if names else create
 
 
 __all__ = ["as_of", "asof_join"]

@@ -21,7 +21,7 @@ from tsql.planner.bind_types import coerce, is_bare_string
 from tsql.planner.generating import Series
 from tsql.temporal import nodes
 from tsql.temporal.functions import USAGE
-from tsql.temporal.intervals import constant_interval, length_us
+from tsql.temporal.intervals import LONGEST_US, constant_interval, length_us
 from tsql.temporal.lifetimes import ONE_MICROSECOND, bounds, earliest, latest, less, plus, relived, without_lifetime
 from tsql.temporal.stitch import stitched
 
@@ -54,7 +54,7 @@ class LifetimeFunctions:
                 return self._lifetime(relation)
             case nodes.Slide():
                 start = self._time("time")
-                return self._living(relation, start, plus(start, self._interval("size")))
+                return self._living(relation, start, plus(start, self._interval("size")), counted=True)
         relation = self._timed(relation)
         start, end = bounds(relation.life)
         match self.node:
@@ -67,7 +67,7 @@ class LifetimeFunctions:
                 return self._living(relation, start, earliest(end, plus(start, self._interval("duration"))))
             case nodes.PointAtEnd():
                 ended = Relation(logical.Filter(relation.plan, less(end, INFINITY)), relation.fields, relation.life)
-                return self._living(ended, end, plus(end, ONE_MICROSECOND))
+                return self._living(ended, end, plus(end, _us(1, self.binder.position(self.node))))
             case nodes.Quantize():
                 return self._quantized(relation, start, end)
             case nodes.Chop():
@@ -89,7 +89,7 @@ class LifetimeFunctions:
             end = _or_open(plus(start, self._interval("duration")))
         elif self.node.args.get("end") is not None:
             end = _or_open(self._time("end"))
-        return self._living(relation, start, end)
+        return self._living(relation, start, end, counted=True)
 
     def _timed(self, relation: Relation) -> Relation:
         """The relation with the lifetime that it has, or that its table says."""
@@ -103,9 +103,9 @@ class LifetimeFunctions:
             raise self.queries.error(f"{self.node.sql_name} {what}: this one has no lifetimes", self.node, f"as in {call}")
         return found
 
-    def _living(self, relation: Relation, start: Expr, end: Expr) -> Relation:
+    def _living(self, relation: Relation, start: Expr, end: Expr, counted: bool = False) -> Relation:
         """The relation with another lifetime; columns that are called like it are gone."""
-        plan, life = relived(relation.plan, start, end, self.queries.taken)
+        plan, life = relived(relation.plan, start, end, self.queries.taken, counted)
         return Relation(plan, tuple(f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES), life)
 
     def _time(self, name: str) -> Expr:
@@ -128,24 +128,27 @@ class LifetimeFunctions:
         parts = constant_interval(node)
         if node is not None and parts is None:
             raise self.queries.error(f"{name} of {self.node.sql_name} is a constant interval", node, "as in INTERVAL '10 minutes'")
+        if parts is not None and abs(length_us(parts)) > LONGEST_US:
+            raise self.queries.error(f"{name} of {self.node.sql_name} is longer than 146,000 years", node)
         return None if parts is None else length_us(parts)
 
     def _quantized(self, relation: Relation, start: Expr, end: Expr) -> Relation:
         """Starts to the grid `offset + k * step` below, ends to the grid `offset + size + k * slide` above; a row lives `size` at least."""
         slide, offset = self._length("slide"), self._length("offset") or 0
         size, step = self._length("size") or slide, self._length("step") or slide
-        least_end = _floor(plus(start, _us(size)), slide, offset + size)
-        return self._living(relation, _floor(start, step, offset), latest(_ceiling(end, slide, offset + size), least_end))
+        at = self.binder.position(self.node)
+        least_end = _floor(plus(start, _us(size, at)), slide, offset + size, at)
+        return self._living(relation, _floor(start, step, offset, at), latest(_ceiling(end, slide, offset + size, at), least_end))
 
     def _chopped(self, relation: Relation, start: Expr, end: Expr) -> Relation:
         """A row for each part of its lifetime between two points of the grid."""
         size, offset = self._length("size"), self._length("offset") or 0
         names = Names((*self.queries.taken, *relation.plan.schema.names))
-        piece = names.unique("piece")
-        closed = Call("closed_end", (end,), TIMESTAMP, self.binder.position(self.node))
-        plan = Series(relation.plan, piece, _floor(start, size, offset), closed, _us(size))
+        piece, position = names.unique("piece"), self.binder.position(self.node)
+        first, closed = (Call(f"closed_{side}", (bound,), TIMESTAMP, position) for side, bound in (("start", start), ("end", end)))
+        plan = Series(relation.plan, piece, _floor(first, size, offset, position), closed, _us(size, position))
         at = Column(piece, TIMESTAMP, False)
-        return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size))))
+        return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size, position))))
 
 
 def timed(queries: QueryAnalyzer, node: exp.Expr, relation: Relation, environment: Any, taken: Iterable[str] = ()) -> Relation | None:
@@ -168,7 +171,7 @@ def by_entry(queries: QueryAnalyzer, name: str, relation: Relation, taken: Itera
         end = plus(start, ONE_MICROSECOND)
     else:
         return None
-    plan, life = relived(relation.plan, start, end, (*queries.taken, *taken))
+    plan, life = relived(relation.plan, start, end, (*queries.taken, *taken), counted=True)
     return Relation(plan, relation.fields, life)
 
 
@@ -182,15 +185,15 @@ def _or_open(end: Expr) -> Expr:
     return Call("coalesce", (end, INFINITY), TIMESTAMP)
 
 
-def _us(length: int) -> Expr:
-    return Literal((0, 0, length), INTERVAL)
+def _us(length: int, position: int | None) -> Expr:
+    return Literal((0, 0, length), INTERVAL, position)
 
 
-def _floor(time: Expr, period: int, offset: int) -> Expr:
-    """The last point of the grid `offset + k * period` that is not after `time`; infinity stays."""
-    return Call("time_bucket", (_us(period), time, Literal(offset % period, TIMESTAMP)), TIMESTAMP)
+def _floor(time: Expr, period: int, offset: int, position: int | None) -> Expr:
+    """The last point of the grid `offset + k * period` that is not after `time`; infinity stays. position: where the SQL asks for it."""
+    return Call("time_bucket", (_us(period, position), time, Literal(offset % period, TIMESTAMP)), TIMESTAMP, position)
 
 
-def _ceiling(time: Expr, period: int, offset: int) -> Expr:
+def _ceiling(time: Expr, period: int, offset: int, position: int | None) -> Expr:
     """The first point of the grid that is not before `time`."""
-    return plus(_floor(Call("-", (time, ONE_MICROSECOND), TIMESTAMP), period, offset), _us(period))
+    return plus(_floor(Call("-", (time, ONE_MICROSECOND), TIMESTAMP, position), period, offset, position), _us(period, position))

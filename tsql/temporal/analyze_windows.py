@@ -20,9 +20,9 @@ from tsql.planner import logical
 from tsql.planner.bind import Binder
 from tsql.planner.bind_types import coerce
 from tsql.planner.generating import Series
-from tsql.planner.hops import Cumulate, Hop, floor, later
+from tsql.planner.hops import Cumulate, Hop, floor, later, margins
 from tsql.temporal.functions import USAGE
-from tsql.temporal.intervals import length_us
+from tsql.temporal.intervals import LONGEST_US, length_us
 from tsql.temporal.nodes import Cumulate as CumulateNode
 from tsql.temporal.nodes import Hop as HopNode
 from tsql.temporal.nodes import Session as SessionNode
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
 
 TIMES = (TIMESTAMP, TIMESTAMPTZ, DATE)
+MOST_ROWS = 2**48
+"""No key has as many rows: windows of more are the same, and numbers of rows can be added to it."""
 
 
 def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> Table:
@@ -88,7 +90,7 @@ class WindowAnalyzer:
         return isinstance(zone, exp.Literal) and zone.name.upper() in ("UTC", "ETC/UTC", "GMT")
 
     def _timed(self) -> Column:
-        """The time of a row as a column of the plan, which is neither NULL nor infinite."""
+        """The time of a row as a column of the plan, which is neither NULL nor infinite, and whose windows are within TIMESTAMP."""
         node = self.node.args["time"]
         time = self.binder.bind_typed(node)
         if time.type not in TIMES:
@@ -96,8 +98,19 @@ class WindowAnalyzer:
             raise self.queries.error(f"{self.node.sql_name} needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not {_article(time.type)}", node, hint or f"as in {USAGE[type(self.node)]}")
         if not (isinstance(time, Column) and time.type == TIMESTAMP):
             time = self._add("time", coerce(time, TIMESTAMP))
-        self.plan = logical.Filter(self.plan, Call("has_time", (time,), BOOLEAN))
+        far = tuple(Literal(us, BIGINT) for us in self._margins())
+        self.plan = logical.Filter(self.plan, Call("has_time", (time, *far), BOOLEAN, self.binder.position(node)))
         return Column(time.name, TIMESTAMP, False)
+
+    def _margins(self) -> tuple[int, int]:
+        """How far the time of a row must be from both ends of TIMESTAMP for its windows to be within it."""
+        if self._by_count:
+            return 0, 1
+        if isinstance(self.node, SessionNode):
+            gap, largest = self._length("gap"), self._length("max_size")
+            return 0, min(gap, largest) if largest else gap
+        size = self._length("size")
+        return margins(self._length("slide") if isinstance(self.node, HopNode) else size, size, self._length("offset"))
 
     def _keys(self) -> tuple[Column, ...]:
         """PARTITION BY as columns of the plan."""
@@ -129,6 +142,8 @@ class WindowAnalyzer:
         found = length_us(value.value)
         if found <= 0 and name != "offset":
             raise self.queries.error(f"{name} of {self.node.sql_name} must be more than zero", node)
+        if abs(found) > LONGEST_US:
+            raise self.queries.error(f"{name} of {self.node.sql_name} is longer than 146,000 years", node)
         return found
 
     def _count(self, name: str) -> int:
@@ -137,7 +152,7 @@ class WindowAnalyzer:
         value = bound if isinstance(bound, Literal) else None if bound.columns() else evaluate(bound)
         if value is None or value.value is None or value.value < 1:
             raise self.queries.error(f"{name} of {self.node.sql_name} must be a constant, at least 1", node)
-        return value.value
+        return min(value.value, MOST_ROWS)
 
     def _by_time(self, time: Column) -> list[str]:
         size, offset = self._length("size"), self._length("offset")

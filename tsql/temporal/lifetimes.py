@@ -88,11 +88,13 @@ def always(plan: logical.Node, taken: Iterable[str]) -> tuple[logical.Node, Life
     return logical.Project(plan, (*kept(plan), (life.start, MINUS_INFINITY), (life.end, INFINITY))), life
 
 
-def relived(plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str]) -> tuple[logical.Node, Life]:
-    """A plan whose rows live from `start` to `end`; rows that are never alive are gone."""
+def relived(plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str], counted: bool = False) -> tuple[logical.Node, Life]:
+    """A plan whose rows live from `start` to `end`; rows that are never alive are gone. counted: those whose start is NULL are counted."""
     life = new_life((*taken, *plan.schema.names))
     plan = logical.Project(plan, (*kept(plan), (life.start, start), (life.end, end)))
     begins = Column(life.start, TIMESTAMP)
+    if counted:
+        plan = logical.Filter(plan, Call("has_start", (begins,), BOOLEAN))
     if _has_length(start, end):
         # Nothing else can be wrong with such a lifetime, and of a comparison with constants it is known how much it drops.
         alive = Call("and", (Call(">", (begins, MINUS_INFINITY), BOOLEAN), less(begins, INFINITY)), BOOLEAN)

@@ -10,6 +10,7 @@ from tsql.temporal.nodes import AsOf, AsofJoin, ClipJoin
 from tsql.temporal.parse_base import TimeParser
 
 _PERIODS = ("VALID_TIME", "SYSTEM_TIME")
+_AS_OF = "FOR VALID_TIME AS OF x, behind the name of a table that has a PERIOD"
 _SIDES = ("LEFT", "RIGHT", "FULL", "INNER", "SEMI", "ANTI")
 
 
@@ -64,7 +65,10 @@ class TimeJoinParser(TimeParser):
     def _parse_version(self):  # type: ignore[no-untyped-def]
         start = self._curr
         if self._word() != "FOR" or self._word(1) not in _PERIODS:
-            return super()._parse_version()
+            named = f"FOR {self._word(1)} AS OF" if self._word() == "FOR" and self._word(2) == "AS" and self._word(3) == "OF" else None
+            if named is not None or super()._parse_version() is not None:
+                self._refuse(f"{named or f'{start.text} AS OF'} is not known", start, _AS_OF)
+            return None
         word = self._word(1)
         self._advance(2)
         if not self._take("AS", "OF"):
@@ -73,6 +77,13 @@ class TimeJoinParser(TimeParser):
         if at is None:
             self._expected("a time behind AS OF")
         return self._timed(AsOf(this=at), start)
+
+    def _parse_historical_data(self):  # type: ignore[no-untyped-def]
+        start = self._curr
+        found = super()._parse_historical_data()
+        if found is not None:
+            self._refuse(f"{start.text.upper()} (..) is not known", start, _AS_OF)
+        return found
 
     def _parse_table(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         node = super()._parse_table(*args, **kwargs)

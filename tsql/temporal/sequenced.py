@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
 
 
-def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any) -> Relation:
-    """A query in which every table with a PERIOD is a temporal relation, and every stream one of points."""
+def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bool) -> Relation:
+    """A query in which every table with a PERIOD is a temporal relation, and every stream one of points. top: it is in no other query."""
     from tsql.analyze_query import QueryAnalyzer
 
     inner = QueryAnalyzer(queries.source, queries.catalog, queries.parameters, queries.views, queries.outer, sequenced=True)
-    relation = inner.query(node.this, environment)
+    relation = inner.query(node.this, environment, top)
     if relation.life is None:
         raise queries.error(
             "SEQUENCED VALIDTIME needs a table with a PERIOD, or a stream: no relation of this query has a time",
