@@ -230,3 +230,11 @@ def test_the_public_names():
     assert set(tsql.__all__) <= set(dir(tsql))
     with pytest.raises(AttributeError):
         _ = tsql.nothing
+
+
+def test_the_name_of_the_database(tmp_path):
+    """As in DuckDB: that of the folder, or `memory`."""
+    with tsql.connect() as db:
+        assert db.sql("SELECT current_database()").fetchall() == [("memory",)]
+    with tsql.connect(tmp_path / "sales.db") as db:
+        assert db.sql("SELECT current_database()").fetchall() == [("sales",)]
