@@ -91,15 +91,15 @@ class KeyField:
         """i64 words that go into the hash."""
         if self.type.is_string and self.column is None:
             return [str_hash(k, words[0], words[1])]
-        first = self._compared(k, words[0])
+        first = self.compared(k, words[0])
         return [first.to("i64"), (first >> 64).to("i64")] if first.type == "i128" else [first]
 
     def equal(self, k: PipelineKernel, stored: tuple[Val, ...], words: tuple[Val, ...]) -> Val:
         if self.type.is_string and self.column is None:
             return str_eq(k, stored[0], stored[1], words[0], words[1])
-        return self._compared(k, stored[0]) == self._compared(k, words[0])
+        return self.compared(k, stored[0]) == self.compared(k, words[0])
 
-    def _compared(self, k: PipelineKernel, word: Val) -> Val:
+    def compared(self, k: PipelineKernel, word: Val) -> Val:
         """The word by which keys are equal: that of 0.0 for -0.0, which a group still shows if it met it first."""
         return k.select(word == _NEGATIVE_ZERO, k.i64(0), word) if self.type.is_float and self.column is None else word
 

@@ -55,7 +55,10 @@ def canonical(key: Expr) -> KeyField:
 
 
 def key_words(k: PipelineKernel, key: Expr, d: Datum) -> tuple[Val, ...]:
-    return canonical(key)._words(k, d)
+    """The words by which keys are compared: -0.0 is where 0.0 is."""
+    field = canonical(key)
+    first, *rest = field._words(k, d)
+    return (field.compared(k, first), *rest)
 
 
 class KeyBounds:
