@@ -88,15 +88,23 @@ FAR = 16
 
 
 def round_range(low: int, high: int) -> tuple[int, int]:
-    """Bounds widened to powers of two: few distinct kernels, and still tight enough to choose arithmetic. Those of values that are
-    close together and far from zero, as times are, are widened by a part of the distance between them."""
+    """Bounds widened to powers of two, or to eighths of them if they are many: few distinct kernels, and still tight enough to choose
+    arithmetic, and for arrays with a place for each value. Those of values that are close together and far from zero, as times are, are
+    widened by a part of the distance between them."""
     span = high - low + 1
     if low > FAR * span:
         grid = max(1, (1 << (span - 1).bit_length()) // 8)
         return low // grid * grid, (high // grid + 1) * grid - 1
-    top = (1 << max(high, 0).bit_length()) - 1 if high >= 0 else -1
-    bottom = 0 if low >= 0 else -(1 << (-low - 1).bit_length())
+    top = _widened(high + 1) - 1 if high >= 0 else -1
+    bottom = 0 if low >= 0 else -_widened(-low)
     return bottom, max(top, bottom)
+
+
+def _widened(count: int) -> int:
+    """So many, or a few more."""
+    power = 1 << (count - 1).bit_length()
+    grid = power // 16
+    return power if grid < 64 else -(-count // grid) * grid
 
 
 _MACHINE = {8: "i8", 16: "i16", 32: "i32", 64: "i64", 128: "i128"}

@@ -90,6 +90,9 @@ class Sink:
     state_bytes = 0
     needs_probe = False
     transient: tuple[str, ...] = ()
+    fetches = 0
+    reads: frozenset[str] = frozenset()
+    """As those of an operator: whether memory is fetched for many rows at once (`fetch`), and the columns by which it is found."""
     """Attributes, besides values of the kernel, that mean something only while the sink emits."""
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
@@ -166,7 +169,7 @@ class OutlinePointers(Pointers):
 class Ahead:
     """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings below it."""
 
-    operator: Operator
+    operator: Operator | Sink
     renames: tuple[dict[str, Column], ...] = ()
 
     def row(self, row: CachedRow) -> CachedRow:
@@ -345,11 +348,12 @@ class Pipeline:
         return list(takewhile(lambda a: not a.operator.tallies or (a is first[0] and not a.renames), first))
 
     def _fetching(self) -> list[Ahead]:
-        """The operators at the head that have memory fetched for many rows at once: those behind which rows are still those of the scan."""
-        return [a for a in self._ahead(lambda o: o.selects or o.fetches) if a.operator.fetches]
+        """The operators at the head that have memory fetched for many rows at once: those behind which rows are still those of the scan. The
+        sink is one of them if nothing is between it and the head."""
+        return [a for a in self._ahead(lambda o: o.selects or o.fetches, self.sink) if a.operator.fetches]
 
-    def _ahead(self, looks: Callable[[Operator], Any]) -> list[Ahead]:
-        """The operators at the head that look at columns of the scan alone, be it by other names."""
+    def _ahead(self, looks: Callable[[Operator], Any], sink: Sink | None = None) -> list[Ahead]:
+        """The operators at the head that look at columns of the scan alone, be it by other names, and the sink if it is given and does so too."""
         if not isinstance(self.source, ColumnarScan):
             return []
         known, renames, found = {c.name for c in self.source.columns}, (), []
@@ -360,7 +364,9 @@ class Pipeline:
             elif looks(operator) and operator.reads <= known:
                 found.append(Ahead(operator, renames))
             elif not operator.counts:
-                break
+                return found
+        if sink is not None and sink.fetches and sink.reads <= known:
+            found.append(Ahead(sink, renames))
         return found
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:

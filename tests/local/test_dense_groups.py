@@ -138,3 +138,32 @@ def test_room_between_groups_is_small(keys: str) -> None:
         values = math.prod({"a": 8, "b": 2, "b2": 2, "c": 256}[key] for key in keys.split(", "))
         assert values <= possible <= values * 1.1
         assert sorted(db.sql(sql).fetchall()) == sorted(duck.sql(sql).fetchall())
+
+
+FETCHED = (
+    "SELECT k, count(*) AS n, sum(x) AS s, min(x) AS low FROM t GROUP BY k ORDER BY k",
+    "SELECT b, k, count(*) AS n, max(x) AS high FROM t WHERE x < 100 GROUP BY b, k ORDER BY b, k",
+    "SELECT w, count(*) AS n FROM (SELECT k AS w, x AS y FROM t) WHERE y < 90 GROUP BY w ORDER BY w",
+    "SELECT t.k, count(*) AS n, sum(u.x) AS s FROM t JOIN (SELECT k, x FROM t WHERE x < 3) u ON t.k = u.k GROUP BY t.k ORDER BY 1",
+)
+
+
+@pytest.mark.parametrize("sql", FETCHED)
+@pytest.mark.parametrize("nulls", [False, True], ids=["", "nulls"])
+@pytest.mark.parametrize("backend", ["local", "interp"])
+def test_groups_that_are_fetched_ahead(sql: str, nulls: bool, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of arrays that no cache holds are; here of all."""
+    fetched = []
+    fetch = aggregate.DenseAggregate.fetch
+    monkeypatch.setattr(aggregate, "FETCH_BYTES", 0)
+    monkeypatch.setattr(aggregate.DenseAggregate, "fetch", lambda self, k, row, stage: (fetched.append(stage), fetch(self, k, row, stage))[1])
+    db, duck = make(3_000 if backend == "interp" else 120_000, 200, nulls)
+    with db, duck:
+        expected = duck.sql(sql).fetchall()
+        if backend == "interp":
+            with tsql.connect(backend="interp") as other:
+                other.register("t", db.sql("FROM t").arrow())
+                assert other.sql(sql).fetchall() == expected
+        else:
+            assert db.sql(sql).fetchall() == expected
+            assert fetched or "JOIN" in sql
