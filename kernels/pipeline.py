@@ -90,10 +90,11 @@ class Sink:
     state_bytes = 0
     needs_probe = False
     transient: tuple[str, ...] = ()
+    """Attributes, besides values of the kernel, that mean something only while the sink emits."""
+
     fetches = 0
     reads: frozenset[str] = frozenset()
     """As those of an operator: whether memory is fetched for many rows at once (`fetch`), and the columns by which it is found."""
-    """Attributes, besides values of the kernel, that mean something only while the sink emits."""
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         """With `needs_probe`: see a row before anything is emitted, to learn what is known of its values."""
