@@ -82,7 +82,8 @@ def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tup
 
 def without_products(plan: Node, wanted: Constraints | None = None) -> Node:
     """What runs where the optimizer is off: conditions of WHERE become conditions of the joins that they connect, if there are
-    joins without one. Nobody has the time for the product of three tables. An order of joins that a hint demands is obeyed."""
+    joins without one, also a condition that every branch of an OR repeats. Nobody has the time for the product of three tables.
+    An order of joins that a hint demands is obeyed."""
     if any(isinstance(node, Join) and node.kind == "inner" and node.condition is None for node in nodes(plan)):
-        plan = push_filter_down(split_conjunctions(plan))
+        plan = push_filter_down(split_conjunctions(extract_common_conjuncts(plan)))
     return order_joins(plan, wanted) if wanted is not None and wanted.joins.leadings else plan

@@ -24,8 +24,10 @@ from tests.rules.tables import TABLES
 from tsql.backends import Settings
 from tsql.generator import to_duckdb
 from tsql.planner import make_plan
-from tsql.planner.logical import show
-from tsql.planner.rules import RULES, optimize
+from tsql.planner.logical import Join, show
+from tsql.planner.predicates import conjuncts
+from tsql.planner.rules import RULES, optimize, without_products
+from tsql.planner.tree import nodes
 
 FOLDER = Path(__file__).parent
 NAMED = {rule.__name__: rule for rule in RULES}
@@ -149,3 +151,17 @@ def test_filters_do_not_overtake_failing_ones() -> None:
     inner = "SELECT code, count(*) AS n FROM clicks WHERE code <> 'none' GROUP BY code"
     assert db.sql(f"SELECT count(*) FROM ({inner}) WHERE n > 1 AND CAST(code AS INTEGER) > 5").fetchall() == [(3,)]
     assert db.sql("SELECT code FROM (SELECT code, count(*) AS n FROM clicks GROUP BY code) WHERE n = 30 + 300 AND CAST(code AS INTEGER) > 5").fetchall() == []
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "a.ad_id = b.ad_id AND a.price > 1",
+        "(a.ad_id = b.ad_id AND a.price > 1) OR (a.ad_id = b.ad_id AND b.price < 5)",
+    ],
+)
+def test_no_product_without_the_optimizer(where: str) -> None:
+    """Conditions that connect tables become conditions of their join also where the optimizer is off."""
+    changed = without_products(logical_plan(session(), f"SELECT count(*) FROM clicks a, clicks b WHERE {where}"))
+    (join,) = [node for node in nodes(changed) if isinstance(node, Join)]
+    assert "ad_id = b_ad_id" in [str(part) for part in conjuncts(join.condition)]
