@@ -34,6 +34,9 @@ UNMARKED, MARKED, APART = 0, 1, 2
 """Whether entries have that word, and what becomes of those that are ALONE: they are in no chain, or in one of their own."""
 
 
+AHEAD = 16
+"""While an entry is filed, the place of the one that is so many further on is fetched: nothing runs ahead of a `cas`."""
+
 NEAR = 3
 """How many words of the directory `near_word` looks at."""
 
@@ -153,6 +156,8 @@ def link_module() -> Module:
     mask, least, entry_bytes, mode, marked = (k.load("i64", plan, word) for word in range(1, 6))
     bitmap, last = k.load("ptr", plan, 6), k.load("i64", plan, 7)
     with k.range(rows) as row:
+        soon = k.load("i64", k.offset(entries, k.min(row + AHEAD, rows - 1) * entry_bytes))
+        k.prefetch(k.element("i64", directory, k.select(mode == DENSE, soon - least, k.select(mode == BY_KEY, hash_key(k, soon), soon) & mask)))
         entry = k.offset(entries, row * entry_bytes)
         first = k.load("i64", entry)
         alone = k.var(k.false)
