@@ -10,6 +10,7 @@ thousand rows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from itertools import takewhile
@@ -26,8 +27,6 @@ from tsql.kernels.rows import CachedRow, ColumnPointers, DerivedRow, MorselRow, 
 
 Push = Callable[[PipelineKernel, CachedRow], None]
 
-FETCH_ROWS = 512
-"""So many rows are handed on at a time where operators prefetch: 64 KiB of cache lines for each of these that waits for two loads."""
 
 
 class Operator:
@@ -41,8 +40,11 @@ class Operator:
     """Whether its condition is arithmetic over columns, and not a look into a table."""
 
     fetches = 0
-    """In how many stages what it reads of memory for a row can be fetched: rows come to it some hundred at a time, and each stage is done for
-    all of them before the next, which may read what the one before it has fetched."""
+    """In how many stages what it reads of memory for a row can be fetched; each may read what the one before it has fetched."""
+
+    fetch_rows = 16
+    """Each stage is so many rows ahead of the next, and the last of `consume`. A core waits for some twenty lines of memory at a time, and
+    forgets or delays what is fetched beyond that, so that all stages for a batch of rows, one after the other, would be slower."""
 
     multiplies = False
     """Whether more rows may leave than come in."""
@@ -91,10 +93,6 @@ class Sink:
     needs_probe = False
     transient: tuple[str, ...] = ()
     """Attributes, besides values of the kernel, that mean something only while the sink emits."""
-
-    fetches = 0
-    reads: frozenset[str] = frozenset()
-    """As those of an operator: whether memory is fetched for many rows at once (`fetch`), and the columns by which it is found."""
 
     def probe(self, k: PipelineKernel, row: CachedRow) -> None:
         """With `needs_probe`: see a row before anything is emitted, to learn what is known of its values."""
@@ -170,7 +168,7 @@ class OutlinePointers(Pointers):
 class Ahead:
     """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings below it."""
 
-    operator: Operator | Sink
+    operator: Operator
     renames: tuple[dict[str, Column], ...] = ()
 
     def row(self, row: CachedRow) -> CachedRow:
@@ -201,9 +199,7 @@ class ColumnarScan:
         each(MorselRow(OutlinePointers(k, record, self.columns, self.used), rows, rows, self.stable))
 
     def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Ahead], fetching: list[Ahead], each: Callable[[CachedRow], None]) -> None:
-        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time, or for as
-        many as have room in a core's cache with what operators fetch for them."""
-        most = FETCH_ROWS if fetching else CHECK_ROWS
+        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time."""
         pointers = self._pointers(k, record)
         position = k.load("i64", record, 1)
         chosen = k.buffer(2 * CHECK_ROWS + 2)
@@ -211,19 +207,22 @@ class ColumnarScan:
         with k.forever() as loop:
             begin = start.value
             loop.stop_if(begin >= rows)
-            end = k.min(begin + most, rows)
+            end = k.min(begin + CHECK_ROWS, rows)
             taken = self._choose(k, first, chosen, end - begin, lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable))
             number = partial(_number, k, chosen if first else None)
-            for ahead, stage in ((a, stage) for a in fetching for stage in range(a.operator.fetches)):
-                with k.range(taken) as at:
-                    i = begin + number(at)
-                    ahead.operator.fetch(k, ahead.row(MorselRow(pointers, i, position + i, self.stable)), stage)
-            index = k.var(k.i64(0))
+            stages = [(a, stage) for a in fetching for stage in range(a.operator.fetches)]
+            distance = [sum(a.operator.fetch_rows for a, _ in stages[place:]) for place in range(len(stages))]
+            index = k.var(k.i64(-max(distance, default=0)))
             with k.forever() as inner:
                 at = index.value
                 inner.stop_if(at >= taken)
-                i = begin + number(at)
-                each(SelectedRow(pointers, i, position + i, self.stable, passed=tuple(a.operator for a in first)))
+                for rows_ahead, (ahead, stage) in zip(distance, stages):
+                    with k.when((at + rows_ahead).ult(taken)):
+                        i = begin + number(at + rows_ahead)
+                        ahead.operator.fetch(k, ahead.row(MorselRow(pointers, i, position + i, self.stable)), stage)
+                with k.when(at >= 0) if stages else nullcontext():
+                    i = begin + number(at)
+                    each(SelectedRow(pointers, i, position + i, self.stable, passed=tuple(a.operator for a in first)))
                 index.set(at + 1)
                 if k.uses_scratch:
                     k.check()
@@ -349,12 +348,11 @@ class Pipeline:
         return list(takewhile(lambda a: not a.operator.tallies or (a is first[0] and not a.renames), first))
 
     def _fetching(self) -> list[Ahead]:
-        """The operators at the head that have memory fetched for many rows at once: those behind which rows are still those of the scan. The
-        sink is one of them if nothing is between it and the head."""
-        return [a for a in self._ahead(lambda o: o.selects or o.fetches, self.sink) if a.operator.fetches]
+        """The operators at the head that have memory fetched ahead: those behind which rows are still those of the scan."""
+        return [a for a in self._ahead(lambda o: o.selects or o.fetches) if a.operator.fetches]
 
-    def _ahead(self, looks: Callable[[Operator], Any], sink: Sink | None = None) -> list[Ahead]:
-        """The operators at the head that look at columns of the scan alone, be it by other names, and the sink if it is given and does so too."""
+    def _ahead(self, looks: Callable[[Operator], Any]) -> list[Ahead]:
+        """The operators at the head that look at columns of the scan alone, be it by other names."""
         if not isinstance(self.source, ColumnarScan):
             return []
         known, renames, found = {c.name for c in self.source.columns}, (), []
@@ -365,9 +363,7 @@ class Pipeline:
             elif looks(operator) and operator.reads <= known:
                 found.append(Ahead(operator, renames))
             elif not operator.counts:
-                return found
-        if sink is not None and sink.fetches and sink.reads <= known:
-            found.append(Ahead(sink, renames))
+                break
         return found
 
     def _row(self, k: PipelineKernel, row: CachedRow) -> None:

@@ -139,6 +139,10 @@ class Body:
         """With `removable`: take the rows of an exported state out that were taken in before."""
         raise NotImplementedError
 
+    def compact(self) -> Body:
+        """The same aggregate with a smaller state, for states that no other aggregate shares and no row is taken out of; itself if there is none."""
+        return self
+
     def release(self) -> tuple[int, ...]:
         """Fields that are malloc'ed pointers, to be freed with the group."""
         return ()

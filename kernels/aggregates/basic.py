@@ -60,11 +60,10 @@ def sum_type(t: Type) -> Type:
     return HUGEINT if t.is_integer or t == BOOLEAN else DOUBLE
 
 
-def accumulator(input: Input, rows: int | None) -> str:
-    """The register of an exact sum: i64 if the bounds of the argument times the number of rows fit, else i128."""
+def greatest_sum(input: Input, rows: int | None) -> int:
+    """No exact sum is further from 0: the bounds of the argument times the number of rows."""
     bounds = input.range if input.range is not None else (0, 1) if input.type == BOOLEAN else input.type.bounds
-    most = max(abs(bounds[0]), abs(bounds[1]))
-    return "i64" if rows is not None and most * max(rows, 1) < 2**63 else "i128"
+    return 2**127 if rows is None else max(abs(bounds[0]), abs(bounds[1])) * max(rows, 1)
 
 
 class ExactSum(Body):
@@ -76,7 +75,7 @@ class ExactSum(Body):
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
-        self.machine = accumulator(inputs[0], rows)
+        self.machine = "i64" if greatest_sum(inputs[0], rows) < 2**63 else "i128"
         self.fields = (self.machine, "i64")
         # The sum of 128-bit values may overflow on the way from one frame to the next though both have a sum.
         self.removable = inputs[0].type.bits != 128
@@ -122,6 +121,51 @@ class ExactSum(Body):
     def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         state.set(0, state.get(0) - exported[0].value.to(self.machine))
         state.set(1, state.get(1) - exported[1].wide().value)
+
+
+    def compact(self) -> Body:
+        return OneWordSum(self.inputs, self.result, self.rows) if greatest_sum(self.inputs[0], self.rows) < BIAS else self
+
+
+BIAS = 2**62
+
+
+class OneWordSum(ExactSum):
+    """A sum without the number of its rows: 0 before the first one, and from then on the sum plus BIAS. An array of sums that is larger than
+    the caches costs half as many lines of them. What it exports counts states instead of rows, and tells none from some as well."""
+
+    fields = ("i64",)
+    counter = 0
+    family = None
+    removable = False
+
+    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+        Body.__init__(self, inputs, result, rows)
+        self.machine = "i64"
+
+    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+        self._take(k, state, self._value(args[0]), mask)
+
+    def _take(self, k: PipelineKernel, state: State, value: Val, mask: Val | None) -> None:
+        word = state.get(0)
+        # A processor would have to guess which groups are new, if it was asked to choose.
+        begun = word | BIAS if self.inputs[0].range is not None and self.inputs[0].range[0] >= 0 else word + ((word == 0).uto("i64") << 62)
+        state.set(0, masked(k, mask, begun + value, word))
+
+    def finish(self, k: PipelineKernel, state: State) -> Datum:
+        word = state.get(0)
+        return Datum(self.result, (word - BIAS,), word != 0, (-(2**63), 2**63 - 1))
+
+    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+        word = state.get(0)
+        total = k.select(word == 0, k.i64(0), word - BIAS)
+        return Datum(self._total(), (total,), None, (-(2**63), 2**63 - 1)), Datum(BIGINT, ((word != 0).uto("i64"),))
+
+    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+        self._take(k, state, exported[0].value.to("i64"), exported[1].wide().value != 0)
+
+    def compact(self) -> Body:
+        return self
 
 
 class InexactSum(Body):
@@ -172,6 +216,9 @@ class SumInexact(InexactSum):
 @aggregate("avg", "mean", args=("decimal",), returns=DOUBLE)
 class AvgExact(ExactSum):
     """avg(x): the exact sum over the count, as DOUBLE."""
+
+    def compact(self) -> Body:
+        return self
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
         count = state.get(1)

@@ -20,15 +20,16 @@ from tsql.kernels.context import SINK, PipelineKernel
 from tsql.kernels.datum import Datum, all_valid, both
 from tsql.kernels.dense import DENSE_GROUPS, KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.emit import emit, emit_predicate
-from tsql.kernels.expr import Aggregate, Call, Column, Expr, Literal
+from tsql.kernels.expr import Aggregate, Call, Expr, Literal
 from tsql.kernels.keys import KeyField, KeyLayout
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 from tsql.kernels.types import BIGINT, Type
 
-FETCH_BYTES = 8 << 20
-"""Groups of an array as large as this are fetched ahead: most of it is not in the cache of a core."""
+COMPACT_GROUPS = 1 << 14
+"""The states of so many groups are made as small as they can be: they compete for the cache of a core."""
+
 LINE_BYTES, PAGE_BYTES, MOST_ROOM = 64, 4096, 16
 """Arrays of groups grow by one part in so many at most, so that lines of the cache that are used together do not lie whole pages apart."""
 
@@ -95,6 +96,12 @@ class Grouping:
                 fields = [KeyField.of(f"a{i}", d) for i, d in enumerate(data)]
                 item.distinct = KeyLayout([KeyField("group", BIGINT, False), *fields], 8, self.equal_hashes)
             self.items.append(item)
+
+    def compact(self) -> None:
+        """Make states that only one aggregate uses as small as they can be, before they have a place."""
+        for item in self.items:
+            if not self.absorbs and not any(self._same_state(item, other) for other in self.items if other is not item):
+                item.body = item.body.compact()
 
     def place(self, start: int) -> int:
         """Give each state its offset in the entry; returns the entry's size."""
@@ -272,6 +279,8 @@ class DenseAggregate(AggregateSink):
 
     def layout(self) -> None:
         self.cards = [cardinality(f) for f in self.grouping.fields]
+        if prod(self.cards) >= COMPACT_GROUPS:
+            self.grouping.compact()
         counting = self._counting()
         self.entry_bytes = self.grouping.place(8 if counting is None else 0)
         self._spread()
@@ -304,23 +313,6 @@ class DenseAggregate(AggregateSink):
     def occupied(self, k: PipelineKernel, entry: Val) -> Val:
         """Whether a group has been met."""
         return k.load("i64", k.offset(entry, self.occupied_at)) != 0
-
-    @property
-    def fetches(self) -> int:
-        """Rows that come in no order meet groups all over an array that no cache holds."""
-        plain = all(isinstance(e, Column) or (isinstance(e, Call) and e.name == "time_pane" and isinstance(e.args[0], Column)) for _, e in self.grouping.keys)
-        return int(plain and self.groups * self.entry_bytes >= FETCH_BYTES)
-
-    @property
-    def reads(self) -> frozenset[str]:
-        return frozenset(name for _, e in self.grouping.keys for name in e.columns())
-
-    def fetch(self, k: PipelineKernel, row: CachedRow, stage: int) -> None:
-        """Prefetch the group of a row."""
-        number = k.i64(0)
-        for f, card, (_, expr) in zip(self.grouping.fields, self.cards, self.grouping.keys, strict=True):
-            number = number * card + dense_code(k, f, emit(k, expr, row), card)
-        k.prefetch(k.offset(self.table, number * self.entry_bytes))
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))

@@ -290,6 +290,7 @@ class Probe(Operator):
         plain = bool(keys) and all(isinstance(e, Column) and canonical(e).exact for e in keys)
         self.selects = early and kind in ("inner", "semi", "touch") and plain
         self.fetches = (3 if table.bounds else 2) if table.large and plain and not table.walks else 0
+        self.fetch_rows = 16 if table.dense else 8
         self.reads = frozenset(name for key in keys for name in key.columns())
 
     @property
