@@ -97,10 +97,10 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     gc.set_threshold(1_000_000, 20, 100)
 
 
-@pytest.fixture(scope="module", autouse=True)
+@pytest.fixture(scope="module")
 def settled() -> None:
-    """What earlier modules have left (kernels, caches) is not walked again either: tests that look for leaks collect garbage dozens of times,
-    and each time would take a second by the end of the suite."""
+    """For tests that look for leaks: they collect garbage dozens of times, and need not walk over what earlier modules have left (kernels, caches)
+    each time, which takes a second by the end of the suite."""
     gc.collect()
     gc.freeze()
 

@@ -18,6 +18,8 @@ from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.runtime import pool
 
+pytestmark = pytest.mark.usefixtures("settled")
+
 LARGE = pool.SMALLEST + 1
 
 

@@ -23,6 +23,8 @@ from tsql.backends.local import host, spill
 from tsql.backends.local.runner import PipelineRunner
 from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
 
+pytestmark = pytest.mark.usefixtures("settled")
+
 SPILLED = {"spill_after": 1}
 LIMIT = 12 << 20
 LARGE_ROWS = 500_000

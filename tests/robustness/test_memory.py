@@ -15,6 +15,8 @@ from tests.patience import wait_until
 from tsql.backends.local import host, spill
 from tsql.kernels.errors import ExecutionError, OutOfMemoryError, TsqlError
 
+pytestmark = pytest.mark.usefixtures("settled")
+
 ROWS = 200_000
 BAD = "CAST(s || CASE WHEN a = 190000 THEN 'x' ELSE '' END AS INT)"
 

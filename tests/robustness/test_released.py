@@ -11,6 +11,8 @@ from tsql.backends import Run
 from tsql.backends.local.released import released
 from tsql.kernels.errors import CancelledError
 
+pytestmark = pytest.mark.usefixtures("settled")
+
 
 class Data:
     """Something large."""

@@ -1,8 +1,8 @@
 """Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under each.
 
-`default` runs every record, and one of the other configurations runs it too: which one is a matter of the record's text, so that it is
-the same wherever the record stands, and more often one that is likely to find something there (`RISKS`). A file that mostly changes
-tables cannot be sampled by record: it runs whole under one of the configurations that it is about, or of all, and not at all under the rest.
+`default` runs every record, and one of the other configurations runs it too. A file has a few of these (`turns`), since each that runs a record of it
+also runs all that the record builds on; most are likely to find something there (`RISKS`). Which of them runs a record is a matter of its text, so
+that it is the same wherever the record stands. A file that mostly changes tables cannot be sampled by record: it runs whole under one of them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,8 @@ RISKS = {
 }
 """Folders and files that are about what a configuration changes. A folder has many records about each thing that is in it."""
 
-TIMES = 3
-"""A configuration that a file is about has so many times the chance of others to run a record of it."""
-
-FEW = 20
-"""Files with so few records run in full under the configurations that they are about."""
+MOST = 3
+"""A file is run under so many configurations besides the default, if it has records enough."""
 
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
 
@@ -46,20 +43,21 @@ def at_risk(path: Path, config: str) -> bool:
 
 
 def turns(path: Path) -> list[str]:
-    """The configurations that take turns in running the records of a file, some more than once."""
-    return [config for config in RISKS for _ in range(TIMES if at_risk(path, config) else 1)]
+    """The configurations that take turns in running the records of a file: all but one are of those that it is about, if there are so many."""
+    start = zlib.crc32(path.relative_to(CORPUS).as_posix().encode())
+    rotated = [list(RISKS)[(start + number) % len(RISKS)] for number in range(len(RISKS))]
+    own = [config for config in rotated if at_risk(path, config)]
+    others = [config for config in rotated if config not in own]
+    return (own[: MOST - 1] + others + own[MOST - 1 :])[:MOST]
 
 
 def sample(path: Path, records: list[Record], config: str) -> list[Record]:
     """The records of a file that a configuration runs by default."""
     if config not in RISKS or not path.is_relative_to(CORPUS):
         return records
-    if sum(map(_may_be_left_out, records)) < len(records) / 2:
-        own = [name for name in RISKS if at_risk(path, name)] or list(RISKS)
-        return records if own[zlib.crc32(path.name.encode()) % len(own)] == config else []
-    if len(records) <= FEW and at_risk(path, config):
-        return records
     order = turns(path)
+    if sum(map(_may_be_left_out, records)) < len(records) / 2:
+        return records if config == order[0] else []
     return _kept(records, lambda number: order[number % len(order)] == config)
 
 

@@ -12,7 +12,7 @@ from tests.spark.cluster import InProcess
 from tests.spark.engine import SparkTsql
 
 FOLDERS = ("aggregates", "joins", "queries", "recursive", "subqueries", "windows")
-EVERY = 15
+EVERY = 25
 """Functions and types are kernels of a single part: they are the same whoever calls them. One query in fifteen keeps this short;
 `--all-configurations` runs all."""
 
