@@ -77,6 +77,22 @@ def take_bytes(k: Kernel, ctx: Val, bytes: Val) -> None:
     k.store(at, k.load("i64", at) + bytes)
 
 
+@routine("status_of_memory", ("ptr", "i64"), "i64")
+def status_of_memory(k: Kernel, ctx: Val, status: Val) -> None:
+    """The status of a kernel, or, if it has none yet, that its query uses more memory than it may."""
+    used, limit = (k.load("i64", k.load("ptr", k.offset(ctx, word))) for word in (MEMORY, MEMORY_LIMIT))
+    taken, full = (k.load("i64", k.offset(ctx, word)) for word in (TAKEN, FULL_AT))
+    found = k.select(used > limit, k.i64(STATUS_OUT_OF_MEMORY), k.select(taken > full, k.i64(STATUS_FULL), k.i64(0)))
+    k.ret(k.select(status == 0, found, status))
+
+
+@routine("status_of_run", ("ptr", "i64"), "i64")
+def status_of_run(k: Kernel, ctx: Val, status: Val) -> None:
+    """As `status_of_memory`, or that the run is cancelled. (Every kernel asks several times: a call is fewer operations to emit and compile.)"""
+    cancelled = k.load("i64", k.load("ptr", k.offset(ctx, CANCEL))) != 0
+    k.ret(k.select(cancelled, k.i64(STATUS_CANCELLED), status_of_memory(k, ctx, status)))
+
+
 class PipelineKernel(Kernel):
     """The builder of a pipeline's main function `(ctx, morsels, count)`."""
 
@@ -175,19 +191,11 @@ class PipelineKernel(Kernel):
 
     def check(self) -> None:
         """Set the status if the run is cancelled or past its memory limit."""
-        with self.when(self.load("i64", self.load("ptr", self.offset(self.ctx, CANCEL))) != 0):
-            self.status.set(self.i64(STATUS_CANCELLED))
-        self.check_memory()
+        self.status.set(status_of_run(self, self.ctx, self.status.value))
 
     def check_memory(self) -> None:
         """Set the status if the query uses more memory than it may."""
-        used = self.load("i64", self.load("ptr", self.offset(self.ctx, MEMORY)))
-        limit = self.load("i64", self.load("ptr", self.offset(self.ctx, MEMORY_LIMIT)))
-        with self.when((used > limit) & (self.status.value == 0)):
-            self.status.set(self.i64(STATUS_OUT_OF_MEMORY))
-        taken, full = (self.load("i64", self.offset(self.ctx, word)) for word in (TAKEN, FULL_AT))
-        with self.when((taken > full) & (self.status.value == 0)):
-            self.status.set(self.i64(STATUS_FULL))
+        self.status.set(status_of_memory(self, self.ctx, self.status.value))
 
     def is_done(self) -> Val:
         """Whether the rest of this morsel is in vain: the kernel has failed, or the sink has enough."""

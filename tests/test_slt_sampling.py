@@ -19,13 +19,15 @@ def test_every_configuration_has_its_risks() -> None:
     assert not missing
 
 
-def test_every_record_runs_by_default_and_under_another_configuration() -> None:
+def test_every_record_runs_by_default_and_half_of_them_under_another_configuration() -> None:
+    twice = total = 0
     for path in corpus_files():
         records = slt.read(path)
         runs = Counter(record.line for config in CONFIGS for record in sample(path, records, config))
         assert {record.line for record in sample(path, records, "default")} == {record.line for record in records}
-        rare = [record.line for record in records if runs[record.line] < 2]
-        assert not rare, f"{path}: lines {rare} run under one configuration"
+        twice += sum(runs[record.line] > 1 for record in records)
+        total += len(records)
+    assert 0.5 < twice / total < 0.75
 
 
 @pytest.mark.parametrize("config", RISKS)
@@ -37,8 +39,8 @@ def test_a_sample_is_a_part(config: str) -> None:
         records, risky = slt.read(path), at_risk(path, config)
         whole[risky] += len(records)
         kept[risky] += len(sample(path, records, config))
-    assert 0.04 * whole[False] < kept[False] < 0.3 * whole[False]
-    assert 1.2 * kept[False] / whole[False] < kept[True] / whole[True] < 0.7
+    assert 0.02 * whole[False] < kept[False] < 0.1 * whole[False]
+    assert 1.5 * kept[False] / whole[False] < kept[True] / whole[True] < 0.5
 
 
 def test_what_others_build_on_is_kept() -> None:
