@@ -59,7 +59,7 @@ def test_command_lines(folder: Path) -> None:
     lines = [line.partition("#")[0] for block in blocks("") for line in block.splitlines() if line.startswith("tsql ")]
     assert len(lines) == 4
     for line in lines:
-        run([sys.executable, "-m", "tsql.cli", *shlex.split(line)[1:]], folder)
+        run([sys.executable, "-m", "tsql", *shlex.split(line)[1:]], folder)
     assert pq.read_table(folder / "result.parquet").to_pylist() == [{"ad_id": 1, "spend": 10}, {"ad_id": 2, "spend": 15}, {"ad_id": 3, "spend": 2}]
 
 

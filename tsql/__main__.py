@@ -13,7 +13,9 @@ def script() -> None:
     sort, a read, a compilation) is not waited for, and neither are the imports when they are what was interrupted."""
     try:
         from tsql.cli import main
+        from tsql.without_pandas import tell_pyarrow
 
+        tell_pyarrow()
         code = main()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

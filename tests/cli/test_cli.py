@@ -25,7 +25,7 @@ QUERY = "SELECT * FROM (VALUES (1, 'a'), (2, NULL), (3, 'c')) AS v(x, y)"
 
 def run(*arguments, stdin="", env=None):
     """Run the command in a process of its own; (exit code, stdout, stderr)."""
-    done = subprocess.run([sys.executable, "-m", "tsql.cli", *arguments], input=stdin.encode(), capture_output=True, env=os.environ | (env or {}), timeout=120, check=False)
+    done = subprocess.run([sys.executable, "-m", "tsql", *arguments], input=stdin.encode(), capture_output=True, env=os.environ | (env or {}), timeout=120, check=False)
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -59,6 +59,14 @@ def test_formats_on_stdout():
     code, out, _ = run("run", QUERY, "-f", "arrow")
     opened = pa.ipc.open_file(out) if out.startswith(b"ARROW1") else pa.ipc.open_stream(out)
     assert code == 0 and opened.read_all()["y"].to_pylist() == ["a", None, "c"]
+
+
+@pytest.mark.parametrize("options", [("-f", "csv"), ()], ids=["csv", "table"])
+def test_pandas_is_not_imported(options):
+    """It takes a third of a second, and pyarrow imports it with its first array if it is installed."""
+    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "tsql", "run", QUERY, *options], capture_output=True, timeout=120, check=True)
+    imported = {line.rsplit("|", 1)[1].strip() for line in done.stderr.decode().splitlines() if "|" in line}
+    assert "pyarrow.lib" in imported and "pandas.core" not in imported
 
 
 @pytest.mark.parametrize("name", ["r.csv", "r.json", "r.parquet", "r.arrow"])
@@ -147,7 +155,7 @@ def test_a_number_that_is_none_says_what_is_expected(call, arguments, said):
 
 def without(descriptor, *arguments):
     """Run the command in a process whose stdout (1) or stderr (2) is closed; (exit code, what the other one got)."""
-    command = [sys.executable, "-m", "tsql.cli", *arguments]
+    command = [sys.executable, "-m", "tsql", *arguments]
     done = subprocess.run(["sh", "-c", f'exec "$@" {descriptor}>&-', "sh", *command], capture_output=True, timeout=120, check=False)
     return done.returncode, (done.stderr if descriptor == 1 else done.stdout).decode()
 
@@ -244,7 +252,7 @@ def test_bench_tpch(call):
 def test_a_reader_that_leaves_early(tmp_path):
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"x": range(300_000)}), path)
-    child = subprocess.Popen([sys.executable, "-m", "tsql.cli", "run", f"SELECT x FROM '{path}'", "-f", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen([sys.executable, "-m", "tsql", "run", f"SELECT x FROM '{path}'", "-f", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert child.stdout.readline().strip(b'"\n') == b"x"
     child.stdout.close()
     assert child.wait(60) == 0

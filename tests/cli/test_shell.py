@@ -209,7 +209,7 @@ def terminal(tmp_path):
 
 
 def test_on_a_terminal(terminal):
-    child = terminal(sys.executable, "-m", "tsql.cli", "shell")
+    child = terminal(sys.executable, "-m", "tsql", "shell")
     child.wait_for("tsql>")
     child.send("SELECT 40 +\r2 AS answer;\r")
     child.wait_for("answer")

@@ -109,6 +109,6 @@ def test_text_that_is_not_utf8(db):
 
 @pytest.mark.parametrize("query", ["SELECT " + "(" * 300 + "1" + ")" * 300, "SELECT a FROM nowhere", "SELECT CAST('x' AS INT)", "-- nothing", "SET nonsense = 1", "SELECT 1; SELECT 'x"])
 def test_the_command_says_it_once_and_fails(query):
-    done = subprocess.run([sys.executable, "-m", "tsql.cli", "run", query], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "tsql", "run", query], capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.count("error") == 1 and "Traceback" not in done.stderr
