@@ -110,7 +110,7 @@ def case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.mark.parametrize("settings", [Settings(threads=1, shards=1), Settings(threads=2, shards=3), Settings(threads=2, shards=2, equal_hashes=True)], ids=["one", "shards", "equal hashes"])
 @pytest.mark.parametrize(("kind", "build"), list(choices()))
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(6)
 def test_join(case: Case, kind: str, build: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(joins, "build_side", lambda node: build)
     for name, (text, parts) in CONDITIONS.items():

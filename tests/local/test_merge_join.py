@@ -50,7 +50,7 @@ def plan(left: str, right: str, kind: str, build: str, where: str = "") -> str:
 @pytest.mark.parametrize("build", ["left", "right"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("left", "right"), [("a", "b"), ("a_mixed", "b_mixed"), ("a", "b_mixed"), ("early", "late"), ("a", "none"), ("one", "b")])
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_rows(left: str, right: str, kind: str, build: str, engines: Any) -> None:
     db, oracle = engines
     for where, condition in (("", ""), (" where=(x + y < 2500)", " AND x + y < 2500")):

@@ -54,6 +54,7 @@ def cuts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("shards", [2, 3, 8])
 @pytest.mark.parametrize("name", QUERIES)
+@pytest.mark.in_turn(3)
 def test_answers(name: str, shards: int, duck: Any, cuts: list[int]) -> None:
     sql = QUERIES[name].format(hint=TWO_PHASE)
     with tsql.connect(threads=2, shards=shards, small_rows=0) as db:

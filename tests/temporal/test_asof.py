@@ -72,7 +72,7 @@ def check(db: Any, left: pa.Table, right: pa.Table, key: str, inequality: str, o
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("key", KEYS)
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4)
 def test_every_shape(way: str, key: str) -> None:
     shapes = ALL_SHAPES if way in ("two threads", "spilled") else ("empty", "few_times", "null_times", "null_keys")
     turn = random.Random(f"{way} {key}")

@@ -56,7 +56,7 @@ NAMES = pa.table({"k": pa.array([0, 1, 1, None], pa.int64())})
 def test_at_every_instant(name: str) -> None:
     text = QUERIES[name]
 
-    @repeatable(4)
+    @repeatable(2)
     @hypothesis.given(period_tables(max_rows=9), period_tables(max_rows=9))
     def check(one: pa.Table, other: pa.Table) -> None:
         data = {"periods": one, "more": other, "names": NAMES}

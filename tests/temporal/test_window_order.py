@@ -90,7 +90,7 @@ def disordered(seed: str, count: int = 60) -> Rows:
 @pytest.mark.parametrize("worth", [0.0, 1e9], ids=["rows", "panes"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("call", ORDERED)
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(4)
 def test_order(window: str, call: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "PANES_WORTH", worth)
     rows = disordered(f"{window} {call}")
