@@ -22,6 +22,7 @@ from tsql.kernels.dense import DENSE_GROUPS, KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.emit import emit, emit_predicate
 from tsql.kernels.expr import Aggregate, Call, Expr, Literal
 from tsql.kernels.keys import KeyField, KeyLayout
+from tsql.kernels.operators.waiting import Taken, Waiting
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
@@ -29,6 +30,9 @@ from tsql.kernels.types import BIGINT, Type
 
 COMPACT_GROUPS = 1 << 14
 """The states of so many groups are made as small as they can be: they compete for the cache of a core."""
+
+WAITED_BYTES = 1 << 20
+"""In arrays of so many bytes, more than the cache of a core, rows wait for the memory of their groups."""
 
 LINE_BYTES, PAGE_BYTES, MOST_ROOM = 64, 4096, 16
 """Arrays of groups grow by one part in so many at most, so that lines of the cache that are used together do not lie whole pages apart."""
@@ -166,6 +170,13 @@ def update(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row:
     body.update(k, state, args, mask)
 
 
+def taken(k: PipelineKernel, grouping: Grouping, item: Item, row: CachedRow) -> Taken:
+    """What an aggregate whose body is branchless takes of a row, for later."""
+    mask = None if item.call.filter is None else emit_predicate(k, item.call.filter, row)
+    args = grouping.arguments(k, item, row)
+    return Taken(item.body, item.offset, args, both(mask, all_valid(args)) if item.body.skips_nulls else mask)
+
+
 def _update_row(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row: CachedRow, table: Val | None, group: Val | None) -> None:
     body = item.body
     args = grouping.arguments(k, item, row)
@@ -276,6 +287,7 @@ class DenseAggregate(AggregateSink):
     for it, nothing to ask before a row is taken in, and more groups in each line of the cache."""
 
     how = "dense"
+    transient = ("waiting",)
 
     def layout(self) -> None:
         self.cards = [cardinality(f) for f in self.grouping.fields]
@@ -289,6 +301,13 @@ class DenseAggregate(AggregateSink):
         self.occupied_at = 0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
         self.distinct_at = self.groups * self.entry_bytes
         self.state_bytes = self._distinct_tables(self.distinct_at)
+        self.has_waiting = self.groups * self.entry_bytes >= WAITED_BYTES and all(map(self._can_wait, self.grouping.updated))
+
+    def _can_wait(self, item: Item) -> bool:
+        """Whether an aggregate may see a row later: what it takes of it is few numbers, it owns nothing, and it cannot fail."""
+        numbers = all(len(i.type.parts) == 1 and (i.type.bits < 128 or "i128" not in item.body.fields) for i in item.inputs)
+        simple = item.body.branchless and not item.body.release() and not item.body.wants_position and not item.body.wants_order
+        return numbers and simple and item.distinct is None and not self.grouping.absorbs
 
     def _spread(self) -> None:
         """Make room between groups that differ in the first key alone, if they would all be in a few sets of the caches: bounds are rounded, often to powers of two."""
@@ -316,6 +335,13 @@ class DenseAggregate(AggregateSink):
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
+        if self.has_waiting:
+            values = [t for i in self.grouping.updated for a in i.inputs for t in (*a.type.parts, "i1")]
+            self.waiting = Waiting(k, self.entry_bytes, fields_bytes((*values, *("i1" for _ in self.grouping.updated))), self._meet)
+
+    def end(self, k: PipelineKernel) -> None:
+        if self.has_waiting:
+            self.waiting.end(k)
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
         g = self.grouping
@@ -331,15 +357,22 @@ class DenseAggregate(AggregateSink):
             k.fail(~inside, "A key is outside of the bounds that the statistics of its table give")
             number = k.select(inside, number, k.i64(0))
         entry = k.offset(self.table, number * self.entry_bytes)
-        if self.has_flag:
-            with k.when(~self.occupied(k, entry)):
-                k.store(entry, k.i64(1))
-                g.init(k, entry)
+        if self.has_waiting:
+            self.waiting.take(k, entry, [taken(k, g, item, row) for item in g.updated])
+            return
+        self._meet(k, entry)
         for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
 
+    def _meet(self, k: PipelineKernel, entry: Val) -> None:
+        """Make the states of a group that no row was in."""
+        if self.has_flag:
+            with k.when(~self.occupied(k, entry)):
+                k.store(entry, k.i64(1))
+                self.grouping.init(k, entry)
+
     def describe(self) -> str:
-        return super().describe() + (f" ({self.groups} groups possible)" if hasattr(self, "groups") else "")
+        return super().describe() + (f" ({self.groups} groups possible{', fetched ahead' * self.has_waiting})" if hasattr(self, "groups") else "")
 
 
 def cardinality(f: KeyField) -> int:
