@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tsql.backends.local.host import Code
 from tsql.kernels import program_store
 
 
@@ -43,6 +44,16 @@ def no_stored_plans() -> Iterator[None]:
     program_store.CHECKED = True
     yield
     del os.environ["TSQL_STORED_PLANS"]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_better_code() -> Iterator[Any]:
+    """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the suite's time and was ready when nobody
+    needed it any more. Gives the function that has it made, for tests of that."""
+    with pytest.MonkeyPatch.context() as patch:
+        improve = Code.improve
+        patch.setattr(Code, "improve", lambda code: None)
+        yield improve
 
 
 @pytest.fixture(autouse=True)

@@ -30,14 +30,14 @@ def check(text: str) -> None:
         assert error.position is None or 0 <= error.position <= len(text)
 
 
-@settings(max_examples=600, deadline=None, derandomize=True)
+@settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(WORDS), max_size=25))
 def test_random_words(words):
     check(" ".join(words))
     check("SELECT " + " ".join(words))
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(max_size=40))
 def test_random_text(text):
     check(text)

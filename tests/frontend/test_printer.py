@@ -109,13 +109,13 @@ def expressions(draw, dtype: Type, depth: int = 3) -> Expr:
     return draw(values(dtype))
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=250, deadline=None, derandomize=True)
 @given(literals())
 def test_literals_round_trip(literal):
     assert parse_expression(literal.sql(), SCHEMA) == literal
 
 
-@settings(max_examples=400, deadline=None, derandomize=True)
+@settings(max_examples=250, deadline=None, derandomize=True)
 @given(st.sampled_from(TYPES).flatmap(expressions))
 def test_expressions_round_trip(expr):
     assert parse_expression(expr.sql(), SCHEMA) == expr

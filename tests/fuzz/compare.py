@@ -1,6 +1,6 @@
 """Runs one SQL text on our engine and on DuckDB and says how they differ; holds the settings of all fuzz tests.
 
-`TSQL_FUZZ_EXAMPLES` raises the number of examples per test (40 by default), `TSQL_FUZZ_SEED` sets the seed. The seed is fixed by
+`TSQL_FUZZ_EXAMPLES` raises the number of examples per test (30 by default), `TSQL_FUZZ_SEED` sets the seed. The seed is fixed by
 default, so that a run of the test suite repeats; it is printed with every failure.
 """
 
@@ -16,7 +16,7 @@ import hypothesis
 from tests.slt.engines import CONFIGS, DuckDB, Tsql
 from tests.slt.render import Result, differing_row, render
 
-EXAMPLES = int(os.environ.get("TSQL_FUZZ_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("TSQL_FUZZ_EXAMPLES", "30"))
 SEED = int(os.environ.get("TSQL_FUZZ_SEED", "20240229"))
 DATASETS = ("mixed", "all_types")
 

@@ -34,7 +34,7 @@ def oracle(db: Any) -> Any:
 
 
 def rows(table: Any) -> Counter[str]:
-    return Counter(str(tuple(row.values())) for row in table.to_pylist())
+    return Counter(zip(*(column.to_pylist() for column in table.columns)))
 
 
 QUERIES = {

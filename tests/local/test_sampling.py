@@ -10,10 +10,15 @@ import tsql
 ROWS = 200_000
 
 
+@pytest.fixture(scope="module")
+def numbers() -> pa.Table:
+    return pa.table({"i": pa.array(range(ROWS), pa.int64()), "s": pa.array([f"text {i % 100}" for i in range(ROWS)])})
+
+
 @pytest.fixture(params=["arrow", "blocks"])
-def db(request: pytest.FixtureRequest) -> tsql.Session:
+def db(request: pytest.FixtureRequest, numbers: pa.Table) -> tsql.Session:
     session = tsql.connect(threads=2)
-    session.register("numbers", pa.table({"i": pa.array(range(ROWS), pa.int64()), "s": pa.array([f"text {i % 100}" for i in range(ROWS)])}))
+    session.register("numbers", numbers)
     if request.param == "blocks":
         session.execute("CREATE TABLE held AS SELECT * FROM numbers")
     else:
@@ -22,7 +27,7 @@ def db(request: pytest.FixtureRequest) -> tsql.Session:
 
 
 def values(db: tsql.Session, clause: str) -> list[int]:
-    return [row[0] for row in db.sql(f"SELECT i FROM held {clause}").fetchall()]
+    return db.sql(f"SELECT i FROM held {clause}").arrow()["i"].to_pylist()
 
 
 @pytest.mark.parametrize("clause", ["TABLESAMPLE bernoulli(10%)", "USING SAMPLE 10 PERCENT (bernoulli)", "TABLESAMPLE system(10%)", "TABLESAMPLE 10%"])

@@ -17,7 +17,7 @@ from tsql.planner.tree import nodes
 from tsql.planner.unnest import unnest
 
 BATCHES = 6
-PLANS = 150
+PLANS = 90
 
 
 def fails_alone(plan: Node) -> bool:

@@ -12,7 +12,7 @@ from tests.spark.cluster import InProcess
 from tests.spark.engine import SparkTsql
 
 FOLDERS = ("aggregates", "joins", "queries", "recursive", "subqueries", "windows")
-EVERY = 25
+EVERY = 40
 """Functions and types are kernels of a single part: they are the same whoever calls them. One query in 25 of every second file keeps this short;
 `--all-configurations` runs all."""
 

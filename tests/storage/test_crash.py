@@ -12,7 +12,7 @@ from pathlib import Path
 
 import tsql
 
-ROUNDS = 5
+ROUNDS = 4
 NUMBERS = 70_000
 
 

@@ -45,7 +45,8 @@ def test_any_damaged_byte_is_refused(journal: Path, zeros: int) -> None:
     """In the lengths too, which no checksum covers; with zeros behind the records a length that is too large stays in the file."""
     whole = journal.read_bytes()
     for at in range(len(whole)):
-        for damaged in {whole[at] ^ 1, whole[at] ^ 0x10, whole[at] ^ 0x80, 0} - {whole[at]}:
+        damages = [whole[at] ^ 1, whole[at] ^ 0x10, whole[at] ^ 0x80, 0]
+        for damaged in set(damages if zeros == 0 else [damages[(at + zeros) % 4]]) - {whole[at]}:
             assert_damaged(journal, whole[:at] + bytes([damaged]) + whole[at + 1 :] + bytes(zeros))
 
 
@@ -71,7 +72,7 @@ def test_a_write_that_stopped_anywhere_is_cut_off(journal: Path, zeros: int) -> 
     whole = journal.read_bytes()
     begins = starts()
     for number, (start, end) in enumerate(zip(begins[:-1], begins[1:], strict=True)):
-        for stopped in range(start, end - 3):
+        for stopped in range(start, end - 3, 1 if zeros in (0, 13) else 4):
             records, size = read(journal, whole[:stopped] + bytes(zeros))
             assert (len(records), size) == (number, start)
     for stopped in range(begins[-2], begins[-1] - 3):

@@ -30,7 +30,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "blocks": {},
     "Spark, in this process": {},
 }
-EVERY = 8
+EVERY = 11
 """By default a construct runs under some of the settings, and each setting with some of the constructs; `--all-configurations` runs all."""
 
 
