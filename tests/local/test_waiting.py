@@ -66,6 +66,18 @@ def test_few_rows(engines: tuple[Any, Any], rows: int) -> None:
     check(engines, "SELECT k, count(*), sum(x), sum(f) FROM few GROUP BY k ORDER BY k", waits=rows > 0)
 
 
+@pytest.mark.parametrize("settings", [{"backend": "interp"}, {"shards": 3}, {"batch_rows": 1}, {"spill_after": 1}], ids=str)
+def test_configurations(engines: tuple[Any, Any], settings: dict[str, Any]) -> None:
+    sql = "SELECT k, count(*), sum(x), min(d), sum(f) FILTER (WHERE b) FROM few GROUP BY k ORDER BY k"
+    for engine in engines:
+        engine.execute("CREATE TABLE few AS SELECT * FROM t LIMIT 300")
+    with tsql.connect(threads=2, **settings) as db:
+        db.register("rows", engines[0].sql("FROM few").arrow())
+        db.execute("CREATE TABLE few AS FROM rows")
+        assert "fetched ahead" in db.sql(sql).explain("pipelines")
+        assert db.sql(sql).fetchall() == engines[1].sql(sql).fetchall()
+
+
 def test_many_rows_of_one_group(engines: tuple[Any, Any]) -> None:
     check(engines, "SELECT k // 2000 AS g, count(*), sum(x) FROM t GROUP BY g ORDER BY g")
 
