@@ -14,6 +14,7 @@ import atexit
 import contextlib
 import hashlib
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +25,6 @@ MOST_BYTES = 512 << 20
 TRIM_EVERY = 1000
 PAUSE_SECONDS, MOST_PAUSES = 0.05, 20
 """Entries are written once no other has come for so long; where others never cease to come, after so many times that long."""
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 KEPT = 0.75
 """The part of the most files and bytes that trimming leaves."""
 
@@ -61,16 +61,12 @@ def read_code(key: str) -> bytes | None:
 def _write(directory: Path, key: str, code: bytes) -> None:
     """Make or replace an entry."""
     with contextlib.suppress(OSError):
-        path = f"{directory}/{key}.{os.getpid()}"
-        try:
-            descriptor = os.open(path, _NEW, 0o600)
-        except FileNotFoundError:
-            directory.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(path, _NEW, 0o600)
+        directory.mkdir(parents=True, exist_ok=True)
+        descriptor, path = tempfile.mkstemp(dir=directory)
         try:
             with os.fdopen(descriptor, "wb") as file:
                 file.write(hashlib.sha256(code).digest() + code)
-            os.replace(path, f"{directory}/{key}")
+            os.replace(path, directory / key)
         except OSError:
             os.unlink(path)
         if int(key[:8], 16) % TRIM_EVERY == 0:

@@ -155,8 +155,7 @@ def update(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row:
     if grouping.absorbs:
         body.absorb(k, state, grouping.arguments(k, item, row))
         return
-    if call.filter is not None:
-        mask = both(mask, emit_predicate(k, call.filter, row))
+    mask = _filtered(k, call, row, mask)
     if not body.branchless or item.distinct is not None:
         if mask is None:
             _update_row(k, grouping, item, state, row, table, group)
@@ -164,15 +163,20 @@ def update(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row:
             with k.when(mask):
                 _update_row(k, grouping, item, state, row, table, group)
         return
-    args = grouping.arguments(k, item, row)
-    if body.skips_nulls:
-        mask = both(mask, all_valid(args))
-    body.update(k, state, args, mask)
+    found = _taken(k, grouping, item, row, mask)
+    body.update(k, state, found.args, found.mask)
 
 
 def taken(k: PipelineKernel, grouping: Grouping, item: Item, row: CachedRow) -> Taken:
     """What an aggregate whose body is branchless takes of a row, for later."""
-    mask = None if item.call.filter is None else emit_predicate(k, item.call.filter, row)
+    return _taken(k, grouping, item, row, _filtered(k, item.call, row, None))
+
+
+def _filtered(k: PipelineKernel, call: Aggregate, row: CachedRow, mask: Val | None) -> Val | None:
+    return mask if call.filter is None else both(mask, emit_predicate(k, call.filter, row))
+
+
+def _taken(k: PipelineKernel, grouping: Grouping, item: Item, row: CachedRow, mask: Val | None) -> Taken:
     args = grouping.arguments(k, item, row)
     return Taken(item.body, item.offset, args, both(mask, all_valid(args)) if item.body.skips_nulls else mask)
 

@@ -61,7 +61,6 @@ def test_plans_mean_what_the_query_says(path: Path, catalog: Catalog, duck: Duck
 
 
 @pytest.mark.parametrize("path", FILES, ids=[f"{path.parent.name}/{path.stem}" for path in FILES])
-@pytest.mark.in_turn(2)
 def test_texts_read_back(path: Path, duck: DuckDB) -> None:
     """Our text of a query reads back to an equal tree, and the oracle's text gives the same rows."""
     for record in slt.read(path):

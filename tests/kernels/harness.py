@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from zlib import crc32
-
 import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.host import Code, Context, Shared, take_chunks
 from tsql.kernels.batch import Morsels, source_columns
 from tsql.kernels.codegen.kir import parse
-from tsql.kernels.codegen.llvm import FULL, QUICK
 from tsql.kernels.codegen.spec import verify
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators.collect import Collect, OutputColumn
@@ -31,8 +28,6 @@ class Bench:
         text = self.program.module.text()
         verify(self.program.module)
         assert parse(text).text() == text
-        # Code that is compiled quickly is other code than that which is compiled in full: each kernel is one of them, by its text.
-        self.level = FULL if crc32(text.encode()) % 3 == 0 else QUICK
 
     def run(self, interpret: bool) -> list[pa.Array]:
         """The values of the expressions for each row."""
@@ -41,7 +36,7 @@ class Bench:
         morsels = Morsels(len(self.arrays))
         morsels.add_arrays(self.arrays, 0, self.rows)
         try:
-            Code(self.program, interpret, self.level).run(context, morsels)
+            Code(self.program, interpret).run(context, morsels)
             chunks = take_chunks(context.state_address, self.sink.columns, shared)
         finally:
             context.close()

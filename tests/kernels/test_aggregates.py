@@ -180,7 +180,6 @@ def test_configurations(query: str, config: str, oracle: duckdb.DuckDBPyConnecti
 
 
 @pytest.mark.parametrize("query", list(QUERIES))
-@pytest.mark.in_turn(2)
 def test_interpreter(query: str, oracle: duckdb.DuckDBPyConnection) -> None:
     with tsql.connect(backend="interp") as db:
         for name in ("few", "none"):

@@ -180,7 +180,6 @@ AHEAD = 2 * (128 << 10)
 
 
 @pytest.mark.parametrize("name", LARGE)
-@pytest.mark.in_turn(2)
 def test_ten_times_the_limit(name: str, large: pa.Table, counters: list[host.Shared]) -> None:
     with empty_duckdb() as oracle:
         oracle.register("t", large)

@@ -60,7 +60,6 @@ def test_those_that_do_not_wait(engines: tuple[Any, Any], calls: str) -> None:
 @pytest.mark.parametrize("rows", [0, 1, waiting.ROWS - 1, waiting.ROWS, waiting.ROWS + 1, 3 * waiting.ROWS + 5])
 def test_few_rows(engines: tuple[Any, Any], rows: int) -> None:
     """No place of the ring is taken in twice, and none is forgotten."""
-    db, duck = engines
     for engine in engines:
         engine.execute(f"CREATE TABLE few AS SELECT * FROM t LIMIT {rows}")
     check(engines, "SELECT k, count(*), sum(x), sum(f) FROM few GROUP BY k ORDER BY k", waits=rows > 0)

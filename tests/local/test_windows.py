@@ -77,14 +77,12 @@ def answers(name: str, **settings: Any) -> list[str]:
 
 @pytest.mark.parametrize("settings", [{"shards": 1}, {"shards": 3, "batch_rows": 50}], ids=["1 shard", "3 shards"])
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.in_turn(4)
 def test_spilled(name: str, settings: dict[str, int], expected: dict[str, list[str]]) -> None:
     assert answers(name, threads=2, **SPILLED, **settings) == expected[name]
 
 
 @pytest.mark.parametrize("shards", [1, 2])
 @pytest.mark.parametrize("name", CALLS)
-@pytest.mark.in_turn(4)
 def test_by_several_workers(name: str, shards: int, expected: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorting, "PARALLEL_ROWS", 100)
     assert answers(name, threads=5, shards=shards, small_rows=0) == expected[name]

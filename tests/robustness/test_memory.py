@@ -85,7 +85,6 @@ LIMITS = {"groups": "1MB", "distinct": "1MB"}
 
 
 @pytest.mark.parametrize("name", QUERIES)
-@pytest.mark.in_turn(2)
 def test_the_limit_is_enforced(db, limit, shared, name):
     limit(LIMITS.get(name, "500KB"))
     with pytest.raises(OutOfMemoryError, match="memory_limit allows"):

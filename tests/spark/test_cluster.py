@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does
 
 FILES = ("queries/group_by", "queries/having", "queries/distinct", "queries/order_by", "queries/set_operations", "queries/grouping_sets", "aggregates/basic", "aggregates/ordered")
 EVERY = 60
-"""What of the corpus runs on the cluster: a fortieth of the queries of these files, a third with `--all-configurations`. `test_parts.py` runs
+"""What of the corpus runs on the cluster: a sixtieth of the queries of these files, a third with `--all-configurations`. `test_parts.py` runs
 more of it in this process."""
 
 

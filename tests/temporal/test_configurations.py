@@ -31,7 +31,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Spark, in this process": {},
 }
 EVERY = 11
-"""By default a construct runs under some of the settings, and each setting with some of the constructs; `--all-configurations` runs all."""
+"""There are so many settings: by default a construct runs under one of them, and each setting with some of the constructs; `--all-configurations` runs all."""
 
 
 def ask(construct: Construct, data: dict[str, pa.Table], settings: str) -> Rows:

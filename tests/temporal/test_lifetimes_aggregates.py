@@ -57,7 +57,7 @@ AGGREGATES: dict[str, Callable[[Rows], Any]] = {
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("call", AGGREGATES)
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(2)
 def test_aggregates(source: str, call: str) -> None:
     rng = random.Random(f"{source} {call}")
     made: Rows = []

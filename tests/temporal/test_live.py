@@ -73,7 +73,7 @@ def _arrivals(table: pa.Table, time: str, how: str, seed: int) -> list[Message]:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
-@pytest.mark.in_turn(6)
+@pytest.mark.in_turn(3)
 def test_arrival_does_not_matter(construct: Construct, how: str) -> None:
     """Punctuations after every row, sometimes, or only at the end; restored in the middle at one, two or three shards."""
     seed = CONSTRUCTS.index(construct)

@@ -60,7 +60,6 @@ def arriving(session: tsql.Session, sql: str) -> Arriving:
 
 
 @pytest.mark.parametrize("name", SHRINKING)
-@pytest.mark.in_turn(2)
 def test_state_shrinks_as_time_passes(name: str) -> None:
     """Of 600 rows (1,200 of two inputs) those of about a minute are held, and the rows are those of the run over all at once."""
     with tsql.connect(threads=2) as session:

@@ -19,7 +19,7 @@ CONSTRUCTS = tuple(c for c in WINDOWS if c.name.split()[0].strip(",") in KINDS a
 @pytest.mark.parametrize("worth", [0.0, 1e9], ids=["rows", "panes"])
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda c: c.name)
 @pytest.mark.parametrize("half", [0, 1], ids=["even shapes", "odd shapes"])
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(2)
 def test_both_ways(construct: Construct, worth: float, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "PANES_WORTH", worth)
     for shape in ALL_SHAPES[half::2]:
