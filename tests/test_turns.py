@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.turns import is_its_turn, runs_by_default
+from tests.turns import all_have_turns, is_its_turn, runs_by_default
 
 
 @pytest.mark.parametrize("sizes", [(36, 3), (6, 13, 3), (3, 6, 13), (5, 2, 2)])
@@ -21,6 +21,13 @@ def test_every_value_has_its_turns(sizes: tuple[int, ...], every: int) -> None:
     if len(sizes) == 3 and min(sizes) >= every:
         for i, j in itertools.combinations(range(3), 2):
             assert {(places[i], places[j]) for places in taken} == set(itertools.product(range(sizes[i]), range(sizes[j])))
+
+
+@pytest.mark.parametrize("sizes", [(7,), (2, 2), (105, 3), (11, 2, 2), (2, 9, 4)])
+@pytest.mark.parametrize("every", range(1, 9))
+def test_values_without_a_turn_are_told(sizes: tuple[int, ...], every: int) -> None:
+    taken = [places for places in itertools.product(*map(range, sizes)) if is_its_turn(list(places), every)]
+    assert all_have_turns(list(sizes), every) == all({places[place] for places in taken} == set(range(size)) for place, size in enumerate(sizes))
 
 
 @pytest.mark.parametrize(("name", "length"), [("a", 1), ("bb", 2), ("ccc", 3), ("dddd", 4)])
