@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -82,7 +83,7 @@ class PhysicalPlan:
     query: str = ""
     notes: tuple[str, ...] = field(default=(), compare=False)
 
-    @property
+    @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result."""
         fields = self.root.schema

@@ -359,7 +359,7 @@ def group_runs(sink: AggregateSink, state: int) -> Iterator[tuple[int, int]]:
 
 def free_state(sink: Sink, context: Context, shared: Shared) -> None:
     """Free a context and everything that the state of its sink points to, whether or not the run came to its end."""
-    if context.closed:
+    if context.closed or context.kept:
         return
     if context.owns_state:
         match sink:
@@ -385,6 +385,11 @@ def end_chunks(sink: Partition, context: Context) -> None:
     if sink.leaves_open:
         plan = (ctypes.c_int64 * 2)(sink.shard_bytes, len(sink.columns))
         compiler().routine(end_chunk_module, QUICK)(context.state_address, ctypes.addressof(plan), sink.shards)
+
+
+def owns_memory(sink: AggregateSink) -> bool:
+    """Whether its groups point to memory besides the state that they are in."""
+    return isinstance(sink, HashAggregate) or any(i.distinct is not None or i.body.release() for i in sink.grouping.items)
 
 
 def _free_groups(sink: AggregateSink, state: int) -> None:

@@ -20,6 +20,7 @@ from tsql.backends.local.generating import GeneratingRunner
 from tsql.backends.local.host import Chunk, result_array
 from tsql.backends.local.matches import MatchRunner
 from tsql.backends.local.ranges import RangeData
+from tsql.backends.local.repeat import Call, to_batch
 from tsql.backends.local.runner import Flow, Kernels, row_bound
 from tsql.backends.local.snapshots import SnapshotRunner
 from tsql.backends.local.spill import AnyChunk
@@ -87,8 +88,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         fields = plan.root.schema
         columns = tuple(OutputColumn(f"c{i}", Column(c, fields[c].type, fields[c].nullable), True, True) for i, c in enumerate(plan.columns))
         for chunk in self._stream(plan.root, flow, columns):
-            arrays = [a if a.type == f.type else a.cast(f.type) for a, f in zip(chunk.arrays, schema, strict=True)]
-            yield pa.RecordBatch.from_arrays(arrays, schema=schema) if arrays else pa.RecordBatch.from_struct_array(pa.array([{}] * chunk.rows, pa.struct([])))
+            yield to_batch(chunk, schema)
 
     def chunks(self, step: Step, shards: int) -> list[list[AnyChunk]]:
         """The rows of a step by shard, in the kernels' own types; for backends that move them elsewhere."""
@@ -155,6 +155,8 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         finally:
             context.let_go()
         take()
+        if self.recorder is not None:
+            self.recorder.ran([Call(code, context, part.morsels, pipeline.sink)])
         self._close(context)
         self.run.done_rows = max(self.run.done_rows, self.shared.rows_done)
         kept.reverse()
@@ -164,9 +166,15 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         """Rows that wait in columns already: a result of them needs no kernel."""
         names = [c.name for c in data.columns]
         places = [names.index(c.expr.name) for c in columns]
+
+        def shown(chunk: Chunk) -> Chunk:
+            return Chunk(chunk.order, chunk.rows, [result_array(chunk.arrays[p], c.type) for p, c in zip(places, columns, strict=True)])
+
+        if self.recorder is not None:
+            self.recorder.then(lambda chunks: [shown(c) for c in chunks])
         for chunk in (c for shard in data.chunks for c in shard):
             self.run.check()
-            yield Chunk(chunk.order, chunk.rows, [result_array(chunk.arrays[p], c.type) for p, c in zip(places, columns, strict=True)])
+            yield shown(chunk)
 
     def flow(self, step: Step, shards: int) -> Flow:
         """The rows of a step; a step with several users is collected once."""

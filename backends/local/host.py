@@ -98,6 +98,13 @@ class Shared:
         self.peak = 0
         self._lock = threading.Lock()
         self.address = ctypes.addressof(self.words)
+        self.run: Run | None = run
+        run.on_cancel(self.cancel)
+
+    def restart(self, run: Run) -> None:
+        """Count anew, for another run with the same settings; nothing that was counted is in use any more."""
+        self.words[:] = (0, 0, 0, 0, self.limit)
+        self._host_bytes = self._passed_over = self.peak = 0
         self.run = run
         run.on_cancel(self.cancel)
 
@@ -212,6 +219,8 @@ class Context:
         self.state = state
         self.state_bytes = state_bytes
         self.closed = False
+        self.kept = False
+        """Whether it stays as it is after its run, for the next one (`repeat.py`)."""
         self.state_address = state.address
         self.counter = ctypes.c_int64(0)
         self.keep: list[Any] = []
@@ -225,48 +234,49 @@ class Context:
         words[MEMORY // 8], words[ROWS_DONE // 8], words[LIMIT // 8], words[MEMORY_LIMIT // 8] = (shared.address + 8 * word for word in (1, 2, 3, 4))
         _HEADER.pack_into(self.buffer, 0, *words)
         for index, slot in enumerate(program.slots):
-            data = self._slot(slot, fill)
+            data = self.slot_data(slot, self.keep, fill)
             ctypes.memmove(self.address + SLOTS + SLOT_BYTES * index, data, len(data))
 
     def store(self, offset: int, word: int) -> None:
         ctypes.c_uint64.from_address(self.address + offset).value = word
 
-    def _slot(self, slot: Slot, fill: Callable[[Slot, list[Any]], bytes] | None) -> bytes:
+    def slot_data(self, slot: Slot, keep: list[Any], fill: Callable[[Slot, list[Any]], bytes] | None = None) -> bytes:
+        """The content of a slot in this run; what it points to is put into `keep`."""
         parameters = self.shared.run.parameters
         match slot.kind:
             case "literal":
-                return slot_bytes(slot.type, slot.payload.value, self.keep)
+                return slot_bytes(slot.type, slot.payload.value, keep)
             case "parameter":
-                return slot_bytes(slot.type, parameters[slot.payload], self.keep)
+                return slot_bytes(slot.type, parameters[slot.payload], keep)
             case "parameter_valid":
                 return struct.pack("<qq", parameters[slot.payload] is not None, 0)
             case "static":
                 buffer = pa.py_buffer(slot.payload)
-                self.keep.append(buffer)
+                keep.append(buffer)
                 return struct.pack("<Qq", buffer.address, len(slot.payload))
             case "dictionary":
-                self.keep.append(slot.payload)
+                keep.append(slot.payload)
                 return struct.pack("<Qq", slot.payload.record.address, len(slot.payload))
             case "code_bound":
                 dictionary, op, literal = slot.payload
                 return struct.pack("<qq", code_bound(dictionary, op, literal.value), 0)
             case "dictionary_table":
                 table = dictionary_table(*slot.payload)
-                self.keep.append(table)
+                keep.append(table)
                 return struct.pack("<Qq", table.address, table.size)
             case "dictionary_hashes":
                 hashes = string_hashes(slot.payload)
-                self.keep.append(hashes)
+                keep.append(hashes)
                 return struct.pack("<Qq", hashes.ctypes.data, len(hashes))
             case "buffer":
                 memory = (ctypes.c_uint8 * slot.payload[0])()
-                self.keep.append(memory)
+                keep.append(memory)
                 return struct.pack("<Qq", ctypes.addressof(memory), slot.payload[0])
             case "now":
                 return struct.pack("<qq", int(self.shared.run.wall_clock * 1_000_000), 0)
         if fill is None:
             raise TypeError(f"nothing fills a slot of kind {slot.kind}")
-        return fill(slot, self.keep)
+        return fill(slot, keep)
 
     def limit(self, full_at: int | None, room_at: int | None, make_room: Callable[[], None] | None) -> None:
         """Stop with more than `full_at` bytes taken; call `make_room` with more than `room_at`."""
@@ -294,6 +304,11 @@ class Context:
     def taken(self) -> int:
         """Bytes that the sink has taken for its state."""
         return read_i64(self.address + TAKEN) - read_i64(self.address + SCRATCH + 16)
+
+    @property
+    def has_scratch(self) -> bool:
+        """Whether the kernel has taken memory for values on their way."""
+        return read_u64(self.address + SCRATCH) != 0
 
     def add_taken(self, bytes: int) -> None:
         """Count what the host has taken for the sink's state."""
@@ -324,7 +339,7 @@ class Context:
 
     def close(self) -> None:
         """Free scratch memory, the detail text and the state; what the state points to is its sink's (`free_state`)."""
-        if self.closed:
+        if self.closed or self.kept:
             return
         self.closed = True
         self.let_go()

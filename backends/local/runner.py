@@ -22,6 +22,7 @@ from tsql.backends import Run
 from tsql.backends.local.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, end_chunks, free_state, presize_table
 from tsql.backends.local.host import Code, Context, Full, Shared, take_chunks
 from tsql.backends.local.late import read_late
+from tsql.backends.local.repeat import Call, Recorder, Recording
 from tsql.backends.local.spill import AnyChunk, Spill, Store
 from tsql.backends.local.workers import parallel
 from tsql.kernels import garbage
@@ -85,6 +86,9 @@ class Kernels:
         self.dense: dict[Any, bool] = {}
         self.lock = threading.Lock()
         self.compile_ms = 0.0
+        self.runs = 0
+        self.recording: Recording | None = None
+        """The calls of the plan, once they are known to be the same in each run."""
 
 
 @dataclass
@@ -108,6 +112,8 @@ class Task:
     code: Code | None = None
     context: Context | None = None
     opened: list[Context] = field(default_factory=list)
+    done: list[Morsels] = field(default_factory=list)
+    """The parts that have been run."""
 
     def prepare(self) -> None:
         """Have the first part ready to run."""
@@ -126,6 +132,8 @@ class Task:
                 finally:
                     self.context.let_go()
                 runner.run.done_rows = max(runner.run.done_rows, runner.shared.rows_done)
+                if runner.recorder is not None:
+                    self.done.append(self.part.morsels)
                 if self.take is not None:
                     self.take(self.pipeline.sink, self.context, self.part, self.shard)
                     if runner._limit_reached(self.pipeline.sink):
@@ -161,6 +169,10 @@ class Task:
             self.context.share_counter(self.part.counter)
         else:
             self.context.counter.value = 0
+
+    def call(self) -> Call | None:
+        """The one call of a kernel that this was, if it was one."""
+        return Call(self.code, self.context, self.done[0], self.pipeline.sink) if len(self.done) == len(self.opened) == 1 else None
 
     def _run_empty(self) -> None:
         source = self.flow.data.empty_source()
@@ -204,6 +216,7 @@ class PipelineRunner:
         """What kernels count: rows by the name of their step (for `explain ANALYZE`), and under (text,) rows that the user should hear of."""
         self.kept_joins: dict[int, Any] = {}
         self.kept_states: set[int] = set()
+        self.recorder: Recorder | None = None
         self.spill = Spill(run, self.shared, self.threads)
 
     def tell(self) -> None:
@@ -318,6 +331,8 @@ class PipelineRunner:
             for task in tasks:
                 task.prepare()
         results = parallel(lambda shard: tasks[shard].run(), len(tasks), 1 if few else self.threads, self.run)
+        if self.recorder is not None:
+            self.recorder.ran([task.call() for task in tasks])
         self._record(step, role, before, start)
         self._release(flow)
         return results

@@ -26,7 +26,7 @@ from tsql.backends.local.dataset import ChunkData, Dataset, Part
 from tsql.backends.local.host import Chunk, Reserved, Shared
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
-from tsql.backends.local.sorting import sort_indices
+from tsql.backends.local.sorting import sort_indices, sorted_order
 from tsql.backends.local.spill import TABLE, AnyChunk, SpilledChunk, Store, bytes_of, in_memory
 from tsql.kernels.batch import SourceColumn
 from tsql.kernels.errors import ExecutionError
@@ -48,8 +48,12 @@ class Order:
     keys: tuple[SortKey, ...]
     places: tuple[int, ...]
 
+    def of(self, arrays: list[pa.Array]) -> list[tuple[pa.Array, SortKey]]:
+        """The keys of rows."""
+        return [(arrays[p], k) for p, k in zip(self.places, self.keys, strict=True)]
+
     def indices(self, arrays: list[pa.Array]) -> np.ndarray:
-        return sort_indices([(arrays[p], k) for p, k in zip(self.places, self.keys, strict=True)])
+        return sort_indices(self.of(arrays))
 
 
 @dataclass
@@ -59,6 +63,23 @@ class SortedRun:
     blocks: list[SpilledChunk] = field(default_factory=list)
     first: list[pa.Array] = field(default_factory=list)
     last: list[pa.Array] = field(default_factory=list)
+
+
+def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None) -> list[Chunk]:
+    """The rows of chunks as one in order, with the first so many columns; at most `limit` of them. The list is emptied on the way."""
+    if not chunks:
+        return []
+    arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(chunks[0].arrays))]
+    chunks.clear()  # many chunks are a copy now, and need not stay while it is sorted
+    rows = len(arrays[0])
+    found = sorted_order(order.of(arrays))
+    if found is None:
+        # Groups of an array come in the order of their keys, for one.
+        ordered = arrays[:columns] if limit is None else [a.slice(0, limit) for a in arrays[:columns]]
+    else:
+        indices = pa.array(found[:limit])
+        ordered = pa.RecordBatch.from_arrays(arrays[:columns], [str(i) for i in range(columns)]).take(indices).columns if columns else []
+    return [Chunk((0,), rows if limit is None else min(rows, limit), ordered)]
 
 
 class SortRunner(HostFunctionRunner):
@@ -72,6 +93,8 @@ class SortRunner(HostFunctionRunner):
         order = Order(keys, tuple(names.index(k.expr.name if isinstance(k.expr, Column) else f"#key{i}") for i, k in enumerate(keys)))
         chunks = self._rows_to_sort(step, flow, (*columns, *extra), role)
         result = Flow(flow.data, schema)
+        if self.recorder is not None:
+            self.recorder.then(lambda chunks: in_order(chunks, order, len(columns), limit))
         if not chunks:
             return self._chunk_flow(columns, [[]], result)
         rows, resident = sum(c.rows for c in chunks), in_memory(chunks)
@@ -80,17 +103,13 @@ class SortRunner(HostFunctionRunner):
         share = self.spill.share(TABLE)
         if share is not None and (not resident or 2 * bytes + working > share):
             return self._merged(step, chunks, columns, order, result, limit, share)
-        whole, scratch = Reserved(bytes, self.shared), Reserved(working, self.shared)
-        arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(names))]
-        del chunks
-        indices = pa.array(order.indices(arrays))
-        if limit is not None:
-            indices = indices.slice(0, limit)
-        self.run.check()
+        working_memory = Reserved(bytes + working, self.shared)
         copy = Reserved(bytes, self.shared)
-        ordered = pa.RecordBatch.from_arrays(arrays[: len(columns)], names[: len(columns)]).take(indices).columns if columns else []
-        del whole, scratch
-        return self._chunk_flow(columns, [[Chunk((0,), len(indices), ordered, bytes, copy)]], result)
+        (ordered,) = in_order(chunks, order, len(columns), limit)
+        self.run.check()
+        del chunks, working_memory
+        ordered.bytes, ordered.owner = bytes, copy
+        return self._chunk_flow(columns, [[ordered]], result)
 
     def _rows_to_sort(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str) -> list[AnyChunk]:
         """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where they are."""
