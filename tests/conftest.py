@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from tests.levels import level_by_text
 from tsql.backends.local.host import Code
 from tsql.kernels import program_store
+from tsql.kernels.codegen.llvm import FULL, TIERED
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -47,13 +49,19 @@ def no_stored_plans() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_better_code() -> Iterator[Any]:
+def one_level_of_code() -> Iterator[dict[str, Any]]:
     """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the suite's time and was ready when nobody
-    needed it any more. Gives the function that has it made, for tests of that."""
+    needed it any more. So what would be made twice is made once: in full for one kernel in `FULL_IN`, chosen by its text, and quickly for the others.
+    Gives the functions of `Code` as they are, for tests of that."""
+    made, improve = Code.__init__, Code.improve
+
+    def make(code: Code, program: Any, interpret: bool = False, opt: int = FULL, *rest: Any) -> None:
+        made(code, program, interpret, level_by_text(program) if opt == TIERED and not interpret else opt, *rest)
+
     with pytest.MonkeyPatch.context() as patch:
-        improve = Code.improve
         patch.setattr(Code, "improve", lambda code: None)
-        yield improve
+        patch.setattr(Code, "__init__", make)
+        yield {"__init__": made, "improve": improve}
 
 
 @pytest.fixture(autouse=True)

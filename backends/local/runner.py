@@ -42,8 +42,8 @@ from tsql.kernels.selection import is_plain
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.step import Step
 
-TIERED_FACTOR = 80
-"""For up to so many times `small_rows` a first run is better off with code that is made quickly."""
+FULL_ROWS = 4_000_000
+"""Up to so many rows a first run is better off with code that is made quickly."""
 
 Take = Callable[[Sink, Context, Part, int], None]
 
@@ -268,9 +268,12 @@ class PipelineRunner:
         pipeline = Pipeline(source, self._masked(flow.operators, sink), sink, f"{step.name} {role}".strip())
         start = time.perf_counter()
         rows, small = flow.data.rows, self.run.settings.small_rows
-        level = FULL if rows is None or rows > small * TIERED_FACTOR else QUICK if rows <= small else TIERED
+        level = TIERED if rows is None else FULL if rows > FULL_ROWS else QUICK if rows <= small else TIERED
         with garbage.paused():
             code = Code(pipeline.emit(), self.interpret, level, self.run.check)
+        if rows is None:
+            # They may be very many: the batches that come once the better code is made run with it.
+            code.improve()
         self.kernels.compile_ms += (time.perf_counter() - start) * 1000
         return pipeline, code
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from tests.levels import level_by_text
 from tsql.backends import Run
 from tsql.backends.local.host import Code, Context, Shared, take_chunks
 from tsql.kernels.batch import Morsels, source_columns
@@ -36,7 +37,7 @@ class Bench:
         morsels = Morsels(len(self.arrays))
         morsels.add_arrays(self.arrays, 0, self.rows)
         try:
-            Code(self.program, interpret).run(context, morsels)
+            Code(self.program, interpret, level_by_text(self.program)).run(context, morsels)
             chunks = take_chunks(context.state_address, self.sink.columns, shared)
         finally:
             context.close()

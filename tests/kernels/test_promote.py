@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as pacsv
 import pytest
 
 import tsql
 from tests.duck import empty_duckdb
 from tests.patience import PATIENCE_SECONDS
+from tsql.backends.local import runner
 from tsql.backends.local.host import Code
 from tsql.kernels.codegen import llvm, promote
 from tsql.kernels.codegen.kir import Module
@@ -32,9 +35,10 @@ QUERIES = [
 
 
 @pytest.fixture(autouse=True)
-def better_code(no_better_code: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def better_code(one_level_of_code: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it is made after all."""
-    monkeypatch.setattr(Code, "improve", no_better_code)
+    for name, function in one_level_of_code.items():
+        monkeypatch.setattr(Code, name, function)
 
 
 @pytest.fixture(scope="module")
@@ -88,11 +92,27 @@ def test_few_rows_stay_with_quick_code(table: pa.Table, levels: list[tuple[int, 
     assert {level for level, _ in levels} == {QUICK}
 
 
-def test_many_rows_wait_for_full_code(table: pa.Table, levels: list[tuple[int, bool]]) -> None:
+def test_many_rows_wait_for_full_code(table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "FULL_ROWS", ROWS // 2)
     with tsql.connect(threads=2, small_rows=1) as db:
         db.register("t", table)
         db.sql("SELECT sum(x), max(d) FROM t WHERE g = 3").arrow()
     assert (FULL, True) in levels
+
+
+def test_rows_of_unknown_number_begin_with_quick_code(table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """They may be many: the full code is asked for at once, and taken while the query runs."""
+    asked: list[int] = []
+    add = promoter.add
+    monkeypatch.setattr(promoter, "add", lambda module, done: (asked.append(len(levels)), add(module, done)))
+    pacsv.write_csv(table, tmp_path / "t.csv")
+    with tsql.connect(threads=2) as db:
+        found = db.sql(f"SELECT sum(x), max(d) FROM '{tmp_path}/t.csv' WHERE g = 3").fetchall()
+        assert asked and asked[0] == 1, "before the next kernel of the query is made"
+        promoter.wait()
+        db.register("t", table)
+        assert found == db.sql("SELECT sum(x), max(d) FROM t WHERE g = 3").fetchall()
+    assert (QUICK, True) in levels and (FULL, False) in levels and (FULL, True) not in levels
 
 
 def a_module() -> Module:
