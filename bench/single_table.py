@@ -11,9 +11,12 @@ from __future__ import annotations
 import argparse
 import statistics
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+import numpy as np
 
 from bench import cold
 from tsql.tpch.data import tables
@@ -23,6 +26,8 @@ from tsql.tpch.queries import query
 from tsql.tpch.report import Row, Section, machine, write
 
 THREADS = 2
+MEMORY_BYTES = 64 << 20
+"""About what Q6 reads of lineitem at scale 1."""
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,19 @@ def scaling(kinds: dict[str, type[Tsql] | type[DuckDB]], path: Path, two: dict[s
             section.rows.append(
                 Row(f"Q{number}, {name}", shown, ratio, ">= 1.8" if ours else "", ratio >= 1.8 if ours else None, {n: t.runs_ms for n, t in times.items()})
             )
+    section.rows.append(reading_memory(runs))
     return section
+
+
+def reading_memory(runs: int) -> Row:
+    """One thread against two for a sum over memory, which is what the machine gives at this hour to a query that reads its columns and does little else."""
+    values = np.ones(MEMORY_BYTES // 8, np.int64)
+    halves = np.array_split(values, 2)
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(np.sum, halves))
+        times = interleaved({"1 thread, ms": values.sum, "2 threads, ms": lambda: list(pool.map(np.sum, halves))}, runs, least_ms=200)
+    ratio = times["1 thread, ms"].median / times["2 threads, ms"].median
+    return Row(f"a sum over {MEMORY_BYTES >> 20} MiB, numpy", {name: str(t) for name, t in times.items()}, ratio, runs_ms={name: t.runs_ms for name, t in times.items()})
 
 
 def before_running(names: list[str], repeats: int) -> Section:

@@ -49,19 +49,19 @@ def no_stored_plans() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def one_level_of_code() -> Iterator[dict[str, Any]]:
+def one_level_of_code() -> Iterator[Any]:
     """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the suite's time and was ready when nobody
     needed it any more. So what would be made twice is made once: in full for one kernel in `FULL_IN`, chosen by its text, and quickly for the others.
-    Gives the functions of `Code` as they are, for tests of that."""
-    made, improve = Code.__init__, Code.improve
+    Gives `Code.__init__` as it is, for tests of that."""
+    made = Code.__init__
 
     def make(code: Code, program: Any, interpret: bool = False, opt: int = FULL, *rest: Any) -> None:
         made(code, program, interpret, level_by_text(program) if opt == TIERED and not interpret else opt, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Code, "improve", lambda code: None)
+        patch.setenv("TSQL_BETTER_CODE", "0")
         patch.setattr(Code, "__init__", make)
-        yield {"__init__": made, "improve": improve}
+        yield made
 
 
 @pytest.fixture(autouse=True)

@@ -21,6 +21,15 @@ class OneCluster(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
 
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        """What is done is forgotten: xdist would count through all of it after each test, of which there are ten thousand."""
+        nodeid = self.registered_collections[node][item_index]
+        scope, assigned = self._split_scope(nodeid), self.assigned_work[node]
+        assigned[scope][nodeid] = True
+        if all(assigned[scope].values()):
+            del assigned[scope]
+        self._reschedule(node)
+
     def _reschedule(self, node: Any) -> None:
         if node.shutting_down:
             return

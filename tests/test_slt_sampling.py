@@ -19,7 +19,7 @@ def test_every_configuration_has_its_risks() -> None:
     assert not missing
 
 
-def test_every_record_runs_by_default_and_half_of_them_under_another_configuration() -> None:
+def test_every_record_runs_by_default_and_a_quarter_of_them_under_another_configuration() -> None:
     twice = total = 0
     for path in corpus_files():
         records = slt.read(path)
@@ -27,7 +27,7 @@ def test_every_record_runs_by_default_and_half_of_them_under_another_configurati
         assert {record.line for record in sample(path, records, "default")} == {record.line for record in records}
         twice += sum(runs[record.line] > 1 for record in records)
         total += len(records)
-    assert 0.5 < twice / total < 0.75
+    assert 0.25 < twice / total < 0.5
 
 
 @pytest.mark.parametrize("config", RISKS)
@@ -39,7 +39,7 @@ def test_a_sample_is_a_part(config: str) -> None:
         records, risky = slt.read(path), at_risk(path, config)
         whole[risky] += len(records)
         kept[risky] += len(sample(path, records, config))
-    assert 0.02 * whole[False] < kept[False] < 0.1 * whole[False]
+    assert 0.01 * whole[False] < kept[False] < 0.1 * whole[False]
     assert 1.5 * kept[False] / whole[False] < kept[True] / whole[True] < 0.5
 
 

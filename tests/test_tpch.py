@@ -46,7 +46,11 @@ def test_data_is_made_once(folder: Path) -> None:
 
 
 def test_damaged_data_is_made_again(folder: Path) -> None:
-    paths = data.tables(SCALE)
+    (folder / "tpch" / f"sf{SCALE:g}").mkdir(parents=True)
+    paths = {table: folder / "tpch" / f"sf{SCALE:g}" / f"{table}.parquet" for table in data.TABLES}
+    for path in paths.values():
+        path.write_text("of an older run")
+    assert data.tables(SCALE) == paths, "what is there is not looked into"
     paths["orders"].unlink()
     assert pq.read_metadata(data.tables(SCALE)["orders"]).num_rows == 1500
 

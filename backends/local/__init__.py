@@ -66,7 +66,7 @@ class LocalBackend:
                 run.check()
                 yield batch
             if recorder is not None:
-                recorded = kernels.recording = recorder.recording(run, executor.shared, time.perf_counter() - start)
+                recorded = kernels.recording = recorder.recording(run, executor.shared, executor.threads, time.perf_counter() - start)
         finally:
             executor.tell()
             if recorder is not None and recorded is None:

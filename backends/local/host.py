@@ -106,7 +106,7 @@ class Shared:
         self.words[:] = (0, 0, 0, 0, self.limit)
         self._host_bytes = self._passed_over = self.peak = 0
         self.run = run
-        run.on_cancel(self.cancel)
+        run.on_cancel(lambda: self.cancel() if self.run is run else None)
 
     def cancel(self) -> None:
         self.words[0] = 1

@@ -125,10 +125,10 @@ class Recorder:
         """Let go of what was kept: there is to be no recording."""
         _free(self.stages)
 
-    def recording(self, run: Run, shared: Shared, seconds: float) -> Recording | None:
+    def recording(self, run: Run, shared: Shared, threads: int, seconds: float) -> Recording | None:
         """What was noted, once the run has come to its end."""
         bytes = sum(call.context.state_bytes for stage in self.stages for call in stage)
-        return None if self.refused or self.columns is None or bytes > MOST_BYTES else Recording(self, run, shared, seconds)
+        return None if self.refused or self.columns is None or bytes > MOST_BYTES else Recording(self, run, shared, threads, seconds)
 
 
 def _can_keep(call: Call) -> bool:
@@ -152,9 +152,9 @@ def _free(stages: list[list[Call]]) -> None:
 class Recording:
     """The calls of a plan, to be made again."""
 
-    def __init__(self, found: Recorder, run: Run, shared: Shared, seconds: float):
+    def __init__(self, found: Recorder, run: Run, shared: Shared, threads: int, seconds: float):
         self.stages, self.columns, self.work = found.stages, found.columns, found.work
-        self.settings, self.rows, self.shared, self.seconds = replace(run.settings), run.total_rows, shared, seconds
+        self.settings, self.rows, self.shared, self.threads, self.seconds = replace(run.settings), run.total_rows, shared, threads, seconds
         shared.run = None
         calls = [call for stage in self.stages for call in stage]
         self.states = [(call.context.state_address, call.context.state_bytes) for call in calls]
@@ -182,14 +182,15 @@ class Recording:
                 if len(stage) == 1:
                     stage[0].code.run(stage[0].context, stage[0].morsels)
                 else:
-                    parallel(lambda shard, calls=stage: calls[shard].code.run(calls[shard].context, calls[shard].morsels), len(stage), len(stage), run)
+                    parallel(lambda shard, calls=stage: calls[shard].code.run(calls[shard].context, calls[shard].morsels), len(stage), self.threads, run)
             found = take_chunks(self.stages[-1][0].context.state_address, self.columns, UNACCOUNTED)
             for work in self.work:
                 found = work(found)
-        except BaseException:
-            # What the states hold now is anything.
+        except BaseException as error:
+            # What the states hold now is anything. After Ctrl-C a worker may still be in them; they go with the last who knows them.
             self.broken = True
-            _free(self.stages)
+            if isinstance(error, Exception):
+                _free(self.stages)
             raise
         finally:
             keep.clear()

@@ -49,11 +49,14 @@ def test_a_table_by_default(call):
     assert out == "┌─────────┬─────────┐\n│    x    │    y    │\n│ integer │ varchar │\n├─────────┼─────────┤\n│       1 │ a       │\n│       2 │ NULL    │\n│       3 │ c       │\n└─────────┴─────────┘\n 3 rows\n"
 
 
-def test_formats_on_stdout():
-    code, out, _ = run("run", QUERY, "-f", "csv")
-    assert code == 0 and out.decode().split() == ["x,y", "1,a", "2,", "3,c"]
-    code, out, _ = run("run", QUERY, "-f", "json")
+def test_formats_on_stdout(call):
+    code, out, _ = call("run", QUERY, "-f", "csv")
+    assert code == 0 and out.split() == ["x,y", "1,a", "2,", "3,c"]
+    code, out, _ = call("run", QUERY, "-f", "json")
     assert code == 0 and [json.loads(line) for line in out.splitlines()] == [{"x": 1, "y": "a"}, {"x": 2, "y": None}, {"x": 3, "y": "c"}]
+
+
+def test_binary_formats_on_the_stdout_of_a_process():
     code, out, _ = run("run", QUERY, "-f", "parquet")
     assert code == 0 and pq.read_table(io.BytesIO(out))["x"].to_pylist() == [1, 2, 3]
     code, out, _ = run("run", QUERY, "-f", "arrow")

@@ -35,10 +35,10 @@ QUERIES = [
 
 
 @pytest.fixture(autouse=True)
-def better_code(one_level_of_code: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def better_code(one_level_of_code: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Here it is made after all."""
-    for name, function in one_level_of_code.items():
-        monkeypatch.setattr(Code, name, function)
+    monkeypatch.setattr(Code, "__init__", one_level_of_code)
+    monkeypatch.delenv("TSQL_BETTER_CODE")
 
 
 @pytest.fixture(scope="module")

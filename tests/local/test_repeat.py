@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -148,6 +150,35 @@ def test_a_cancelled_run_stays_cancelled(db: Session) -> None:
     run.cancel()
     with found.lock, pytest.raises(CancelledError):
         found.chunks(run)
+
+
+def test_who_cancels_a_run_that_is_over_ends_no_other(db: Session) -> None:
+    sql = REPEATED[0]
+    for _ in range(3):
+        db.sql(sql).arrow()
+    found, over = recording(db, sql), db.sql(sql)._new_run()
+    with found.lock:
+        found.chunks(over)
+        run = db.sql(sql)._new_run()
+        found.shared.restart(run)
+        over.cancel()
+        assert found.shared.words[0] == 0
+        run.cancel()
+        assert found.shared.words[0] == 1
+
+
+def test_memory_goes_with_the_plan(db: Session) -> None:
+    """The states of a recording are freed when its plan is dropped."""
+    sql = REPEATED[1]
+    for _ in range(3):
+        db.sql(sql).arrow()
+    found = recording(db, sql)
+    states = [weakref.ref(call.context.state) for stage in found.stages for call in stage]
+    del found
+    db.execute("CREATE TABLE other AS SELECT 1 AS x")
+    db.sql("SELECT x FROM other").arrow()
+    gc.collect()
+    assert states and not any(state() for state in states)
 
 
 def test_a_long_run_is_left_to_a_thread(db: Session, expected: dict[str, list[tuple[Any, ...]]]) -> None:

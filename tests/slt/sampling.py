@@ -1,6 +1,6 @@
 """Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under each.
 
-`default` runs every record, and every other record runs under another configuration too. A file has a few of these (`turns`), since each that runs a record of it
+`default` runs every record, and every fourth record runs under another configuration too. A file has a few of these (`turns`), since each that runs a record of it
 also runs all that the record builds on; most are likely to find something there (`RISKS`). Which of them runs a record is a matter of its text, so
 that it is the same wherever the record stands. A file that mostly changes tables cannot be sampled by record: it runs whole under one of them.
 """
@@ -33,6 +33,9 @@ RISKS = {
 MOST = 3
 """A file is run under so many configurations besides the default, if it has records enough."""
 
+SAMPLED = 4
+"""One record in so many runs under another configuration."""
+
 _CHANGES = re.compile(r"\b(insert|update|delete|merge)\b", re.IGNORECASE)
 
 
@@ -58,7 +61,7 @@ def sample(path: Path, records: list[Record], config: str) -> list[Record]:
     order = turns(path)
     if sum(map(_may_be_left_out, records)) < len(records) / 2:
         return records if config == order[0] else []
-    return _kept(records, lambda number: number % 2 == 0 and order[number // 2 % len(order)] == config)
+    return _kept(records, lambda number: number % SAMPLED == 0 and order[number // SAMPLED % len(order)] == config)
 
 
 def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:
