@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.frontend.support import catalog
+from tests.frontend.support import FakeCatalog, catalog
 from tests.frontend.test_names import EXPRESSIONS
 from tests.frontend.test_parse import CORPUS
+from tests.fuzz.amount import examples
 from tsql.analyze import analyze
 from tsql.kernels.errors import TsqlError
 from tsql.kernels.types import INTEGER
@@ -22,9 +24,15 @@ WORDS = (
 ).split()
 
 
+@cache
+def tables() -> FakeCatalog:
+    """One catalog for all texts: they are only analyzed."""
+    return catalog()
+
+
 def check(text: str) -> None:
     try:
-        analyze(text, catalog(), {"1": INTEGER})
+        analyze(text, tables(), {"1": INTEGER})
     except TsqlError as error:
         assert str(error)
         assert error.position is None or 0 <= error.position <= len(text)
@@ -37,7 +45,7 @@ def test_random_words(words):
     check("SELECT " + " ".join(words))
 
 
-@settings(max_examples=200, deadline=None, derandomize=True)
+@settings(max_examples=examples(200), deadline=None, derandomize=True)
 @given(st.text(max_size=40))
 def test_random_text(text):
     check(text)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401
+from tests.fuzz.amount import examples
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, SortKey
 from tsql.kernels.functions.registry import SCALARS
@@ -115,7 +116,7 @@ def test_literals_round_trip(literal):
     assert parse_expression(literal.sql(), SCHEMA) == literal
 
 
-@settings(max_examples=250, deadline=None, derandomize=True)
+@settings(max_examples=examples(250), deadline=None, derandomize=True)
 @given(st.sampled_from(TYPES).flatmap(expressions))
 def test_expressions_round_trip(expr):
     assert parse_expression(expr.sql(), SCHEMA) == expr

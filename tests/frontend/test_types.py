@@ -34,16 +34,20 @@ def duck():
 
 
 def check(duck, tables, expressions: list[str]) -> None:
-    """Compare the types of expressions over `every`, one query each.
+    """Compare the types of expressions over `every`, one query each; for us those that DuckDB accepts are one query, unless we refuse one of them.
 
     DuckDB refuses some string literals and NULLs as ambiguous; there, a literal adapting to the other side is fine.
     """
+    expected = {expression: oracle_types(duck, f"SELECT {expression} FROM every") for expression in expressions}
+    accepted = [expression for expression, theirs in expected.items() if theirs is not None]
+    try:
+        together = dict(zip(accepted, result_types(plan(f"SELECT {', '.join(accepted)} FROM every", tables=tables)), strict=True)) if accepted else {}
+    except BindError:
+        together = {}
     wrong = []
-    for expression in expressions:
-        text = f"SELECT {expression} FROM every"
-        theirs = oracle_types(duck, text)
+    for expression, theirs in expected.items():
         try:
-            ours = result_types(plan(text, tables=tables))
+            ours = [together[expression]] if expression in together else result_types(plan(f"SELECT {expression} FROM every", tables=tables))
         except BindError as error:
             ours = None
             reason = error.message
@@ -61,13 +65,17 @@ COLUMNS = range(len(TYPES))
 
 
 @pytest.mark.parametrize("op", ["+", "-", "*", "/", "//", "%"])
-def test_arithmetic_of_columns(duck, op):
-    check(duck, catalog(), [f"c{i} {op} c{j}" for i in COLUMNS for j in COLUMNS])
+@pytest.mark.parametrize("left", COLUMNS)
+@pytest.mark.in_turn(2)
+def test_arithmetic_of_columns(duck, op, left):
+    check(duck, catalog(), [f"c{left} {op} c{j}" for j in COLUMNS])
 
 
 @pytest.mark.parametrize("op", ["&", "|", "<<", ">>"])
-def test_bit_operators_of_columns(duck, op):
-    check(duck, catalog(), [f"c{i} {op} c{j}" for i in COLUMNS for j in COLUMNS])
+@pytest.mark.parametrize("left", COLUMNS)
+@pytest.mark.in_turn(2)
+def test_bit_operators_of_columns(duck, op, left):
+    check(duck, catalog(), [f"c{left} {op} c{j}" for j in COLUMNS])
 
 
 @pytest.mark.parametrize("op", ["<", "IS DISTINCT FROM"])
@@ -86,8 +94,10 @@ def test_common_types(duck, form):
 
 
 @pytest.mark.parametrize("op", ["+", "-", "*", "/", "//", "%", "&"])
-def test_arithmetic_with_literals(duck, op):
-    check(duck, catalog(), [f"c{i} {op} {literal}" for i in COLUMNS for literal in LITERALS])
+@pytest.mark.parametrize("left", COLUMNS)
+@pytest.mark.in_turn(2)
+def test_arithmetic_with_literals(duck, op, left):
+    check(duck, catalog(), [f"c{left} {op} {literal}" for literal in LITERALS])
 
 
 def test_common_types_with_literals(duck):

@@ -1,6 +1,6 @@
 """Runs one SQL text on our engine and on DuckDB and says how they differ; holds the settings of all fuzz tests.
 
-`TSQL_FUZZ_EXAMPLES` raises the number of examples per test (30 by default), `TSQL_FUZZ_SEED` sets the seed. The seed is fixed by
+`TSQL_FUZZ_EXAMPLES` raises the number of examples per test (15 by default, 30 under --all-configurations), `TSQL_FUZZ_SEED` sets the seed. The seed is fixed by
 default, so that a run of the test suite repeats; it is printed with every failure.
 """
 
@@ -13,18 +13,19 @@ from typing import Any
 import duckdb
 import hypothesis
 
+from tests.fuzz.amount import examples
 from tests.slt.engines import CONFIGS, DuckDB, Tsql
 from tests.slt.render import Result, differing_row, render
 
-EXAMPLES = int(os.environ.get("TSQL_FUZZ_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("TSQL_FUZZ_EXAMPLES") or examples(30))
 SEED = int(os.environ.get("TSQL_FUZZ_SEED", "20240229"))
 DATASETS = ("mixed", "all_types")
 
 
-def fuzz(test: Any, examples: int = EXAMPLES) -> Any:
+def fuzz(test: Any, count: int = EXAMPLES) -> Any:
     """A property test with the shared settings."""
     settings = hypothesis.settings(
-        max_examples=examples,
+        max_examples=count,
         deadline=None,
         database=None,
         print_blob=True,

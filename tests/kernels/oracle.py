@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -55,7 +56,9 @@ def _cast(arg: Expr, target: Type) -> Expr:
     return Cast(arg, target)
 
 
+@cache
 def connect() -> duckdb.DuckDBPyConnection:
+    """The connection of all tests here: they only register tables."""
     connection = empty_duckdb()
     connection.execute("SET TimeZone = 'UTC'")
     return connection

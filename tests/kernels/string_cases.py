@@ -61,6 +61,11 @@ def nasty_table(rows: int, seed: int, **columns: Any) -> pa.Table:
     return pa.table(data)
 
 
+def check_nasty(name: str, table: pa.Table, sql: str | None = None) -> None:
+    """As `check`, for a table made by `nasty_table`."""
+    check(name, table, sql, random_from=len(NASTY))
+
+
 def columns_of(table: pa.Table) -> list[Column]:
     return [Column(name, from_arrow(table.schema.field(name).type)) for name in table.column_names]
 
@@ -79,10 +84,10 @@ def duckdb_values(sql: str, table: pa.Table | None = None) -> list[Any]:
     return [row[0] for row in connection.execute(f"SELECT {sql} FROM t").fetchall()]
 
 
-def check(name: str, table: pa.Table, sql: str | None = None) -> None:
-    """The function of all columns of `table`, compiled and interpreted, must give what DuckDB gives."""
+def check(name: str, table: pa.Table, sql: str | None = None, random_from: int | None = None) -> None:
+    """The function of all columns of `table`, compiled and interpreted, must give what DuckDB gives. (`both` has `random_from`.)"""
     columns = columns_of(table)
     expected = duckdb_values(sql or f"{name}({', '.join(table.column_names)})", table)
-    (result,) = both([call(name, *columns)], table)
+    (result,) = both([call(name, *columns)], table, random_from=random_from)
     for row, (got, want) in enumerate(zip(result.to_pylist(), expected, strict=True)):
         assert got == want, f"{name}{tuple(table.slice(row, 1).to_pylist()[0].values())!r}: {got!r}, DuckDB has {want!r}"

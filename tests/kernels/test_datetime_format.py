@@ -40,7 +40,7 @@ def test_strftime_with_the_format_first_and_far_years():
         ("strftime(ts, '%Z')", call("strftime", c("ts"), lit("%Z"))),
     ]
     for text in ("0012-03-04 (BC)", "12012-03-04", "infinity", "-infinity"):
-        (value,) = connect().execute(f"SELECT DATE '{text}' - DATE '1970-01-01'").fetchone()
+        ((value,),) = connect().execute(f"SELECT DATE '{text}' - DATE '1970-01-01'").fetchall()
         pairs.append((f"strftime(DATE '{text}', '%Y %y %G %-y')", call("strftime", lit(value, DATE), lit("%Y %y %G %-y"))))
     check(pairs, TABLE)
 

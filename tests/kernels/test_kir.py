@@ -11,6 +11,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
+from tests.fuzz.amount import examples
 from tests.kernels import programs
 from tests.kernels.programs import INPUT_SLOTS, SIGNATURES, SLOT, TYPES, VALUE_OPS, apply, compiled, interpreted
 from tsql.kernels.codegen import interp, kir, memory
@@ -24,7 +25,7 @@ from tsql.kernels.runtime import pool
 CHECKED_BY_VERIFY = {"call", "ret"}
 """Ops whose rule needs the function or the module, and stands in `verify`."""
 
-EXAMPLES = 120
+EXAMPLES = examples(120)
 
 
 @pytest.fixture(scope="module", autouse=True)

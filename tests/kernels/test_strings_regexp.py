@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from tests.kernels.string_cases import NASTY, check, duckdb_values, nasty_table
+from tests.kernels.string_cases import NASTY, check_nasty, duckdb_values, nasty_table
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.functions.regexp import only_group
 from tsql.kernels.functions.registry import SCALARS
@@ -121,7 +121,7 @@ def test_options_must_not_be_null() -> None:
 
 
 def test_escape() -> None:
-    check("regexp_escape", nasty_table(80, 9, s="text"))
+    check_nasty("regexp_escape", nasty_table(80, 9, s="text"))
 
 
 def test_only_group() -> None:

@@ -48,6 +48,7 @@ def check(engines: Any, ours: str, theirs: str, order: str) -> None:
 
 @pytest.mark.parametrize("keys", KEYS)
 @pytest.mark.parametrize(("size", "slide"), [(10, 1), (10, 4), (3, 7), (30, 10)])
+@pytest.mark.in_turn(2)
 def test_hops(engines: Any, keys: str, size: int, slide: int) -> None:
     check(engines, *hop(engines, keys, size, slide), f"{keys}, w")
 

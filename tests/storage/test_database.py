@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import datetime as dt
+import functools
 import os
 from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import tsql
@@ -23,23 +24,26 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "db"
 
 
+@functools.cache
 def wide(rows: int = ROWS) -> pa.Table:
     """Every encoding: narrow and wide integers, dictionaries, plain strings, decimals, floats, booleans, NULLs."""
     rng = np.random.default_rng(3)
     numbers = np.arange(rows)
     mask = rng.random(rows) < 0.02
+    exact = pa.array(numbers).cast(pa.decimal128(19, 0))
+    spans = pa.array([pa.MonthDayNano([months, 1, 0]) for months in range(5)])
     return pa.table(
         {
             "id": pa.array(numbers),
             "small": pa.array((numbers % 200).astype(np.int16), mask=mask),
-            "word": pa.array([f"word {n % 300}" for n in numbers]),
-            "text": pa.array([None if m else f"text {n} {n * 7919 % 104729}" for n, m in zip(numbers, mask, strict=True)]),
-            "price": pa.array([Decimal(int(n)).scaleb(-2) for n in numbers], pa.decimal128(15, 2)),
-            "huge": pa.array([Decimal(int(n)) * 10**20 for n in numbers], pa.decimal128(38, 0)),
+            "word": pa.array([f"word {n}" for n in range(300)]).take(pa.array(numbers % 300)),
+            "text": pa.array([None if m else f"text {n} {n * 7919 % 104729}" for n, m in zip(numbers.tolist(), mask.tolist(), strict=True)]),
+            "price": pc.multiply(exact, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(15, 2)),
+            "huge": pc.multiply(exact.cast(pa.decimal128(16, 0)), pa.scalar(Decimal(10**20))).cast(pa.decimal128(38, 0)),
             "x": pa.array(rng.normal(size=rows), mask=mask),
             "flag": pa.array(numbers % 3 == 0, mask=mask),
-            "day": pa.array([dt.date(2000, 1, 1) + dt.timedelta(int(n) % 5000) for n in numbers]),
-            "span": pa.array([pa.MonthDayNano([int(n) % 5, 1, 0]) for n in numbers]),
+            "day": pa.array((np.datetime64("2000-01-01") + numbers % 5000).astype("datetime64[D]")),
+            "span": spans.take(pa.array(numbers % 5)),
         }
     )
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.frontend.temporal.examples import EXAMPLES
+from tests.fuzz.amount import examples
 from tsql.dialect import Temporal
 from tsql.generator import to_duckdb
 from tsql.kernels.errors import ParseError
@@ -15,7 +16,7 @@ from tsql.parser import parse
 from tsql.temporal.intervals import constant_interval, length_us
 from tsql.temporal.pattern import pattern_text, read_pattern
 
-SETTINGS = settings(max_examples=80, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=examples(80), deadline=None, derandomize=True)
 NAMES = st.sampled_from(["a", "b", "ts", "emit", "clip", "hop", "session", "within", '"a b"', '"select"'])
 UNITS = st.sampled_from(["SECOND", "minutes", "Hour", "DAYS", "week"])
 

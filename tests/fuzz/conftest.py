@@ -1,0 +1,3 @@
+"""Random tests take fewer examples by default."""
+
+from tests.fuzz.amount import pytest_configure  # noqa: F401
