@@ -31,7 +31,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Spark, in this process": {},
 }
 EVERY = 11
-"""There are so many settings: by default a construct runs under one of them, and each setting with some of the constructs; `--all-configurations` runs all."""
+"""There are so many settings: by default a construct runs under one of them, over one of the shapes, and each setting with some of the constructs and with
+both shapes; `--all-configurations` runs all."""
 
 
 def ask(construct: Construct, data: dict[str, pa.Table], settings: str) -> Rows:
@@ -52,12 +53,13 @@ def ask(construct: Construct, data: dict[str, pa.Table], settings: str) -> Rows:
 def _cases() -> Iterator[Any]:
     for number, construct in enumerate(CONSTRUCTS):
         for place, settings in enumerate(SETTINGS):
-            marks = () if (number + place) % EVERY == 0 else pytest.mark.all_configurations
-            yield pytest.param(construct, settings, marks=marks, id=f"{construct.name}-{settings}")
+            for turn, shape in enumerate(SHAPES):
+                # A setting meets every eleventh construct: with an odd number of settings it is over the one shape and over the other in turns.
+                marks = () if (number + place) % EVERY == 0 and number % len(SHAPES) == turn else pytest.mark.all_configurations
+                yield pytest.param(construct, settings, shape, marks=marks, id=f"{construct.name}-{settings}-{shape}")
 
 
-@pytest.mark.parametrize(("construct", "settings"), list(_cases()))
-def test_construct(construct: Construct, settings: str) -> None:
-    for shape in SHAPES:
-        data = tables(shape, seed=11)
-        assert_answers(construct, ask(construct, data, settings), expected_of(construct, data))
+@pytest.mark.parametrize(("construct", "settings", "shape"), list(_cases()))
+def test_construct(construct: Construct, settings: str, shape: str) -> None:
+    data = tables(shape, seed=11)
+    assert_answers(construct, ask(construct, data, settings), expected_of(construct, data))

@@ -29,11 +29,13 @@ from tests.temporal.reference.snapshot import (
 LIFE = ("valid_from", "valid_to")
 
 
+@pytest.mark.parametrize("sixth", range(6))
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
-def test_configurations(configuration: str) -> None:
-    """How a query runs does not change its rows. Each configuration has every third construct; the interpreter is slow, and gets fewer rows."""
+@pytest.mark.in_turn(6)
+def test_configurations(configuration: str, sixth: int) -> None:
+    """How a query runs does not change its rows. By default each configuration has every sixth construct; the interpreter is slow, and gets fewer rows."""
     data = tables("few_times", seed=9, rows=12 if configuration == "interp" else 40)
-    for construct in (*LIFETIMES, *SNAPSHOTS)[list(CONFIGURATIONS).index(configuration) % 3 :: 3]:
+    for construct in (*LIFETIMES, *SNAPSHOTS)[sixth::6]:
         ours = ask(construct.sql, data, construct.setup, configuration)
         expected = construct.reference({name: to_rows(table) for name, table in data.items()})
         try:
@@ -54,9 +56,12 @@ def on(one: Row, other: Row) -> bool:
     return one["k"] is not None and other["k"] is not None and one["k"] == other["k"] and one["v"] <= other["w"]
 
 
-@repeatable(8)
-@hypothesis.given(period_tables(), period_tables(), st.sampled_from((1, 3)))
-def test_joins_of_random_tables(one: pa.Table, other: pa.Table, shards: int) -> None:
+def test_joins_of_random_tables(pytestconfig: pytest.Config) -> None:
+    tables_and_shards = hypothesis.given(period_tables(), period_tables(), st.sampled_from((1, 3)))
+    repeatable(8 if pytestconfig.getoption("--all-configurations") else 5)(tables_and_shards(_check_joins))()
+
+
+def _check_joins(one: pa.Table, other: pa.Table, shards: int) -> None:
     data = {"periods": one, "more": other}
     left = lifetime(to_rows(one), "vs", end="ve")
     right = [
@@ -84,9 +89,12 @@ def test_joins_of_random_tables(one: pa.Table, other: pa.Table, shards: int) -> 
         assert_same_rows(ours, payload(clip_join(left, right, reference), "id"))
 
 
-@repeatable(15)
-@hypothesis.given(period_tables(), period_tables(), st.sampled_from((1, 2, 8)))
-def test_sets_of_random_tables(one: pa.Table, other: pa.Table, shards: int) -> None:
+def test_sets_of_random_tables(pytestconfig: pytest.Config) -> None:
+    tables_and_shards = hypothesis.given(period_tables(), period_tables(), st.sampled_from((1, 2, 8)))
+    repeatable(15 if pytestconfig.getoption("--all-configurations") else 8)(tables_and_shards(_check_sets))()
+
+
+def _check_sets(one: pa.Table, other: pa.Table, shards: int) -> None:
     data, configuration = {"periods": one, "more": other}, f"shards_{shards}"
     left, right = (payload(lifetime(to_rows(side), "vs", end="ve"), "k", "v") for side in (one, other))
     for operator, reference in (("INTERSECT ALL", intersect_all), ("EXCEPT ALL", except_all)):

@@ -57,7 +57,7 @@ AGGREGATES: dict[str, Callable[[Rows], Any]] = {
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("call", AGGREGATES)
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_aggregates(source: str, call: str) -> None:
     rng = random.Random(f"{source} {call}")
     made: Rows = []
@@ -68,12 +68,15 @@ def test_aggregates(source: str, call: str) -> None:
     check(source, call, to_table(made, EVENTS))
 
 
-@repeatable(25)
-@hypothesis.given(
-    event_tables(), st.sampled_from(sorted(SOURCES)), st.sampled_from(sorted(AGGREGATES)), st.sampled_from(sorted(set(CONFIGURATIONS) - {"interp"}))
-)
-def test_random_tables(table: pa.Table, source: str, call: str, configuration: str) -> None:
-    check(source, call, table, configuration)
+def test_random_tables(pytestconfig: pytest.Config) -> None:
+    @repeatable(25 if pytestconfig.getoption("--all-configurations") else 13)
+    @hypothesis.given(
+        event_tables(), st.sampled_from(sorted(SOURCES)), st.sampled_from(sorted(AGGREGATES)), st.sampled_from(sorted(set(CONFIGURATIONS) - {"interp"}))
+    )
+    def look(table: pa.Table, source: str, call: str, configuration: str) -> None:
+        check(source, call, table, configuration)
+
+    look()
 
 
 def check(source: str, call: str, table: pa.Table, configuration: str = "shards_2") -> None:

@@ -53,12 +53,16 @@ NAMES = pa.table({"k": pa.array([0, 1, 1, None], pa.int64())})
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_at_every_instant(name: str) -> None:
+def test_at_every_instant(name: str, pytestconfig: pytest.Config) -> None:
+    """Over empty tables, which Hypothesis tries first, by default every third query."""
     text = QUERIES[name]
+    also_empty = pytestconfig.getoption("--all-configurations") or list(QUERIES).index(name) % 3 == 0
 
     @repeatable(2)
     @hypothesis.given(period_tables(max_rows=9), period_tables(max_rows=9))
     def check(one: pa.Table, other: pa.Table) -> None:
+        if not (also_empty or one.num_rows or other.num_rows):
+            return
         data = {"periods": one, "more": other, "names": NAMES}
         ours = ask(text.format(**OURS), data)
         living = [lifetime(to_rows(side), "vs", end="ve") for side in (one, other)]

@@ -207,14 +207,14 @@ NESTED: dict[str, tuple[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("shape", ["empty", "one_row", "duplicates", "unsorted", "few_times", "null_keys", "null_times"])
+@pytest.mark.parametrize("configuration", ["shards_1", "shards_3"])
 @pytest.mark.parametrize("name", NESTED)
-def test_nesting(name: str) -> None:
+@pytest.mark.in_turn(2)
+def test_nesting(name: str, configuration: str, shape: str) -> None:
     sql, reference = NESTED[name]
-    for shape in ("empty", "one_row", "duplicates", "unsorted", "few_times", "null_keys", "null_times"):
-        data = tables(shape, seed=3)
-        expected = reference({table: to_rows(rows) for table, rows in data.items()})
-        for configuration in ("shards_1", "shards_3"):
-            assert_same_rows(ask(sql, data, configuration=configuration), expected)
+    data = tables(shape, seed=3)
+    assert_same_rows(ask(sql, data, configuration=configuration), reference({table: to_rows(rows) for table, rows in data.items()}))
 
 
 def test_bots_by_definition() -> None:

@@ -78,7 +78,7 @@ def test_arrival_does_not_matter(construct: Construct, how: str) -> None:
     """Punctuations after every row, sometimes, or only at the end; restored in the middle at one, two or three shards."""
     seed = CONSTRUCTS.index(construct)
     shape = REARRANGED[(seed + HOW.index(how)) % len(REARRANGED)]
-    data = tables(shape, seed=5, rows=24)
+    data = tables(shape, seed=5, rows=16)
     with tsql.connect(threads=2) as session:
         for name, table in data.items():
             session.register(name, table)

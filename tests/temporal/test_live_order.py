@@ -67,6 +67,7 @@ def expected(windows: Windows) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("times", [1, 5_000])
 @pytest.mark.parametrize("strings", [False, True])
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.in_turn(3)
 def test_order_of_arrival(window: str, strings: bool, times: int, size: int, shards: int) -> None:
     """strings: with string_agg, which needs all rows of a group at once; without it groups and panes are partial states. times: how many
     rows the plan was made for; many become panes. Batches of five rows go to a query that was restored at another number of shards."""
@@ -75,7 +76,7 @@ def test_order_of_arrival(window: str, strings: bool, times: int, size: int, sha
     sql = f"SELECT window_start AS a, window_end AS b, {calls} FROM TABLE({text}) GROUP BY ALL"
     table = pa.Table.from_pylist(ROWS, schema=SCHEMA)
     with tsql.connect(threads=2, shards=shards) as session:
-        session.register("t", pa.concat_tables([table] * times))
+        session.register("t", pa.concat_tables([table] * times).combine_chunks())
         query = LiveQuery(plan_of(session, sql), {"t": "ts"}, Run(), shards=shards)
         found = []
         for start in range(0, len(ROWS), size):

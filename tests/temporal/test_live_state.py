@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -10,9 +11,10 @@ from tests.temporal.data import to_rows
 from tests.temporal.reference.rows import SECOND
 from tests.temporal.test_live import Arriving, plan_of
 from tsql.backends import Run, Settings
+from tsql.backends.live import fragments
 from tsql.backends.live.query import LiveQuery
 
-ROWS = 600
+ROWS = 260
 START = 1_714_564_800 * SECOND
 
 
@@ -61,14 +63,14 @@ def arriving(session: tsql.Session, sql: str) -> Arriving:
 
 @pytest.mark.parametrize("name", SHRINKING)
 def test_state_shrinks_as_time_passes(name: str) -> None:
-    """Of 600 rows (1,200 of two inputs) those of about a minute are held, and the rows are those of the run over all at once."""
+    """Of 260 rows (520 of two inputs) those of about a minute are held, and the rows are those of the run over all at once."""
     with tsql.connect(threads=2) as session:
         found = arriving(session, SHRINKING[name])
         expected = session.sql(SHRINKING[name]).arrow()
         ours = found.run()
         assert sorted(map(repr, ours)) == sorted(map(repr, to_rows(expected)))
         assert len(ours) > 20
-        assert found.most < 200, f"{found.most} rows were held"
+        assert found.most < ROWS // 3, f"{found.most} rows were held"
         assert found.query.rows_held() == 0
 
 
@@ -123,7 +125,7 @@ def test_state_travels_as_arrow() -> None:
         whole, first = tumbling(session), tumbling(session)
         rows = events()
         expected = [*whole.consume("events", rows), *whole.punctuate("events")]
-        found = [*first.consume("events", rows.slice(0, 333)), *first.punctuate("events", START + 333 * SECOND)]
+        found = [*first.consume("events", rows.slice(0, 133)), *first.punctuate("events", START + 133 * SECOND)]
         kept = {}
         for name, table in first.state().items():
             sink = pa.BufferOutputStream()
@@ -132,19 +134,24 @@ def test_state_travels_as_arrow() -> None:
             kept[name] = pa.ipc.open_file(sink.getvalue()).read_all()
         second = LiveQuery(first.plan, {"events": "ts"}, shards=5)
         second.restore(kept)
-        found += [*second.consume("events", rows.slice(333)), *second.punctuate("events")]
+        found += [*second.consume("events", rows.slice(133)), *second.punctuate("events")]
         assert sorted(map(repr, pa.Table.from_batches(found).to_pylist())) == sorted(map(repr, pa.Table.from_batches(expected).to_pylist()))
 
 
-def test_what_is_held_counts_against_the_limit() -> None:
+@pytest.mark.parametrize(("least", "runs"), [(2 << 20, False), (16 << 20, True)], ids=["too little is left", "too much is held"])
+def test_what_is_held_counts_against_the_limit(least: int, runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second batch needs more memory than the first has left: an error of its fragment. One that may take so much runs, and then too much is held."""
+    monkeypatch.setattr(fragments, "LEAST_BYTES", least)
+    numbers = np.arange(375_000)
+    many = pa.table({"id": numbers, "k": pa.nulls(len(numbers), pa.int64()), "v": numbers, "ts": pa.nulls(len(numbers), pa.timestamp("us"))})
     with tsql.connect() as session:
         session.register("events", events())
         plan = plan_of(session, "SELECT DISTINCT id, v FROM events")
-        query = LiveQuery(plan, {"events": "ts"}, Run(Settings(memory_limit=64 << 20)))
-        many = pa.table({"id": pa.array(range(3_000_000), pa.int64()), "k": pa.nulls(3_000_000, pa.int64()), "v": pa.array(range(3_000_000), pa.int64()), "ts": pa.nulls(3_000_000, pa.timestamp("us"))})
-        with pytest.raises(tsql.OutOfMemoryError, match="hold .* bytes for rows to come"):
+        query = LiveQuery(plan, {"events": "ts"}, Run(Settings(memory_limit=8 << 20)))
+        with pytest.raises(tsql.OutOfMemoryError, match="hold .* bytes for rows to come") as refused:
             for _ in range(5):
                 query.consume("events", many)
+        assert ("the query needs more memory" in str(refused.value.__cause__)) == (not runs)
 
 
 def test_sums_are_as_wide_as_later_batches_need() -> None:

@@ -18,11 +18,11 @@ CONSTRUCTS = tuple(c for c in WINDOWS if c.name.split()[0].strip(",") in KINDS a
 
 @pytest.mark.parametrize("worth", [0.0, 1e9], ids=["rows", "panes"])
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda c: c.name)
-@pytest.mark.parametrize("half", [0, 1], ids=["even shapes", "odd shapes"])
-@pytest.mark.in_turn(2)
-def test_both_ways(construct: Construct, worth: float, half: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("quarter", range(4))
+@pytest.mark.in_turn(4)
+def test_both_ways(construct: Construct, worth: float, quarter: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "PANES_WORTH", worth)
-    for shape in ALL_SHAPES[half::2]:
+    for shape in ALL_SHAPES[quarter::4]:
         data = tables(shape, seed=3)
         with tsql.connect(threads=2, shards=3) as db:
             for name, table in data.items():

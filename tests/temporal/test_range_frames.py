@@ -26,6 +26,7 @@ FRAMES = (
 
 @pytest.mark.parametrize("shape", ["unsorted", "few_times", "on_bounds", "around_1970", "long_gaps", "null_times", "empty"])
 @pytest.mark.parametrize("frame", FRAMES)
+@pytest.mark.in_turn(2)
 def test_frames_are_duckdbs(frame: str, shape: str) -> None:
     table = events(shape, 4)
     if "to_seconds" in frame:

@@ -89,6 +89,7 @@ def test_as_of() -> None:
 @SHAPES
 @INEQUALITIES
 @pytest.mark.parametrize("kind", ["", "LEFT"])
+@pytest.mark.in_turn(2)
 def test_asof_against_duckdb(shape: str, inequality: str, kind: str) -> None:
     """DuckDB does not say which of several equal times it takes, so the right side has each time once."""
     left, right = events(shape), events(shape, seed=1)
@@ -102,6 +103,7 @@ def test_asof_against_duckdb(shape: str, inequality: str, kind: str) -> None:
 @SHAPES
 @INEQUALITIES
 @pytest.mark.parametrize("tolerance", [None, 2 * SECOND])
+@pytest.mark.in_turn(2)
 def test_asof_by_row_number(shape: str, inequality: str, tolerance: int | None) -> None:
     """All pairs that match, numbered by their distance and, where it is equal, from the last right row backwards."""
     left, right = events(shape), events(shape, seed=2)

@@ -90,19 +90,20 @@ def disordered(seed: str, count: int = 60) -> Rows:
 @pytest.mark.parametrize("worth", [0.0, 1e9], ids=["rows", "panes"])
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("call", ORDERED)
-@pytest.mark.in_turn(4)
-def test_order(window: str, call: str, worth: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("configuration", ["shards_1", "shards_3", "batch_rows_1", "spill", "plan_text"])
+@pytest.mark.in_turn(8)
+def test_order(window: str, call: str, worth: float, configuration: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "PANES_WORTH", worth)
     rows = disordered(f"{window} {call}")
     text, placed = WINDOWS[window]
     sql = f"SELECT k, window_start, window_end, {call} AS result FROM {text} GROUP BY ALL"
     expected = group_by(placed(rows), ("k", "window_start", "window_end"), result=ORDERED[call])
-    for configuration in ("shards_1", "shards_3", "batch_rows_1", "spill", "plan_text"):
-        assert_same_rows(ask(sql, {"events": to_table(rows, EVENTS)}, configuration=configuration), expected)
+    assert_same_rows(ask(sql, {"events": to_table(rows, EVENTS)}, configuration=configuration), expected)
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize("window", WINDOWS)
+@pytest.mark.in_turn(3)
 def test_other_columns_do_not_matter(window: str, configuration: str) -> None:
     """A string_agg is not made from panes, and must not change what is beside it."""
     table = to_table(disordered(window, 12), EVENTS)
