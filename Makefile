@@ -4,6 +4,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 TEST_ARGS ?=
+# On two cores one more: some tests wait for processes that they start, and for Spark. A worker takes up to 2 GB.
+TEST_WORKERS ?= 3
 # Tests start hundreds of Python processes; without the byte code of earlier ones each would compile the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
@@ -33,7 +35,7 @@ demo: setup
 	@$(PY) examples/demo.py
 
 test: setup java
-	@$(PY) -m pytest -n 2 --dist loadgroup -q $(TEST_ARGS)
+	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadgroup -q $(TEST_ARGS)
 
 lint: setup
 	@$(PY) -m ruff check .

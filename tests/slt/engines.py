@@ -31,6 +31,7 @@ class Config:
     reload_plan: bool = False
     blocks: bool = False
     stored: bool = False
+    repeated: bool = False
 
 
 CONFIGS = {
@@ -45,6 +46,7 @@ CONFIGS = {
         Config("plan_text", reload_plan=True),
         Config("blocks", blocks=True),
         Config("stored_plans", blocks=True, stored=True),
+        Config("repeated", blocks=True, repeated=True),
         Config("spill", settings={"spill_after": 1}),
     )
 }
@@ -79,6 +81,11 @@ class Tsql:
             return (plan.run(self._db, params) if params is not None else plan.run(self._db)).arrow()
         if self._config.stored and relation._describe_plan is not None:
             return self._stored(sql, params, relation)
+        if self._config.repeated and relation._describe_plan is not None:
+            # The second run of a plan may be recorded, and the third repeats it (backends/local/repeat.py).
+            for _ in range(2):
+                self._db.sql(sql, params).arrow()
+            return self._db.sql(sql, params).arrow()
         return relation.arrow()
 
     def _stored(self, sql: str, params: Any, relation: Any) -> pa.Table:

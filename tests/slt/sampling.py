@@ -26,6 +26,7 @@ RISKS = {
     "plan_text": ("expressions", "pivot", "queries/names", "queries/select_list", "recursive", "subqueries", "windows"),
     "blocks": ("dml", "queries/filters", "queries/scans", "queries/selection", "types"),
     "spill": ("aggregates", "joins", "queries/distinct", "queries/group_by", "queries/order_by", "queries/set_operations", "windows"),
+    "repeated": ("aggregates/basic", "queries/filters", "queries/order_by", "queries/selection", "types"),
     "stored_plans": ("dml", "joins/kinds", "queries/group_by", "queries/limit"),
 }
 """Folders and files that are about what a configuration changes. A folder has many records about each thing that is in it."""

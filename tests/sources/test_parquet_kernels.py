@@ -199,6 +199,7 @@ def test_malformed_snappy(data: bytes) -> None:
 
 
 def test_the_full_version_follows_the_quick_one_and_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TSQL_BETTER_CODE")
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
     fresh = Compiler()
     monkeypatch.setattr(parquet_decoder, "compiler", lambda: fresh)
