@@ -4,8 +4,8 @@ VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.installed
 TEST_ARGS ?=
-# On two cores one more: some tests wait for processes that they start, and for Spark. A worker takes up to 2 GB.
-TEST_WORKERS ?= 3
+# A worker takes up to 2 GB. On two cores a third one gains nothing.
+TEST_WORKERS ?= 2
 # Tests start hundreds of Python processes; without the byte code of earlier ones each would compile the whole package.
 unexport PYTHONDONTWRITEBYTECODE
 BENCH_ARGS ?=
