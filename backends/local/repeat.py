@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from tsql.backends import Run, Settings
 from tsql.backends.local.dataset import free_state, owns_memory
-from tsql.backends.local.host import Chunk, Code, Context, Shared, take_chunks
+from tsql.backends.local.host import Chunk, Code, Context, Shared, read_i64, read_u64, take_chunks
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
 from tsql.kernels.blocks.table import BlockTable
@@ -46,8 +46,8 @@ MOST_BYTES = 1 << 20
 WAITED_SECONDS = 0.03
 """A cancelled query may take 100 ms to end; one that is over sooner than this need not be left to a thread of its own."""
 
-FIXED_SLOTS = frozenset(("literal", "static", "dictionary", "code_bound", "dictionary_table", "dictionary_hashes"))
-"""Slots whose content is the same in each run."""
+FIXED_SLOTS = frozenset(("literal", "static", "dictionary", "code_bound", "dictionary_table", "dictionary_hashes", "buffer"))
+"""Slots whose content is the same in each run; what a buffer holds is zeroed, as it is when it is made."""
 
 VARYING_SLOTS = frozenset(("parameter", "parameter_valid", "now"))
 """Slots that are filled for each run."""
@@ -127,7 +127,7 @@ class Recorder:
 
     def recording(self, run: Run, shared: Shared, threads: int, seconds: float) -> Recording | None:
         """What was noted, once the run has come to its end."""
-        bytes = sum(call.context.state_bytes for stage in self.stages for call in stage)
+        bytes = sum(size for stage in self.stages for call in stage for _, size in _memory(call))
         return None if self.refused or self.columns is None or bytes > MOST_BYTES else Recording(self, run, shared, threads, seconds)
 
 
@@ -141,6 +141,13 @@ def _can_keep(call: Call) -> bool:
         case _:
             return False
     return whole and not call.context.has_scratch and all(slot.kind in FIXED_SLOTS or slot.kind in VARYING_SLOTS for slot in call.context.program.slots)
+
+
+def _memory(call: Call) -> list[tuple[int, int]]:
+    """(address, bytes) of the memory that a kernel finds zeroed: its state, and its buffers."""
+    context = call.context
+    slots = [context.address + SLOTS + SLOT_BYTES * index for index, slot in enumerate(context.program.slots) if slot.kind == "buffer"]
+    return [(context.state_address, context.state_bytes), *((read_u64(slot), read_i64(slot + 8)) for slot in slots)]
 
 
 def _free(stages: list[list[Call]]) -> None:
@@ -157,7 +164,7 @@ class Recording:
         self.settings, self.rows, self.shared, self.threads, self.seconds = replace(run.settings), run.total_rows, shared, threads, seconds
         shared.run = None
         calls = [call for stage in self.stages for call in stage]
-        self.states = [(call.context.state_address, call.context.state_bytes) for call in calls]
+        self.memory = [found for call in calls for found in _memory(call)]
         self.counters = list({id(call.context.counter): call.context.counter for call in calls}.values())
         self.varying: list[tuple[Context, int, Slot]] = [
             (call.context, call.context.address + SLOTS + SLOT_BYTES * index, slot)
@@ -201,10 +208,10 @@ class Recording:
         return found
 
     def _prepare(self, run: Run) -> list[Any]:
-        """States, counters and parameters as they are before the first call; returns what must live until the last."""
+        """Memory, counters and parameters as they are before the first call; returns what must live until the last."""
         self.shared.restart(run)
         run.total_rows = self.rows
-        for address, bytes in self.states:
+        for address, bytes in self.memory:
             ctypes.memset(address, 0, bytes)
         for counter in self.counters:
             counter.value = 0
