@@ -31,7 +31,7 @@ class LocalBackend:
     def run_all(self, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
         """The whole result of a plan, for callers who want all of it at once."""
         recording = kernels_of(plan, self.interpret).recording
-        if recording is not None and recording.fits(run) and recording.lock.acquire(blocking=False):
+        if recording is not None and recording.begin(run):
             if recording.seconds <= WAITED_SECONDS:
                 return self._repeated(recording, plan, run)
             return released_all(lambda: self._repeated_later(recording, plan, run), run)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -174,10 +175,16 @@ class Recording:
         ]
         self.lock = threading.Lock()
         self.broken = False
+        self.end = weakref.finalize(self, _free, self.stages)
+        """Frees what was kept, and what kernels have taken in later runs for values on their way; at the latest when the plan goes."""
 
-    def fits(self, run: Run) -> bool:
-        """Whether a run may be a repetition: the same settings, and nothing to be counted on the way."""
-        return not self.broken and not run.profile and run.settings == self.settings
+    def begin(self, run: Run) -> bool:
+        """Whether a run may be a repetition: it has the same settings, counts nothing on the way, and no other one is at it. Then it has the lock."""
+        if run.profile or run.settings != self.settings or not self.lock.acquire(blocking=False):
+            return False
+        if self.broken:
+            self.lock.release()
+        return not self.broken
 
     def chunks(self, run: Run) -> list[Chunk]:
         """Make the calls; the rows that they give. The caller has the lock."""
@@ -197,7 +204,9 @@ class Recording:
             # What the states hold now is anything. After Ctrl-C a worker may still be in them; they go with the last who knows them.
             self.broken = True
             if isinstance(error, Exception):
-                _free(self.stages)
+                self.end()
+            else:
+                self.end.detach()
             raise
         finally:
             keep.clear()

@@ -268,7 +268,7 @@ class PipelineRunner:
         pipeline = Pipeline(source, self._masked(flow.operators, sink), sink, f"{step.name} {role}".strip())
         start = time.perf_counter()
         rows, small = flow.data.rows, self.run.settings.small_rows
-        level = TIERED if rows is None else FULL if rows > FULL_ROWS else QUICK if rows <= small else TIERED
+        level = TIERED if rows is None else QUICK if rows <= small else FULL if rows > FULL_ROWS else TIERED
         with garbage.paused():
             code = Code(pipeline.emit(), self.interpret, level, self.run.check)
         if rows is None:

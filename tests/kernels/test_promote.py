@@ -84,7 +84,9 @@ def test_both_tiers_give_the_same_answer(table: pa.Table, levels: list[tuple[int
         assert (FULL, False) not in levels[before:], "what is compiled in full is not compiled again"
 
 
-def test_few_rows_stay_with_quick_code(table: pa.Table, levels: list[tuple[int, bool]]) -> None:
+def test_few_rows_stay_with_quick_code(table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many a user calls few."""
+    monkeypatch.setattr(runner, "FULL_ROWS", ROWS // 2)
     with tsql.connect(threads=2, small_rows=ROWS) as db:
         db.register("t", table)
         db.sql(QUERIES[0]).arrow()

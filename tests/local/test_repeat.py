@@ -148,6 +148,30 @@ def test_a_failure_is_told_with_its_position_and_ends_the_recording(db: Session)
     assert rows(db.sql(sql, {"most": 3}).arrow()) == [(111,)]
 
 
+def test_a_recording_that_breaks_while_another_run_waits_for_it_is_not_used(db: Session, expected: dict[str, list[tuple[Any, ...]]]) -> None:
+    sql = REPEATED[0]
+    for _ in range(3):
+        db.sql(sql).arrow()
+    found = recording(db, sql)
+    found.broken = True
+    assert not found.begin(db.sql(sql)._new_run()) and not found.lock.locked()
+    assert rows(db.sql(sql).arrow()) == expected[sql]
+
+
+def test_what_a_later_run_takes_for_its_values_is_freed(db: Session) -> None:
+    """The recorded run makes no text, so that it needs no memory for it."""
+    sql = "SELECT count(*) AS n FROM t WHERE id >= $least AND upper(s || $text) = 'BX'"
+    for _ in range(3):
+        assert rows(db.sql(sql, {"least": 1_000_000, "text": "x"}).arrow()) == [(0,)]
+    found = recording(db, sql, {"least": 1, "text": "x"})
+    assert rows(db.sql(sql, {"least": 199_990, "text": "x"}).arrow()) == [(sum(i % 3 == 1 for i in range(199_990, 200_000)),)]
+    contexts = [call.context for stage in found.stages for call in stage]
+    assert any(context.has_scratch for context in contexts)
+    found.broken = True
+    found.end()
+    assert all(context.closed and not context.has_scratch for context in contexts)
+
+
 def test_a_cancelled_run_stays_cancelled(db: Session) -> None:
     sql = REPEATED[0]
     for _ in range(3):
