@@ -17,7 +17,7 @@ from tsql.tpch import fresh, joins, peers
 from tsql.tpch.__main__ import main
 from tsql.tpch.bench import table
 from tsql.tpch.chart import Panel, draw
-from tsql.tpch.data import tables
+from tsql.tpch.data import data_folder, tables
 from tsql.tpch.engines import DuckDB, Tsql
 from tsql.tpch.measure import Spread, Times, geometric_mean, ratios, short, taking_turns
 from tsql.tpch.queries import query
@@ -28,11 +28,10 @@ SCALE = 0.001
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder of its own for the data, which the tests share."""
-    path = tmp_path_factory.mktemp("tpch")
+    """A folder for what benchmarks write. The data stays where it is, also where tests or the processes that they start use another cache folder."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TSQL_DATA", str(path))
-        yield path
+        patch.setenv("TSQL_DATA", str(data_folder()))
+        yield tmp_path_factory.mktemp("tpch")
 
 
 class Wrong(DuckDB):

@@ -1,6 +1,6 @@
 """LLVM text (render.py) to machine code, and the compile cache. The only module that imports llvmlite.
 
-`Compiler` owns the one JIT of the process: object code is looked up by fingerprint in memory, then on disk, and only then made by LLVM.
+`Compiler`, of which a process has one, looks object code up by fingerprint in memory, then on disk, and only then has LLVM make it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ QUICK, TIERED, FULL = 0, 1, 2
 """Levels of optimisation: two passes and fast instruction selection for kernels that see few rows (about a tenth of the
 compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and in full
 once the query is done (`promote.py`)."""
+
+LIBRARIES = 256
+"""A JIT looks through the names of all its libraries whenever one is added, and never forgets one: after so many another JIT takes over."""
 
 FEW_ROWS = 50_000
 """What routines do for so few rows is done before better code would be there."""
@@ -84,7 +87,7 @@ class Shared:
 
 
 class Compiler:
-    """The JIT of the process and its caches. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
+    """What makes machine code part of the process, and the caches of that. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
     different kernels are made side by side."""
 
     def __init__(self) -> None:
@@ -100,8 +103,8 @@ class Compiler:
         self._shared: dict[str, Shared] = {}
         """Routines of code that was made quickly, which other such code calls."""
         self._loading: set[str] = set()
-        self._jit = binding.create_lljit_compiler()
         self._serial = 0
+        self._jit: Any = None
         self._own = threading.local()
         self.in_foreground = 0
         """How many queries are waiting for code."""
@@ -270,6 +273,9 @@ class Compiler:
 
     def _linked(self, code: bytes, exports: tuple[str, ...], imports: dict[str, int]) -> Any:
         """Object code made part of the process: addresses by name of what it exports, as long as the result lives."""
+        if self._serial % LIBRARIES == 0:
+            # What was linked before keeps the JIT that it is part of alive.
+            self._jit = binding.create_lljit_compiler()
         self._serial += 1
         library = binding.JITLibraryBuilder().add_object_img(code).add_current_process()
         for name in exports:
@@ -289,8 +295,8 @@ class Compiler:
                     machine = self._machine(FULL)
                     code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
                     write_later(key, lambda: code)
-                _pool.append((self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}), self._jit))
-            return _pool[0][0]
+                _pool.append(self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}))
+            return _pool[0]
 
     def llvm_text(self, module: Module, opt: int = FULL) -> str:
         """What `explain LLVM` prints: the optimised module."""
@@ -302,7 +308,7 @@ class Compiler:
         return machine.emit_assembly(self.optimized(module, opt, machine))
 
 
-_pool: list[tuple[Any, Any]] = []
+_pool: list[Any] = []
 _pool_lock = threading.Lock()
 _compiler: Compiler | None = None
 _compiler_lock = threading.Lock()

@@ -139,8 +139,7 @@ def test_deep_nesting():
     assert kinds(plan_of(text)) == ["apply mark"] * (depth - 1)
 
 
-def test_tpch_queries_are_understood(tmp_path, monkeypatch):
-    monkeypatch.setenv("TSQL_DATA", str(tmp_path))
+def test_tpch_queries_are_understood():
     tables = Catalog()
     for name, path in data.tables(0.01).items():
         tables.add(name, tables.open_file(str(path)))

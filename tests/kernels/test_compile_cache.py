@@ -96,6 +96,23 @@ def test_a_function_keeps_its_code(fresh: Path, monkeypatch: pytest.MonkeyPatch)
     assert found.value == 58
 
 
+def test_a_jit_is_followed_by_another(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code of an earlier one goes on working, also when nothing but its function is held."""
+    monkeypatch.setattr("tsql.kernels.codegen.llvm.LIBRARIES", 2)
+    functions, jits = [], []
+    for number in range(200, 205):
+        functions.append(compiler().compile(square_plus(number), QUICK).function)
+        jits.append(compiler()._jit)
+    assert len({id(jit) for jit in jits}) >= 2
+    jits.clear()
+    compiler()._memory.clear()
+    gc.collect()
+    for number, function in zip(range(200, 205), functions):
+        found = ctypes.c_int64()
+        function(ctypes.addressof(found), 0, 7)
+        assert found.value == 49 + number
+
+
 def test_levels_and_programs_have_entries_of_their_own(fresh: Path) -> None:
     keys = set()
     for number in (1, 2):

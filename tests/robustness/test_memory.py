@@ -201,10 +201,12 @@ def test_cancelled_queries_do_not_leak(db):
 
 def grown_mib(work, times=15):
     """By how much the process grows over some runs, after a few that warm the allocators up. Every leak that this looks
-    for would be some MiB per run; when the garbage collector comes by itself is no matter of this."""
+    for would be some MiB per run; when the garbage collector comes by itself is no matter of this, nor what was there before."""
+    gc.freeze()
     for _ in range(6):
         work()
         gc.collect()
+    gc.freeze()
     time.sleep(0.1)
     before = resident_mib()
     for _ in range(times):
