@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.levels import level_by_text
+from tests.watchdog import Watchdog
 from tsql.backends.local.host import Code
 from tsql.kernels import program_store
 from tsql.kernels.codegen.llvm import FULL, TIERED
@@ -25,6 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--regen", action="store_true", help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff")
     group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")
     group.addoption("--strict-names", action="store_true", help="compare also the column names that DuckDB makes up from expressions")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Not in the process that waits for xdist's workers: each worker watches itself.
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        config.pluginmanager.register(Watchdog(sys.__stderr__.fileno() if sys.__stderr__ else 2))
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -118,13 +127,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module")
 def settled() -> None:
-    """For tests that look for leaks: they collect garbage dozens of times, and need not walk over what earlier modules have left (kernels, caches)
+    """For tests that look for leaks, or measure: they collect garbage dozens of times, and need not walk over what earlier modules have left (kernels, caches)
     each time, which takes a second by the end of the suite."""
     gc.collect()
     gc.freeze()
 
 
-def pytest_unconfigure() -> None:
+@atexit.register
+def thaw() -> None:
     """At the end of the process it must find all, or DuckDB complains about what it takes for leaks."""
     gc.unfreeze()
 

@@ -23,6 +23,8 @@ from tsql.tpch.measure import Spread, Times, geometric_mean, ratios, short, taki
 from tsql.tpch.queries import query
 from tsql.tpch.worker import Worker, WorkerError, serve
 
+pytestmark = pytest.mark.usefixtures("settled")
+
 SCALE = 0.001
 
 

@@ -7,8 +7,7 @@ Python `if` on a kernel value fails at once. `@routine` makes a function that is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, Function, Module, Op
@@ -194,14 +193,55 @@ class Var:
         self.k.emit("set", None, self, v)
 
 
-class Loop:
-    """The handle of `k.forever()`."""
+class Block:
+    """What a `with` enters: ops go to the block until it is left. `when` is the op that `otherwise` may follow then."""
 
-    def __init__(self, k: Kernel):
-        self.k = k
+    __slots__ = ("block", "k", "when")
+
+    def __init__(self, k: Kernel, block: list[Op], when: Op | None = None):
+        self.k, self.block, self.when = k, block, when
+
+    def __enter__(self) -> Any:
+        self.k._blocks.append(self.block)
+        self.k._scopes.append(object())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        k = self.k
+        k._blocks.pop()
+        k._scopes.pop()
+        if self.when is not None:
+            k._last_when = self.when
+
+
+class Loop(Block):
+    """The block of `k.forever()`."""
+
+    __slots__ = ()
 
     def stop_if(self, cond: Val) -> None:
         self.k.emit("break_if", None, cond)
+
+
+class Range(Block):
+    """The block of `k.range()`, which gives the number of the round."""
+
+    __slots__ = ("at", "index", "step", "stop")
+
+    def __init__(self, k: Kernel, block: list[Op], index: Var, stop: Val, step: int):
+        super().__init__(k, block)
+        self.index, self.stop, self.step = index, stop, step
+
+    def __enter__(self) -> Val:
+        super().__enter__()
+        self.at = self.index.value
+        self.k.emit("break_if", None, self.at >= self.stop)
+        return self.at
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None:
+            self.index.set(self.at + self.step)
+        super().__exit__()
 
 
 class Kernel:
@@ -224,10 +264,9 @@ class Kernel:
     def emit(self, name: str, type: str | None, *args: Val | Var, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Any:
         """Append an op; returns its value if it has a type. What was computed before in a block that is still open is not computed again:
         operators ask for the same addresses and conditions many times, and every op has its price until LLVM is done with it."""
-        for a in args:
-            if a.k is not self:
-                raise ValueError(f"{name}: a value of another function")
-        ids = tuple([a.id for a in args])
+        ids = tuple([a.id for a in args if a.k is self])
+        if len(ids) != len(args):
+            raise ValueError(f"{name}: a value of another function")
         pure = name in PURE
         if pure:
             if type in INTEGERS and (same := self._neutral(name, args)) is not None:
@@ -395,51 +434,30 @@ class Kernel:
         """Return; only as the last op of a block."""
         self.emit("ret", None, *(() if value is None else (value,)))
 
-    @contextmanager
-    def _nested(self, block: list[Op]) -> Iterator[None]:
-        self._blocks.append(block)
-        self._scopes.append(object())
-        try:
-            yield
-        finally:
-            self._blocks.pop()
-            self._scopes.pop()
+    def when(self, cond: Val) -> Block:
+        blocks: tuple[list[Op], list[Op]] = ([], [])
+        self.emit("when", None, cond, blocks=blocks)
+        return Block(self, blocks[0], self._blocks[-1][-1])
 
-    @contextmanager
-    def when(self, cond: Val) -> Iterator[None]:
-        op_blocks: tuple[list[Op], list[Op]] = ([], [])
-        self.emit("when", None, cond, blocks=op_blocks)
-        op = self._blocks[-1][-1]
-        with self._nested(op_blocks[0]):
-            yield
-        self._last_when = op
-
-    @contextmanager
-    def otherwise(self) -> Iterator[None]:
+    def otherwise(self) -> Block:
         """The else branch of the `when` that was closed just before."""
         op = self._last_when
         if op is None or self._blocks[-1][-1] is not op:
             raise ValueError("otherwise must follow a when directly")
-        with self._nested(op.blocks[1]):
-            yield
+        return Block(self, op.blocks[1])
 
-    @contextmanager
-    def forever(self) -> Iterator[Loop]:
+    def forever(self) -> Loop:
         """A loop that ends by `loop.stop_if(cond)`."""
         body: list[Op] = []
         self.emit("loop", None, blocks=(body,))
-        with self._nested(body):
-            yield Loop(self)
+        return Loop(self, body)
 
-    @contextmanager
-    def range(self, stop: Val, start: Val | int = 0, step: int = 1) -> Iterator[Val]:
+    def range(self, stop: Val, start: Val | int = 0, step: int = 1) -> Range:
         """i from start up to stop; the loop variable is an i64 value."""
         index = self.var(start if isinstance(start, Val) else self.i64(start))
-        with self.forever() as loop:
-            i = index.value
-            loop.stop_if(i >= stop)
-            yield i
-            index.set(i + step)
+        body: list[Op] = []
+        self.emit("loop", None, blocks=(body,))
+        return Range(self, body, index, stop, step)
 
     def choose(self, cond: Val, then: Callable[[], tuple[Val, ...]], otherwise: Callable[[], tuple[Val, ...]], types: tuple[str, ...]) -> tuple[Val, ...]:
         """The values of one of two branches, of which only the taken one runs."""

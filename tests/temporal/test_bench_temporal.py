@@ -19,6 +19,8 @@ from bench.temporal_cases import BAND, JOINS, KEYS, LONG_WINDOW, ORDER, WINDOWS,
 from bench.temporal_data import TABLES, tables
 from tests.temporal.data import assert_same_rows
 
+pytestmark = pytest.mark.usefixtures("settled")
+
 ROOT = Path(__file__).resolve().parents[2]
 ALL = [*WINDOWS, *JOINS, *KEYS, *LONG_WINDOW, *(case for pair in ORDER for case in pair)]
 
