@@ -59,18 +59,18 @@ def outers(plan: logical.Node) -> list[Outer]:
 def free_outers(plan: logical.Node) -> dict[int, list[Outer]]:
     """For each node, by its id, the outer columns that it and its inputs name and that mean something outside of it."""
     found: dict[int, list[Outer]] = {}
-
-    def visit(node: logical.Node) -> list[Outer]:
-        if id(node) not in found:
-            free = list(own_outers(node))
-            for index, inner in enumerate(node.inputs):
-                bound = bound_names(node, index)
-                free += [outer for outer in visit(inner) if outer.name not in bound]
-            found[id(node)] = list(dict.fromkeys(free))
-        return found[id(node)]
-
-    visit(plan)
+    _find_outers(plan, found)
     return found
+
+
+def _find_outers(node: logical.Node, found: dict[int, list[Outer]]) -> list[Outer]:
+    if id(node) not in found:
+        free = list(own_outers(node))
+        for index, inner in enumerate(node.inputs):
+            bound = bound_names(node, index)
+            free += [outer for outer in _find_outers(inner, found) if outer.name not in bound]
+        found[id(node)] = list(dict.fromkeys(free))
+    return found[id(node)]
 
 
 def bound_names(node: logical.Node, index: int) -> tuple[str, ...]:
@@ -96,23 +96,30 @@ def names_in(plan: logical.Node) -> set[str]:
 
 def map_outers(plan: logical.Node, change: Callable[[Outer], Expr]) -> logical.Node:
     """The plan with the outer columns that `outers` gives put through `change`; the same objects where nothing changes."""
-    named = {key: frozenset(outer.name for outer in found) for key, found in free_outers(plan).items()}
-    done: dict[tuple[int, frozenset[str]], logical.Node] = {}
+    return OuterChange(plan, change).visit(plan, frozenset())
 
-    def visit(node: logical.Node, bound: frozenset[str]) -> logical.Node:
-        free = named[id(node)]
+
+class OuterChange:
+    """One run of `map_outers`."""
+
+    def __init__(self, plan: logical.Node, change: Callable[[Outer], Expr]):
+        self.change = change
+        self.named = {key: frozenset(outer.name for outer in found) for key, found in free_outers(plan).items()}
+        self.done: dict[tuple[int, frozenset[str]], logical.Node] = {}
+
+    def visit(self, node: logical.Node, bound: frozenset[str]) -> logical.Node:
+        """The node; names in `bound` mean something inside of the plan."""
+        free = self.named[id(node)]
         if not free - bound:
             return node
         key = (id(node), bound & free)
-        if key not in done:
-            inputs = tuple(visit(inner, bound.union(bound_names(node, index))) for index, inner in enumerate(node.inputs))
-            done[key] = map_node(node.with_inputs(inputs), lambda e: rewrite(e, lambda part: put(part, bound)))
-        return done[key]
+        if key not in self.done:
+            inputs = tuple([self.visit(inner, bound.union(bound_names(node, index))) for index, inner in enumerate(node.inputs)])
+            self.done[key] = map_node(node.with_inputs(inputs), lambda e: rewrite(e, lambda part: self._put(part, bound)))
+        return self.done[key]
 
-    def put(expr: Expr, bound: frozenset[str]) -> Expr:
-        return change(expr) if isinstance(expr, Outer) and expr.name not in bound else expr
-
-    return visit(plan, frozenset())
+    def _put(self, expr: Expr, bound: frozenset[str]) -> Expr:
+        return self.change(expr) if isinstance(expr, Outer) and expr.name not in bound else expr
 
 
 def map_node(node: logical.Node, change: Callable[[Expr], Expr]) -> logical.Node:

@@ -69,6 +69,20 @@ FEW_PER_SHARD = 1000
 """So few rows of each shard are sorted at once: another heap would be another kernel to compile."""
 
 
+class DenseProbe(Sink):
+    """Sees the keys of groups as they reach a sink, in a dry run, and knows whether they have few known values."""
+
+    needs_probe = True
+
+    def __init__(self, grouping: Grouping, expected: int | None):
+        self.grouping, self.expected, self.dense = grouping, expected, False
+
+    def probe(self, k: PipelineKernel, row: Any) -> None:
+        self.grouping.calls = ()
+        self.grouping.probe(k, row)
+        self.dense = is_dense(self.grouping.fields, self.expected)
+
+
 class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, SpillingJoinRunner, SortRunner, GroupRunner):
     """One run of one plan."""
 
@@ -328,19 +342,10 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         known = self.kernels.dense.get(signature)
         if known is not None:
             return known
-        answers: list[bool] = []
-
-        class Probe(Sink):
-            needs_probe = True
-
-            def probe(self, k: PipelineKernel, row: Any) -> None:
-                grouping.calls = ()
-                grouping.probe(k, row)
-                answers.append(is_dense(grouping.fields, expected))
-
-        Pipeline(source, flow.operators, Probe())._probe()
-        self.kernels.dense[signature] = answers[0]
-        return answers[0]
+        sink = DenseProbe(grouping, expected)
+        Pipeline(source, flow.operators, sink)._probe()
+        self.kernels.dense[signature] = sink.dense
+        return sink.dense
 
     def _union(self, step: Union, inputs: list[Flow]) -> Flow:
         shards = max(f.data.shards for f in inputs)

@@ -255,18 +255,18 @@ def render(module: Module, names: Mapping[str, str] = NO_NAMES, elsewhere: Conta
 def shared_names(module: Module) -> dict[str, str]:
     """Names for the routines of a module that stand for all that they do: two routines have the same one only if they, and what they call, are the same."""
     names: dict[str, str] = {}
-
-    def name_of(routine: str) -> str:
-        if routine not in names:
-            text = module.functions[routine].text()
-            if text not in _callees:
-                calls = dict.fromkeys(op.attr for op in module.functions[routine].walk() if op.name == "call")
-                _callees[text] = tuple(callee for callee in calls if callee != routine)
-            inner = [name_of(callee) for callee in _callees[text] if callee in module.functions]
-            names[routine] = f"{routine}_{hashlib.sha256(chr(0).join([text, *inner]).encode()).hexdigest()[:20]}"
-        return names[routine]
-
     for name in module.functions:
         if name not in (module.main, *module.exports):
-            name_of(name)
+            _shared_name(module, name, names)
     return names
+
+
+def _shared_name(module: Module, routine: str, names: dict[str, str]) -> str:
+    if routine not in names:
+        text = module.functions[routine].text()
+        if text not in _callees:
+            calls = dict.fromkeys(op.attr for op in module.functions[routine].walk() if op.name == "call")
+            _callees[text] = tuple(callee for callee in calls if callee != routine)
+        inner = [_shared_name(module, callee, names) for callee in _callees[text] if callee in module.functions]
+        names[routine] = f"{routine}_{hashlib.sha256(chr(0).join([text, *inner]).encode()).hexdigest()[:20]}"
+    return names[routine]

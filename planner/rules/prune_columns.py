@@ -18,19 +18,17 @@ from tsql.planner.predicates import column
 
 
 def prune_columns(plan: Node) -> Node:
-    needed = needed_columns(plan)
-    done: dict[int, Node] = {}
+    return _visit(plan, needed_columns(plan), {})
 
-    def visit(node: Node) -> Node:
-        found = done.get(id(node))
-        if found is None:
-            inputs = tuple(visit(i) for i in node.inputs)
-            if isinstance(node, SetOperation) and node.kind == "union":
-                inputs = _sides(node, inputs, needed[id(node)])
-            found = done[id(node)] = _prune(node, inputs, needed[id(node)])
-        return found
 
-    return visit(plan)
+def _visit(node: Node, needed: dict[int, set[str]], done: dict[int, Node]) -> Node:
+    found = done.get(id(node))
+    if found is None:
+        inputs = tuple([_visit(i, needed, done) for i in node.inputs])
+        if isinstance(node, SetOperation) and node.kind == "union":
+            inputs = _sides(node, inputs, needed[id(node)])
+        found = done[id(node)] = _prune(node, inputs, needed[id(node)])
+    return found
 
 
 def _prune(node: Node, inputs: tuple[Node, ...], needed: set[str]) -> Node:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from tsql.kernels.expr import Column
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Sort
-from tsql.planner.tree import shared, transform_up
+from tsql.planner.tree import nodes, shared, transform_up
 
 
 def remove_trivial_project(plan: Node) -> Node:
@@ -27,25 +27,25 @@ def _passes(node: Node) -> bool:
 
 
 def _between_joins(plan: Node) -> Node:
-    several = shared(plan)
-    done: dict[int, Node] = {}
+    if not any(isinstance(node, Join) for node in nodes(plan)):
+        return plan
+    return _visit(plan, False, shared(plan), {})
 
-    def visit(node: Node, by_name: bool) -> Node:
-        """`by_name`: what uses the node takes columns by their names, so that more of them do not matter."""
-        by_name = by_name and id(node) not in several
-        if id(node) in done:
-            return done[id(node)]
-        inputs = [visit(i, named) for i, named in zip(node.inputs, _by_name(node, by_name), strict=True)]
-        if isinstance(node, Join) and len({node.mark, *(n for i in inputs for n in i.schema.names)}) <= sum(len(i.schema) for i in inputs):
-            inputs = [visit(i, False) for i in node.inputs]
-        elif isinstance(node, Join) and not isinstance(node, Apply):
-            inputs = _opened(node, inputs, _by_name(node, by_name), several)
-        result = node.with_inputs(tuple(inputs))
-        if id(node) in several:
-            done[id(node)] = result
-        return result
 
-    return visit(plan, False)
+def _visit(node: Node, by_name: bool, several: set[int], done: dict[int, Node]) -> Node:
+    """`by_name`: what uses the node takes columns by their names, so that more of them do not matter."""
+    by_name = by_name and id(node) not in several
+    if id(node) in done:
+        return done[id(node)]
+    inputs = [_visit(i, named, several, done) for i, named in zip(node.inputs, _by_name(node, by_name), strict=True)]
+    if isinstance(node, Join) and len({node.mark, *(n for i in inputs for n in i.schema.names)}) <= sum(len(i.schema) for i in inputs):
+        inputs = [_visit(i, False, several, done) for i in node.inputs]
+    elif isinstance(node, Join) and not isinstance(node, Apply):
+        inputs = _opened(node, inputs, _by_name(node, by_name), several)
+    result = node.with_inputs(tuple(inputs))
+    if id(node) in several:
+        done[id(node)] = result
+    return result
 
 
 def _by_name(node: Node, by_name: bool) -> list[bool]:

@@ -22,20 +22,18 @@ from tsql.planner.predicates import column
 
 
 def remove_unused_join(plan: Node) -> Node:
-    needed = needed_columns(plan)
-    done: dict[int, Node] = {}
+    return _visit(plan, needed_columns(plan), {})
 
-    def visit(node: Node) -> Node:
-        found = done.get(id(node))
-        if found is None:
-            if _is_unused(node, needed[id(node)]):
-                found = _padded(visit(node.left), node.schema)
-            else:
-                found = node.with_inputs(tuple(visit(i) for i in node.inputs))
-            done[id(node)] = found
-        return found
 
-    return visit(plan)
+def _visit(node: Node, needed: dict[int, set[str]], done: dict[int, Node]) -> Node:
+    found = done.get(id(node))
+    if found is None:
+        if _is_unused(node, needed[id(node)]):
+            found = _padded(_visit(node.left, needed, done), node.schema)
+        else:
+            found = node.with_inputs(tuple([_visit(i, needed, done) for i in node.inputs]))
+        done[id(node)] = found
+    return found
 
 
 def _padded(node: Node, schema: Schema) -> Node:
