@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from typing import Any
 
+from tsql.kernels.cores import CORES
 from tsql.planner.check import check
 from tsql.planner.cost import DEFAULT, Costs
 from tsql.planner.enforce import enforce
@@ -32,7 +32,7 @@ def build(
 ) -> tuple[PhysicalPlan, Enumerator]:
     """A plan that takes `choices` where there are some, and the enumerator that made it."""
     wanted = constraints(hints, query)
-    shards = wanted.shards or shards or settings.shards or settings.threads or os.cpu_count() or 1
+    shards = wanted.shards or shards or settings.shards or settings.threads or CORES
     scope = "global" if target == "spark" else "local"
     with watched() as relied:
         plan = unnest(query)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import sqlglot.parser
 from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import ErrorLevel, TokenError
@@ -22,6 +23,15 @@ from tsql.kernels.errors import ParseError
 from tsql.planner.bind_source import Source, deep_recursion, position_of, tokenize
 
 T = TypeVar("T")
+
+
+def check_plain(file: str | None) -> None:
+    """Refuse sqlglot's compiled modules, which let nobody add to their grammar; they would fail at the first query."""
+    if not str(file).endswith((".py", ".pyc")):
+        raise ImportError("tsql extends the grammar of sqlglot, which its compiled modules do not allow: pip uninstall sqlglotc")
+
+
+check_plain(sqlglot.parser.__file__)
 
 
 class UnaryPlus(exp.Unary):

@@ -17,6 +17,7 @@ from typing import Any
 from tsql.catalog import Catalog
 from tsql.definition import Table, View
 from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_later
+from tsql.kernels.cores import CORES
 from tsql.kernels.identity import code_identity
 from tsql.kernels.plain import Damaged, decode, encode_if_plain
 from tsql.kernels.types import Type
@@ -35,7 +36,7 @@ def is_on() -> bool:
 
 def key_of(text: str, kinds: dict[str, Type], settings: tuple[Any, ...], costs: Any) -> str:
     """The name of an entry; everything that a plan depends on but the catalog is in it."""
-    parts = (FORMAT, code_identity(), text, tuple((name, str(t)) for name, t in kinds.items()), settings, costs, os.cpu_count())
+    parts = (FORMAT, code_identity(), text, tuple((name, str(t)) for name, t in kinds.items()), settings, costs, CORES)
     return hashlib.sha256(repr(parts).encode()).hexdigest()
 
 

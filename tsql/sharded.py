@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tsql.kernels.cores import CORES
 from tsql.kernels.errors import PlanError
 from tsql.kernels.expr import Expr
 from tsql.kernels.types import Type
@@ -183,7 +184,7 @@ class Sharded(_Builder):
 
 def start(session: Session, table: str | os.PathLike[str] | Relation, columns: Sequence[str] | None, shards: int | None, params: Parameters) -> Sharded:
     """The dataset of a table, a file, or a relation over one of them. Without `columns`, those that later steps use are read."""
-    count = shards or session.settings.shards or session.settings.threads or os.cpu_count() or 1
+    count = shards or session.settings.shards or session.settings.threads or CORES
     if not 1 <= count <= MOST_SHARDS:
         raise PlanError(f"a dataset has 1 to {MOST_SHARDS} shards, not {count}")
     if isinstance(table, Relation):

@@ -8,7 +8,6 @@ consumer has run. Any failure stops all workers and is raised in the caller.
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
 import threading
 import time
@@ -29,6 +28,7 @@ from tsql.kernels import garbage
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.context import Slot
+from tsql.kernels.cores import CORES
 from tsql.kernels.errors import OutOfMemoryError
 from tsql.kernels.expr import Expr
 from tsql.kernels.operators import filter as kernel_filter
@@ -202,7 +202,7 @@ class PipelineRunner:
         self.run, self.kernels, self.interpret, self.dry, self.task = run, kernels or Kernels(), interpret, dry, task
         self.inputs = {} if inputs is None else inputs
         self.shared = Shared(run)
-        self.threads = 1 if interpret else run.settings.threads or os.cpu_count() or 1
+        self.threads = 1 if interpret else run.settings.threads or CORES
         self.done: dict[int, Flow] = {}
         self.uses: dict[int, int] = {}
         self.users: dict[int, list[Step]] = {}

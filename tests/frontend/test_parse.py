@@ -17,6 +17,7 @@ from tsql.dialect import Temporal
 from tsql.generator import to_duckdb
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.parser import parse
+from tsql.planner.bind_syntax import check_plain
 
 STATEMENTS = """
 SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a, b AS c FROM t WHERE a > 1 GROUP BY ALL ORDER BY ALL LIMIT 10
@@ -171,3 +172,10 @@ def test_work_grows_with_the_text():
     calls(1)  # what is made once
     few, many = calls(10), calls(100)
     assert many < 20 * few
+
+
+def test_compiled_sqlglot_is_refused():
+    """Where it is installed beside, the first query would end in an error that says nothing."""
+    with pytest.raises(ImportError, match="pip uninstall sqlglotc"):
+        check_plain("/site-packages/sqlglot/parser.cpython-311-x86_64-linux-gnu.so")
+    check_plain("/site-packages/sqlglot/parser.py")
