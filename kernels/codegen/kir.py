@@ -123,12 +123,21 @@ def print_function(f: Function) -> str:
 
 def _print_block(block: list[Op], lines: list[str], pad: str) -> None:
     for op in block:
+        args = op.args
+        # Most operations are one line over one or two values.
+        if op.attr is None and op.dst is not None and args:
+            if len(args) == 2:
+                lines.append(f"{pad}%{op.dst}: {op.type} = {op.name} %{args[0]} %{args[1]}")
+                continue
+            if len(args) == 1:
+                lines.append(f"{pad}%{op.dst}: {op.type} = {op.name} %{args[0]}")
+                continue
         if op.name == "const":
             lines.append(f"{pad}%{op.dst}: {op.type} = const {print_const(op.type, op.attr)}")
             continue
         text = op.name if op.attr is None else f"{op.name} @{op.attr}"
-        if op.args:
-            text = f"{text} %{' %'.join(map(str, op.args))}"
+        if args:
+            text = f"{text} %{' %'.join(map(str, args))}"
         if op.dst is not None:
             lines.append(f"{pad}%{op.dst}: {op.type} = {text}")
         elif not op.blocks:

@@ -267,28 +267,27 @@ class Kernel:
         ids = tuple([a.id for a in args if a.k is self])
         if len(ids) != len(args):
             raise ValueError(f"{name}: a value of another function")
-        pure = name in PURE
-        if pure:
-            if type in INTEGERS and (same := self._neutral(name, args)) is not None:
-                return same
-            known = self._pure.get((name, type, ids, attr))
-            if known is not None and self.is_open(known[1]):
-                return known[0]
         if type is None:
             self._blocks[-1].append(Op(name, type, None, ids, attr, blocks))
             return None
-        dst = len(self.function.types)
-        self.function.types.append(type)
-        self._blocks[-1].append(Op(name, type, dst, ids, attr, blocks))
-        made = Val(self, dst, type)
-        if pure:
-            self._pure[name, type, ids, attr] = (made, self._scopes[-1])
+        key = None
+        if name in PURE:
+            if len(ids) == 2 and type in INTEGERS and (same := self._neutral(name, args)) is not None:
+                return same
+            key = (name, type, ids, attr)
+            known = self._pure.get(key)
+            if known is not None and known[1] in self._scopes:
+                return known[0]
+        types = self.function.types
+        made = Val(self, len(types), type)
+        self._blocks[-1].append(Op(name, type, made.id, ids, attr, blocks))
+        types.append(type)
+        if key is not None:
+            self._pure[key] = (made, self._scopes[-1])
         return made
 
     def _neutral(self, name: str, args: tuple[Val, ...]) -> Val | None:
-        """The value of an op of integers that changes nothing, or is one of constants; None for others."""
-        if len(args) != 2:
-            return None
+        """The value of an op of two integers that changes nothing, or is one of constants; None for others."""
         by = self._constants.get(args[1].id)
         if by is None:
             first = self._constants.get(args[0].id)
