@@ -49,7 +49,7 @@ def imports(path: Path) -> tuple[tuple[int, str], ...]:
 
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
-    for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))):
+    for node in _statements(ast.parse((ROOT / path).read_text(encoding="utf-8"), filename=str(path))):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -58,6 +58,38 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
                 yield from ((node.lineno, f"tsql.{alias.name}") for alias in node.names)
             else:
                 yield node.lineno, module
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements inside of a node. (`ast.walk` would also visit every expression, which takes ten times as long.)"""
+    for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for child in inside if isinstance(inside := getattr(node, part, ()), list) else ():
+            yield child
+            yield from _statements(child)
+
+
+def test_imports_are_found(tmp_path: Path) -> None:
+    text = """
+import a
+try:
+    from b import c
+except ImportError:
+    if x: import d
+    else:
+        for y in z:
+            with open(w) as v, u: import e
+finally:
+    class F:
+        async def g(self):
+            match h:
+                case 1:
+                    import f
+                case _:
+                    while True:
+                        import g
+"""
+    (tmp_path / "m.py").write_text(text)
+    assert sorted(module for _, module in _imports(tmp_path / "m.py")) == list("abdefg")
 
 
 def test_imports_by_package_name() -> None:
