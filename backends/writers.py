@@ -17,7 +17,6 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from tsql.backends.sources.normalize import unique_names
 from tsql.backends.value_text import json_string, json_texts, texts
@@ -204,6 +203,9 @@ def write_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: Bi
 
 def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
     """Parquet with row groups of DuckDB's size; decimals up to 18 digits as integers, which read fastest."""
+    # With all the file systems that it knows it takes 30 ms to import.
+    import pyarrow.parquet as pq
+
     for field in schema:
         if field.type == pa.month_day_nano_interval():
             raise SourceError(f"column {field.name} is INTERVAL, which is not written to Parquet", hint="CAST it to VARCHAR")

@@ -6,7 +6,6 @@ import hashlib
 import os
 import sys
 from functools import cache
-from importlib.metadata import version
 from importlib.util import find_spec
 
 PACKAGES = ("tsql", "tsql.backends", "tsql.planner", "tsql.kernels")
@@ -14,20 +13,23 @@ PACKAGES = ("tsql", "tsql.backends", "tsql.planner", "tsql.kernels")
 
 @cache
 def code_identity() -> str:
-    """A digest of the names, sizes and times of this package's files, of Python's version and that of sqlglot; computed once in a process."""
+    """A digest of the names, sizes and times of this package's files, of Python's version and of where and when sqlglot was installed; computed once
+    in a process. (To look sqlglot's version up in its metadata takes ten times as long.)"""
     files: list[tuple[str, int, int]] = []
     for package in PACKAGES:
         for folder in find_spec(package).submodule_search_locations:
             _add_files(folder, files)
-    return hashlib.sha256(repr((sys.version_info, version("sqlglot"), sorted(files))).encode()).hexdigest()
+    for folder in find_spec("sqlglot").submodule_search_locations:
+        _add_files(folder, files, deep=False)
+    return hashlib.sha256(repr((sys.version_info, sorted(files))).encode()).hexdigest()
 
 
-def _add_files(folder: str, files: list[tuple[str, int, int]]) -> None:
-    """The modules in a folder and in those below it."""
+def _add_files(folder: str, files: list[tuple[str, int, int]], deep: bool = True) -> None:
+    """The modules in a folder and, if `deep`, in those below it."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):
                 known = entry.stat()
                 files.append((entry.path, known.st_mtime_ns, known.st_size))
-            elif not entry.name.startswith(("_", ".")) and entry.is_dir():
+            elif deep and not entry.name.startswith(("_", ".")) and entry.is_dir():
                 _add_files(entry.path, files)

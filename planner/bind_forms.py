@@ -4,7 +4,6 @@ format, arithmetic by name, .. Called through `Binder.operand`; plain calls go o
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -218,6 +217,8 @@ def _bind_nulls(binder: Binder, node: exp.Expr) -> Expr:
 
 def _version(binder: Binder, node: CallNode) -> Expr:
     """version(): that of this package."""
+    from importlib.metadata import PackageNotFoundError, version
+
     _no_arguments(binder, node)
     try:
         found = version("tsql")
