@@ -7,7 +7,7 @@ import zlib
 from tsql.kernels.codegen.llvm import FULL, QUICK
 from tsql.kernels.context import Program
 
-FULL_IN = 12
+FULL_IN = 16
 """One kernel in so many is compiled in full, which takes ten times as long."""
 
 
