@@ -21,7 +21,7 @@ from tsql.kernels.windows.call import WindowCall
 from tsql.planner import bind_calls, bind_forms, bind_operators, bind_rows, bind_subquery, bind_text, bind_windows
 from tsql.planner.bind_source import Source, deep_recursion, position_of
 from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
-from tsql.planner.bind_types import Bare, coerce, settle
+from tsql.planner.bind_types import Bare, castable, coerce, settle
 from tsql.planner.bind_windows import WindowScope
 
 MAX_DEPTH = 250
@@ -68,7 +68,10 @@ class Binder:
 
     def bind_as(self, node: exp.Expr, target: Type) -> Expr:
         """`bind`, cast to `target`."""
-        expr = coerce(self.operand(node), target)
+        bound = self.operand(node)
+        if not castable(bound.type, target):
+            raise self.error(f"{bound.type} cannot be cast to {target}", node)
+        expr = coerce(bound, target)
         check_depth(expr, self.position(node))
         return expr
 

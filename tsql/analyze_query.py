@@ -223,7 +223,7 @@ class QueryAnalyzer:
         call, arguments, ordinality = call_of(node)
         functions = TableFunctions(self, environment)
         if call is not None and call.name not in ("unnest", *TABLE_FUNCTIONS):
-            return self._table_function(call)
+            return self._table_function(call, alias)
         if call is not None and call.name != "unnest":
             relation = functions.relation(call)
         else:

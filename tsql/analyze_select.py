@@ -227,6 +227,8 @@ class SelectAnalyzer:
                 raise self._error(f"an aggregate is not allowed in {clause}", node)
             if found is None and any(map(mentions_window, call.expressions())):
                 raise self._error("an argument of an aggregate cannot contain window functions", node)
+            if found is None and any(map(mentions_aggregate, call.expressions())):
+                raise self._error("aggregates cannot be nested: the alias of one stands inside of this one", node)
             return found or self.grouping.placeholder(call, node)
 
         return Binder(

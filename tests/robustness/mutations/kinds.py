@@ -1,0 +1,10 @@
+"""All kinds of mutated input, by name."""
+
+from __future__ import annotations
+
+from tests.robustness.mutations.databases import Databases
+from tests.robustness.mutations.files import Files
+from tests.robustness.mutations.kind import Kind
+from tests.robustness.mutations.sql import Queries
+
+KINDS: dict[str, type[Kind]] = {kind.name: kind for kind in (Queries, Files, Databases)}
