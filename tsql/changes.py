@@ -55,26 +55,30 @@ class Work:
 
 def perform(session: Session, statement: Any, relation: Callable[[statements.Query], Relation], values: dict[str, Any]) -> Relation:
     """Carry out one statement of `statements.Change`."""
-    from tsql import ddl, dml
-
     transactions = session.transactions
     if isinstance(statement, statements.TransactionStep):
         transactions.step(statement.step)
-        return done()
+        return done().tell(transactions.take_notes())
     if transactions.store is not None and transactions.store.read_only and not getattr(statement, "temporary", False):
         raise CatalogError("the database is open for reading only", hint="connect(path) without read_only=True")
     with transactions.statement() as changes:
-        work = Work(session, changes, relation, values)
-        match statement:
-            case statements.Insert():
-                return dml.insert(work, statement)
-            case statements.Delete():
-                return dml.delete(work, statement)
-            case statements.Update():
-                return dml.update(work, statement)
-            case statements.Nothing():
-                return done()
-        return ddl.perform(work, statement)
+        result = _carry_out(Work(session, changes, relation, values), statement)
+    return result.tell(transactions.take_notes())
+
+
+def _carry_out(work: Work, statement: Any) -> Relation:
+    from tsql import ddl, dml
+
+    match statement:
+        case statements.Insert():
+            return dml.insert(work, statement)
+        case statements.Delete():
+            return dml.delete(work, statement)
+        case statements.Update():
+            return dml.update(work, statement)
+        case statements.Nothing():
+            return done()
+    return ddl.perform(work, statement)
 
 
 def done() -> Relation:

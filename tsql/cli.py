@@ -207,6 +207,7 @@ def _run(arguments: Any) -> int:
         pending: Relation | None = None
         for relation in results:
             if relation.message is not None:
+                _print_notes(relation)
                 continue
             if not single:
                 _finish(relation, kind, arguments, begun)
@@ -222,10 +223,14 @@ def _run(arguments: Any) -> int:
 
 def _finish(relation: Relation, kind: str, arguments: Any, begun: float) -> None:
     rows = emit(relation, kind, arguments.output, max_rows=arguments.max_rows)
-    for note in relation.notes:
-        print(f"note: {note}", file=sys.stderr)
+    _print_notes(relation)
     if arguments.timing:
         print(timing(relation, begun, rows), file=sys.stderr)
+
+
+def _print_notes(relation: Relation) -> None:
+    for note in relation.notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _plan(arguments: Any) -> int:

@@ -60,6 +60,7 @@ class Relation:
         self._frame = frame
         self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._last: Run | None = None
+        self._told: list[str] = []
         self._cursor: Iterator[tuple[Any, ...]] | None = None
         self.source = source
         self.message = message
@@ -254,8 +255,13 @@ class Relation:
 
     @property
     def notes(self) -> list[str]:
-        """What the latest run has to tell its user, such as rows that were left out."""
-        return [] if self._last is None else self._last.told()
+        """What the statement or its latest run has to tell its user, such as rows that were left out."""
+        return [*self._told, *([] if self._last is None else self._last.told())]
+
+    def tell(self, notes: list[str]) -> Relation:
+        """Add notes of the statement that this is the result of; the relation itself."""
+        self._told += notes
+        return self
 
     @property
     def counts(self) -> dict[str, int]:

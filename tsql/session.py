@@ -166,7 +166,8 @@ class Session:
         if not relation.columns:
             return relation
         table = relation.arrow()
-        return Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+        found = Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+        return found.tell(relation.notes)
 
     def _statement(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any = None) -> Relation:
         from tsql.analyze import analyze

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from tsql.catalog import Catalog, Snapshot
+from tsql.held_signals import held_signals
 from tsql.kernels.errors import TransactionError
 
 
@@ -37,6 +38,12 @@ class Changes:
             self.appended.pop(key, None)
             self.names.add(key)
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.names.clear()
+        self.macros.clear()
+        self.appended.clear()
+
     def __bool__(self) -> bool:
         return bool(self.names or self.macros or self.appended)
 
@@ -46,12 +53,15 @@ class Store(Protocol):
 
     path: Path
     read_only: bool
+    commits: int
 
     def load(self, catalog: Catalog) -> None: ...
 
     def commit(self, catalog: Catalog, changes: Changes) -> None: ...
 
     def checkpoint(self, catalog: Catalog) -> None: ...
+
+    def take_notes(self) -> list[str]: ...
 
     def close(self) -> None: ...
 
@@ -74,21 +84,35 @@ class Transactions:
     def statement(self) -> Iterator[Changes]:
         """Around a statement that changes the catalog: committed at its end, undone if it fails."""
         with self.lock:
-            before = self.catalog.snapshot()
+            before, commits = self.catalog.snapshot(), self._commits
             try:
                 yield self.changes
                 if not self.is_open:
                     self._write()
             except BaseException:
-                self.catalog.restore(before)
-                if not self.is_open:
-                    self.changes = Changes()
+                with held_signals():
+                    # An interrupt may come just behind the commit, which then stands.
+                    if self._commits == commits:
+                        self.catalog.restore(before)
+                    if self.is_open:
+                        self._failed = True  # what the statement has noted is not what the catalog holds
+                    else:
+                        self.changes.clear()
                 raise
 
+    @property
+    def _commits(self) -> int:
+        return 0 if self.store is None else self.store.commits
+
     def _write(self) -> None:
-        changes, self.changes = self.changes, Changes()
-        if changes and self.store is not None:
-            self.store.commit(self.catalog, changes)
+        """Commit the changes. The store clears them in the moment in which they count."""
+        if self.store is not None and self.changes:
+            self.store.commit(self.catalog, self.changes)
+        self.changes.clear()
+
+    def take_notes(self) -> list[str]:
+        """What the user should hear of the commits since the last call."""
+        return [] if self.store is None else self.store.take_notes()
 
     def step(self, step: str) -> None:
         """BEGIN, COMMIT, ROLLBACK or CHECKPOINT."""
@@ -109,17 +133,16 @@ class Transactions:
     def _end(self, step: str) -> None:
         if self._begun is None:
             raise TransactionError(f"cannot {step} - no transaction is active")
-        begun, failed = self._begun, self._failed
-        self._begun, self._failed = None, False
-        if step == "rollback" or failed:
-            self.changes = Changes()
-            self.catalog.restore(begun)
-            return
+        begun, commits = self._begun, self._commits
         try:
-            self._write()
-        except BaseException:
-            self.catalog.restore(begun)
-            raise
+            if step == "commit" and not self._failed:
+                self._write()
+        finally:
+            with held_signals():
+                if self._commits == commits and (self.changes or step == "rollback" or self._failed):
+                    self.catalog.restore(begun)
+                self._begun, self._failed = None, False
+                self.changes.clear()
 
     def fail(self) -> None:
         """A statement inside the transaction has failed: only ROLLBACK is left, and COMMIT does the same."""

@@ -11,6 +11,7 @@ from tsql.backends import Run
 from tsql.backends.local.executor import Executor, Kernels
 from tsql.backends.local.released import released, released_all
 from tsql.backends.local.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
+from tsql.kernels.blocks.content import check_mapped
 from tsql.kernels.codegen import memory
 from tsql.planner.step import PhysicalPlan
 
@@ -26,10 +27,12 @@ class LocalBackend:
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan. It is computed in a thread of its own: see `released`."""
+        check_mapped()
         return released(lambda: self._batches(plan, run), run)
 
     def run_all(self, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
         """The whole result of a plan, for callers who want all of it at once."""
+        check_mapped()
         recording = kernels_of(plan, self.interpret).recording
         if recording is not None and recording.begin(run):
             if recording.seconds <= WAITED_SECONDS:

@@ -1,27 +1,25 @@
-"""Columns of tables on disk: `write_columns` writes encoded columns to a file, `ColumnFile` maps it into memory again.
+"""Columns of tables on disk: `write_columns` writes encoded columns to a file, `ColumnFile` reads them again.
 
 A file is written once and never changed: a magic, the buffers of each column (aligned to 64 bytes), a footer in JSON, and
-at the end the footer's length and checksum. Opening reads the footer alone. The memory of a column is mapped, and its
-checksums are verified when it is first used. docs/storage.md describes every field.
+at the end the footer's length and checksum. Opening reads the footer alone. A column is read when it is first used, and its
+checksums are verified then. docs/storage.md describes every field.
 """
 
 from __future__ import annotations
 
 import json
-import mmap
-import os
 import struct
-import threading
 import zlib
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
 
 from tsql.kernels.batch import Dictionary, Layout, SourceColumn
+from tsql.kernels.blocks.content import Content
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.errors import StorageError
@@ -37,16 +35,13 @@ Place = tuple[int, int, int]
 """Where a buffer is: offset, bytes, checksum."""
 
 
-def write_columns(path: Path, rows: int, columns: Iterable[BlockColumn]) -> None:
-    """Write columns of equally many rows to a new file, which is on disk when this returns."""
-    with open(path, "wb") as stream:
-        stream.write(MAGIC)
-        described = [_write_column(stream, column) for column in columns]
-        footer = json.dumps({"rows": rows, "columns": described}).encode()
-        stream.write(footer)
-        stream.write(_TRAILER.pack(len(footer), zlib.crc32(footer), VERSION, MAGIC))
-        stream.flush()
-        os.fsync(stream.fileno())
+def write_columns(stream: BinaryIO, rows: int, columns: Iterable[BlockColumn]) -> None:
+    """Write columns of equally many rows as the content of a file."""
+    stream.write(MAGIC)
+    described = [_write_column(stream, column) for column in columns]
+    footer = json.dumps({"rows": rows, "columns": described}).encode()
+    stream.write(footer)
+    stream.write(_TRAILER.pack(len(footer), zlib.crc32(footer), VERSION, MAGIC))
 
 
 def _write_column(stream: Any, column: BlockColumn) -> dict[str, Any]:
@@ -94,38 +89,51 @@ def _value(data: Any) -> Any:
 
 
 class ColumnFile:
-    """A file of columns, mapped when it is first needed. `share` gives one dictionary to all columns that have equal ones."""
+    """A file of columns. Each buffer is read into memory, or mapped if too much is held already, when it is first needed.
+    `share` gives one dictionary to all columns that have equal ones."""
 
     def __init__(self, path: Path, share: Callable[[Any, Callable[[], Dictionary]], Dictionary] | None = None):
         self.path = path
         self._share = share or (lambda _, make: make())
-        self._checked: set[Place] = set()
-        self._lock = threading.Lock()
+        self._buffers: dict[Place, pa.Buffer] = {}
+        self._content: Content | None = None
 
-    @cached_property
-    def memory(self) -> pa.Buffer:
-        """The mapped file."""
+    def hold(self) -> None:
+        """Keep the content although the file is about to be removed."""
+        if self._content is None:
+            self._content = self._open()
+
+    def _open(self) -> Content:
         try:
-            with open(self.path, "rb") as stream:
-                return pa.py_buffer(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
-        except (OSError, ValueError) as error:
-            raise StorageError(f"cannot open {self.path.name}: {getattr(error, 'strerror', None) or error}", hint="the database is damaged: a file of it is missing or empty") from error
+            return Content(self.path)
+        except OSError as error:
+            raise StorageError(f"cannot open {self.path.name}: {error.strerror or error}", hint="the database is damaged: a file of it is missing or empty") from error
+
+    def _read(self, offset: int, length: int) -> pa.Buffer:
+        """Bytes of the file; a negative offset counts from the end."""
+        content = self._content or self._open()
+        try:
+            found = content.read(offset, length)
+        except EOFError as error:
+            raise self.damaged("it is too short") from error
+        except OSError as error:
+            raise StorageError(f"cannot read {self.path.name}: {error.strerror or error}") from error
+        if content.is_mapped:
+            self._content = content
+        return found
 
     @cached_property
     def footer(self) -> dict[str, Any]:
-        memory = self.memory
-        size = memory.size
-        if size < len(MAGIC) + _TRAILER.size:
-            raise self.damaged("it is too short")
-        length, checksum, version, magic = _TRAILER.unpack(memory.slice(size - _TRAILER.size).to_pybytes())
-        if magic != MAGIC or length > size - _TRAILER.size - len(MAGIC):
+        trailer = self._read(-_TRAILER.size, _TRAILER.size)
+        length, checksum, version, magic = _TRAILER.unpack(trailer)
+        if magic != MAGIC:
             raise self.damaged("its end is missing")
         if version > VERSION:
             raise StorageError(f"{self.path.name} was written by a newer version of tsql (format {version}; this one reads up to {VERSION})")
-        text = memory.slice(size - _TRAILER.size - length, length).to_pybytes()
+        text = self._read(-_TRAILER.size - length, length)
         if zlib.crc32(text) != checksum:
             raise self.damaged("the checksum of its footer differs")
-        return json.loads(text)
+        return json.loads(text.to_pybytes())
 
     @cached_property
     def entries(self) -> dict[str, dict[str, Any]]:
@@ -135,17 +143,16 @@ class ColumnFile:
         return StorageError(f"{self.path.name} is damaged: {reason}", hint="restore the database from a copy")
 
     def buffer(self, place: Place | None) -> pa.Buffer | None:
-        """A buffer, its checksum verified at the first use."""
+        """A buffer, its checksum verified."""
         if place is None:
             return None
-        offset, length, checksum = place
-        found = self.memory.slice(offset, length)
-        key = (offset, length, checksum)
-        if key not in self._checked:
-            if found.size != length or zlib.crc32(memoryview(found)) != checksum:
+        found = self._buffers.get(place)
+        if found is None:
+            offset, length, checksum = place
+            found = self._read(offset, length)
+            if zlib.crc32(found) != checksum:
                 raise self.damaged("the checksum of a column differs")
-            with self._lock:
-                self._checked.add(key)
+            found = self._buffers.setdefault(place, found)
         return found
 
     def dictionary(self, entry: dict[str, Any]) -> Dictionary | None:

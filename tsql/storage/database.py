@@ -8,9 +8,9 @@ is written as the first record of another journal, and the file CURRENT is repla
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import secrets
+import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -20,34 +20,50 @@ import pyarrow as pa
 
 from tsql.catalog import Catalog
 from tsql.definition import Macro, Table
+from tsql.held_signals import held_signals
 from tsql.kernels.batch import Dictionary
-from tsql.kernels.blocks.encode import BlockColumn
-from tsql.kernels.blocks.file import ColumnFile, write_columns
+from tsql.kernels.blocks.file import ColumnFile
 from tsql.kernels.errors import StorageError
+from tsql.storage import disk as disks
 from tsql.storage import entries
-from tsql.storage.journal import JournalWriter, encode_record, read_journal, sync_folder
+from tsql.storage.disk import Disk
+from tsql.storage.journal import JournalWriter, encode_record, read_journal
+from tsql.storage.new_files import NewFiles
+from tsql.storage.owner import LOCK, READERS, Owner
 from tsql.transactions import Changes
 
-CURRENT, LOCK, READERS = "CURRENT", "lock", "readers"
+CURRENT = "CURRENT"
 GROWN_BYTES = 16 << 20
 """A journal of this size, and twice the size that it had at first, is replaced."""
+
+_UNKNOWN = "it is not known whether the last statement was committed: its record could be neither confirmed nor removed"
 
 
 class Database:
     """A folder on disk. One process writes; any number may read, each sees the commits that were there when it opened."""
 
-    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False):
+    def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, disk: Disk | None = None):
         self.path, self.read_only = Path(path), read_only
-        self._locks: list[int] = []
+        self.commits = 0
+        """How many commits this object has made; a caller that was interrupted sees by it whether its own is among them."""
+        self._disk = disk or disks.DISK
+        self._mutex = threading.RLock()
+        self._owner: Owner | None = None
         self._files: weakref.WeakValueDictionary[str, ColumnFile] = weakref.WeakValueDictionary()
         self._dictionaries: weakref.WeakValueDictionary[Any, Dictionary] = weakref.WeakValueDictionary()
         self._entries: dict[str, tuple[str, entries.Entry]] = {}
         self._macros: dict[str, Macro] = {}
         self._journal: JournalWriter | None = None
         self._first_bytes = 0
+        self._unsynced = False
+        self._broken: str | None = None
+        self._notes: list[str] = []
         self._waiting: dict[str, list[pa.RecordBatch]] = {}
         try:
             self._open()
+        except OSError as error:
+            self.close()
+            raise StorageError(f"cannot open the database {self.path}: {error.strerror or error}") from error
         except BaseException:
             self.close()
             raise
@@ -58,18 +74,15 @@ class Database:
         is_new = not (self.path / CURRENT).exists()
         if is_new and self.read_only:
             raise StorageError(f"there is no database at {self.path}", hint="connect(path) without read_only=True makes one")
-        if is_new and self.path.is_dir() and any(child.name not in (LOCK, READERS) and not child.name.startswith("journal-") for child in self.path.iterdir()):
+        if is_new and self.path.is_dir() and any(not _may_be_left(child.name) for child in self.path.iterdir()):
             raise StorageError(f"{self.path} is a folder with other files in it, and no database", hint="name a folder that is empty or not there")
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StorageError(f"cannot make {self.path}: {error.strerror or error}") from error
-        if self.read_only:
-            self._lock(READERS, fcntl.LOCK_SH)
-        else:
-            self._lock(LOCK, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not self.path.is_dir():
+            self._make_folder()
+        self._owner = Owner(self.path, read_only=self.read_only)
+        self._owner.on_fork = weakref.WeakMethod(self._forked)
         if not (self.path / CURRENT).exists():
             self._start("journal-000001", b"")
+            self._sync_names()
             return
         name = self._current()
         records, size = read_journal(self.path / name)
@@ -77,25 +90,19 @@ class Database:
             self._replay(data, blobs)
         self._append_waiting()
         if not self.read_only:
-            self._journal = JournalWriter(self.path / name, size)
+            self._journal = JournalWriter(self.path / name, size, self._disk)
             self._first_bytes = size
+            self._unsynced = True  # CURRENT may have been replaced by a process that died before this was on the disk
             self._collect_garbage()
 
-    def _lock(self, name: str, how: int) -> None:
+    def _make_folder(self) -> None:
         try:
-            handle = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError:
-            if not self.read_only:
-                raise StorageError(f"cannot write in {self.path}", hint="connect(path, read_only=True)") from None
-            return  # a folder that nobody can write to needs no protection from writers
-        try:
-            fcntl.flock(handle, how)
-        except OSError:
-            os.close(handle)
-            raise StorageError(
-                f"the database {self.path} is open for writing in another process, or in another session of this one", hint="close it there, or connect(path, read_only=True)"
-            ) from None
-        self._locks.append(handle)
+            self._disk.make_folder(self.path)
+            self._disk.sync_folder(self.path.absolute().parent)
+        except FileExistsError:
+            pass  # made by another process in this moment
+        except OSError as error:
+            raise StorageError(f"cannot make {self.path}: {error.strerror or error}", hint="the folder above it must be there, and writable") from error
 
     def _current(self) -> str:
         try:
@@ -107,20 +114,50 @@ class Database:
         return name
 
     def _start(self, name: str, record: bytes) -> None:
-        """Begin a journal with one record, and make it the current one."""
-        journal = JournalWriter(self.path / name)
-        if record:
-            journal.append(record)
+        """Begin a journal with one record, and make it the current one. If this raises, the old one still is."""
         partial = self.path / f".{CURRENT}.{secrets.token_hex(4)}"
-        with open(partial, "w", encoding="ascii") as stream:
-            stream.write(name + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(partial, self.path / CURRENT)
-        sync_folder(self.path)
-        old, self._journal, self._first_bytes = self._journal, journal, journal.bytes
+        journal: JournalWriter | None = None
+        try:
+            journal = JournalWriter(self.path / name, disk=self._disk)
+            if record:
+                journal.append(record)
+            with self._disk.new_file(partial) as stream:
+                stream.write(f"{name}\n".encode("ascii"))
+            self._disk.sync_folder(self.path)
+            self._rename(partial, name)
+        except BaseException:
+            if journal is not None:
+                journal.close()
+            for unneeded in (partial, self.path / name) if self._broken is None else ():
+                with contextlib.suppress(OSError):
+                    self._disk.remove(unneeded)
+            raise
+        old, self._journal, self._first_bytes, self._unsynced = self._journal, journal, journal.bytes, True
         if old is not None:
             old.close()
+
+    def _rename(self, partial: Path, name: str) -> None:
+        """Replace CURRENT. A file system may report an error for a rename that has happened (NFS does), so it is looked at."""
+        try:
+            self._disk.rename(partial, self.path / CURRENT)
+        except OSError as error:
+            try:
+                if (self.path / CURRENT).read_text(encoding="ascii").strip() == name:
+                    return
+            except FileNotFoundError:
+                pass
+            except (OSError, UnicodeDecodeError):
+                self._broken = f"{CURRENT} of the database {self.path} can be neither written nor read"
+            raise error
+
+    def _sync_names(self) -> None:
+        """Let CURRENT be on the disk. No later commit counts before that: it would be in a journal that nothing names."""
+        if self._unsynced:
+            try:
+                self._disk.sync_folder(self.path)
+            except OSError as error:
+                raise StorageError(f"cannot write in {self.path}: {error.strerror or error}", hint="the statement was undone") from error
+            self._unsynced = False
 
     def _replay(self, data: dict[str, Any], blobs: list[bytes]) -> None:
         entries.check_record(data)
@@ -169,10 +206,54 @@ class Database:
             catalog.put_macro(macro.name, macro)
 
     def commit(self, catalog: Catalog, changes: Changes) -> None:
-        """Write what has changed; it is on disk when this returns."""
+        """Write what has changed; it is on disk when this returns. If it raises, `commits` says whether it is all the same."""
+        with self._mutex:
+            before = self.commits
+            files = NewFiles(self._disk, self.path)
+            try:
+                self._commit(catalog, changes, files)
+            except BaseException:
+                if self.commits == before and self._broken is None:
+                    files.discard()
+                raise
+            if self.commits > before:
+                self._maintain()
+
+    def _commit(self, catalog: Catalog, changes: Changes, files: NewFiles) -> None:
         data: dict[str, Any] = {}
         blobs: list[bytes] = []
-        new: dict[str, tuple[str, entries.Entry] | None] = {}
+        new = self._appended(catalog, changes, data, blobs)
+        put: list[tuple[str, entries.Entry]] = []
+        for key in sorted(changes.names):
+            entry = catalog.entry(key)
+            if isinstance(entry, entries.Entry) and not entry.temporary:
+                new[key] = (catalog.shown_name(key), entry)
+                put.append(new[key])
+            elif key in self._entries:
+                new[key] = None
+                data.setdefault("drop", []).append(key)
+        macros = self._changed_macros(catalog, changes, data)
+        if not data and not put:
+            return
+        self._check()
+        if put:
+            data["put"] = [entries.encode_entry(shown, entry, files, blobs) for shown, entry in put]
+        files.sync()
+        record = encode_record(data, blobs)
+        with held_signals():
+            self._append(record)
+            files.adopt()
+            for key, pair in new.items():
+                self._entries.pop(key, None)
+                if pair is not None:
+                    self._entries[key] = pair
+            self._macros = macros
+            changes.clear()
+            self.commits += 1
+
+    def _appended(self, catalog: Catalog, changes: Changes, data: dict[str, Any], blobs: list[bytes]) -> dict[str, tuple[str, entries.Entry] | None]:
+        """Put the rows that were added to tables into the record; the tables."""
+        found: dict[str, tuple[str, entries.Entry] | None] = {}
         for key, batches in changes.appended.items():
             entry = catalog.entry(key)
             if not isinstance(entry, Table) or entry.temporary:
@@ -181,34 +262,59 @@ class Database:
             if before is None or not isinstance(before[1], Table) or before[1].data.extents != entry.data.extents:
                 changes.names.add(key)  # rows of the tail have become blocks: the table is written as it is now
                 continue
-            new[key] = (catalog.shown_name(key), entry)
+            found[key] = (catalog.shown_name(key), entry)
             data.setdefault("append", {})[key] = len(blobs)
             blobs.append(entries.encode_rows(batches, entry.definition.schema))
-        for key in sorted(changes.names):
-            entry = catalog.entry(key)
-            if isinstance(entry, entries.Entry) and not entry.temporary:
-                new[key] = (catalog.shown_name(key), entry)
-                data.setdefault("put", []).append(entries.encode_entry(new[key][0], entry, self._write_file, blobs))
-            elif key in self._entries:
-                new[key] = None
-                data.setdefault("drop", []).append(key)
-        macros = self._changed_macros(catalog, changes, data)
-        if not data:
-            return
-        self._writer.append(encode_record(data, blobs))
-        for key, pair in new.items():
-            self._entries.pop(key, None)
-            if pair is not None:
-                self._entries[key] = pair
-        self._macros = macros
-        if self._writer.bytes > max(GROWN_BYTES, 2 * self._first_bytes):
-            self._rewrite()
+        return found
+
+    def _append(self, record: bytes) -> None:
+        """Write a record to the journal: that is the commit."""
+        self._check()
+        self._sync_names()
+        try:
+            self._writer.append(record)
+        except StorageError as error:
+            if self._writer.doubtful:
+                # The record cannot be taken back from this journal; the state before it can begin another one.
+                try:
+                    self._rewrite()
+                except (StorageError, OSError):
+                    self._broken = _UNKNOWN
+                    raise StorageError(f"{error.message}; {_UNKNOWN}", hint="close the database, and open it again to see") from error
+            raise
+
+    def _check(self) -> None:
+        """Refuse to write where that could lose something."""
+        if self._owner is not None and not self.read_only:
+            self._owner.check()
+        if self._broken is not None:
+            raise StorageError(self._broken, hint="close the database, and open it again to see")
+        if not self._writer.is_untouched():
+            raise StorageError(
+                f"{self._writer.path.name} of the database {self.path} was changed by another process",
+                hint="nothing more is written through this connection; close it and open the database again",
+            )
 
     @property
     def _writer(self) -> JournalWriter:
         if self._journal is None:
             raise StorageError("the database is closed" if not self.read_only else "the database is open for reading only")
         return self._journal
+
+    def _maintain(self) -> None:
+        """Begin the journal anew if it has grown. The commit before it stands, whatever becomes of this."""
+        if self._writer.bytes <= max(GROWN_BYTES, 2 * self._first_bytes):
+            return
+        try:
+            self._rewrite()
+        except (StorageError, OSError) as error:
+            self._first_bytes = self._writer.bytes  # tried again when the journal has doubled
+            self._notes.append(f"the journal could not be written anew, and goes on growing: {_reason(error)}")
+
+    def take_notes(self) -> list[str]:
+        """What the user should hear of commits since the last call: maintenance that failed."""
+        taken, self._notes = self._notes, []
+        return taken
 
     def _changed_macros(self, catalog: Catalog, changes: Changes, data: dict[str, Any]) -> dict[str, Macro]:
         macros = dict(self._macros)
@@ -221,56 +327,75 @@ class Database:
                 data.setdefault("drop_macros", []).append(key)
         return macros
 
-    def _write_file(self, rows: int, columns: list[BlockColumn]) -> str:
-        name = f"data-{secrets.token_hex(8)}.col"
-        try:
-            write_columns(self.path / name, rows, columns)
-            sync_folder(self.path)
-        except OSError as error:
-            (self.path / name).unlink(missing_ok=True)
-            raise StorageError(f"cannot write {name}: {error.strerror or error}", hint="the statement was undone") from error
-        return name
-
     def checkpoint(self, catalog: Catalog) -> None:
         """Begin the journal anew, and remove files that nothing needs."""
-        if not self.read_only:
-            self._rewrite()
+        if self.read_only:
+            return
+        with self._mutex:
+            self._check()
+            try:
+                self._rewrite()
+            except OSError as error:
+                raise StorageError(f"cannot write {self.path}: {error.strerror or error}", hint="every commit is safe") from error
 
     def _rewrite(self) -> None:
-        blobs: list[bytes] = []
-        put = [entries.encode_entry(shown, entry, self._write_file, blobs) for shown, entry in self._entries.values()]
-        data = {"put": put, "macros": [entries.encode_macro(macro) for macro in self._macros.values()]}
-        number = int(self._writer.path.name.removeprefix("journal-")) + 1
-        self._start(f"journal-{number:06d}", encode_record(data, blobs))
-        self._collect_garbage()
+        """Write the state as the first record of another journal. If this raises, `_journal` is the one that CURRENT names."""
+        with held_signals():
+            blobs: list[bytes] = []
+            files = NewFiles(self._disk, self.path)
+            try:
+                put = [entries.encode_entry(shown, entry, files, blobs) for shown, entry in self._entries.values()]
+                data = {"put": put, "macros": [entries.encode_macro(macro) for macro in self._macros.values()]}
+                number = int(self._writer.path.name.removeprefix("journal-")) + 1
+                self._start(f"journal-{number:06d}", encode_record(data, blobs))
+            except BaseException:
+                files.discard()
+                raise
+            files.adopt()
+            self._collect_garbage()
 
     def _collect_garbage(self) -> None:
-        """Remove files that no commit refers to, unless another process may still read them."""
-        try:
-            handle = os.open(self.path / READERS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError:
-            return
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            needed = {self._writer.path.name, CURRENT, LOCK, READERS}.union(*(entries.files_of(entry) for _, entry in self._entries.values()))
-            for child in self.path.iterdir():
-                if child.name not in needed and child.name.startswith(("data-", "journal-", f".{CURRENT}.")):
-                    file = self._files.get(child.name)
-                    if file is not None:
-                        file.memory  # noqa: B018  (a reader of an older version keeps its memory)
-                    child.unlink(missing_ok=True)
-        except OSError:
-            return
-        finally:
-            os.close(handle)
+        """Remove files that no commit refers to, unless another process may still read them, or may need them after a crash."""
+        with contextlib.suppress(OSError, StorageError):
+            self._sync_names()
+            assert self._owner is not None
+            with self._owner.without_readers() as alone:
+                if not alone:
+                    return
+                needed = {self._writer.path.name}.union(*(entries.files_of(entry) for _, entry in self._entries.values()))
+                for child in self.path.iterdir():
+                    if child.name not in needed and child.name.startswith(("data-", "journal-", f".{CURRENT}.")):
+                        file = self._files.get(child.name)
+                        if file is not None:
+                            file.hold()  # a reader of an older version in this process keeps its columns
+                        self._disk.remove(child)
+
+    def _forked(self) -> None:
+        """In a child of the process: give up the journal. What is in memory can still be read."""
+        self._mutex = threading.RLock()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
 
     def close(self) -> None:
         """Leave the database; everything that was committed is on disk already."""
-        if self._journal is not None:
-            with contextlib.suppress(StorageError, OSError):
-                if self._journal.bytes > 2 * self._first_bytes and self._journal.bytes > GROWN_BYTES // 16:
-                    self._rewrite()
-            self._journal.close()
-            self._journal = None
-        while self._locks:
-            os.close(self._locks.pop())
+        with self._mutex:
+            if self._journal is not None:
+                with contextlib.suppress(StorageError, OSError):
+                    if self._journal.bytes > 2 * self._first_bytes and self._journal.bytes > GROWN_BYTES // 16:
+                        self._check()
+                        self._rewrite()
+                self._journal.close()
+                self._journal = None
+            if self._owner is not None:
+                self._owner.close()
+                self._owner = None
+
+
+def _may_be_left(name: str) -> bool:
+    """Whether a file may be what is left of a database whose making was interrupted."""
+    return name in (LOCK, READERS) or name.startswith(("journal-", f".{CURRENT}."))
+
+
+def _reason(error: StorageError | OSError) -> str:
+    return error.message if isinstance(error, StorageError) else str(error.strerror or error)

@@ -18,21 +18,18 @@ from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.errors import StorageError
 from tsql.kernels.schema import Schema
+from tsql.storage.new_files import NewFiles
 
 Entry = Table | View | External
 """What a database keeps beside macros."""
 
-WriteFile = Callable[[int, list[BlockColumn]], str]
-"""Writes columns of so many rows to a new file and returns its name."""
-
-
-def encode_entry(name: str, entry: Entry, write_file: WriteFile, blobs: list[bytes]) -> dict[str, Any]:
+def encode_entry(name: str, entry: Entry, files: NewFiles, blobs: list[bytes]) -> dict[str, Any]:
     """An entry of the catalog as JSON; rows that are not in files become blobs."""
     if isinstance(entry, View):
         return {"view": name, "text": entry.text}
     if isinstance(entry, External):
         return {"external": name, **entry.to_json()}
-    extents = [_encode_extent(extent, write_file) for extent in entry.data.extents]
+    extents = [_encode_extent(extent, files) for extent in entry.data.extents]
     found: dict[str, Any] = {"table": name, "definition": entry.definition.to_json(), "extents": extents}
     if entry.data.tail:
         batches = [batch for piece in entry.data.tail for batch in piece.batches(entry.definition.names)]
@@ -41,14 +38,12 @@ def encode_entry(name: str, entry: Entry, write_file: WriteFile, blobs: list[byt
     return found
 
 
-def _encode_extent(extent: BlockTable, write_file: WriteFile) -> dict[str, Any]:
+def _encode_extent(extent: BlockTable, files: NewFiles) -> dict[str, Any]:
     """The columns that are on disk already stay where they are; the others go to a new file together."""
-    fresh = [column for column in extent.columns.values() if column.origin is None]
+    fresh = [column for column in extent.columns.values() if files.origin(column) is None]
     if fresh:
-        file = write_file(extent.rows, fresh)
-        for column in fresh:
-            column.origin = (file, column.source.name, 0)
-    origins = {name: column.origin for name, column in extent.columns.items()}
+        files.write(extent.rows, fresh)
+    origins = {name: files.origin(column) for name, column in extent.columns.items()}
     file, _, start = next(iter(origins.values()))
     if all(origin == (file, name, start) for name, origin in origins.items()):
         return {"rows": extent.rows, "file": file, "start": start}

@@ -8,6 +8,7 @@ together with the files that only it refers to, so a record is given up only if 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import struct
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tsql.kernels.errors import StorageError
+from tsql.storage.disk import DISK, Disk
 
 MAGIC = b"TSQLJRN1"
 VERSION = 1
@@ -124,42 +126,89 @@ def _stated_length(written: bytes) -> int | None:
 
 
 class JournalWriter:
-    """Appends commits; each is on disk when `append` returns."""
+    """Appends commits; each is on disk when `append` returns, or it is not there.
 
-    def __init__(self, path: Path, bytes: int | None = None):
+    A record that could not be written is cut off again. Where that fails as well, what is left of it is no commit unless all of it
+    is there: then `doubtful` is True, and nobody knows which state a later process finds. The journal is then of no more use.
+    """
+
+    def __init__(self, path: Path, bytes: int | None = None, disk: Disk = DISK):
         """Open a journal behind its last commit, or make a new one."""
-        self.path = path
-        if bytes is None:
-            self._stream = open(path, "wb", buffering=0)
-            self._stream.write(_HEADER.pack(MAGIC, VERSION))
-            self.bytes = _HEADER.size
-            os.fsync(self._stream.fileno())
-        else:
-            self._stream = open(path, "r+b", buffering=0)
-            self._stream.truncate(bytes)
-            self._stream.seek(bytes)
-            self.bytes = bytes
+        self.path, self._disk = path, disk
+        self.doubtful = False
+        self._handle = disk.create(path) if bytes is None else disk.open(path)
+        try:
+            self._lock()
+            self.bytes = 0 if bytes is None else bytes
+            self._has_rest = os.fstat(self._handle).st_size > self.bytes
+            if bytes is None:
+                self._write(_HEADER.pack(MAGIC, VERSION))
+                disk.sync(self._handle)
+            else:
+                self._cut_rest()
+        except BaseException:
+            self.close()
+            raise
+
+    def _lock(self) -> None:
+        """Two writers never share a journal, even if somebody has removed the lock file of the database between them."""
+        try:
+            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StorageError(f"{self.path.name} is being written by another process", hint="close the database there") from error
+
+    def _write(self, record: bytes) -> None:
+        """Write behind the last commit, without counting it as one yet."""
+        view = memoryview(record)
+        at = self.bytes
+        self._has_rest = True  # a write that fails may have written all the same
+        while view:
+            written = self._disk.write(self._handle, view, at)
+            at, view = at + written, view[written:]
+        self.bytes = at
+        self._has_rest = False
+
+    def _cut_rest(self) -> None:
+        if self._has_rest:
+            self._disk.truncate(self._handle, self.bytes)
+            self._has_rest = False
 
     def append(self, record: bytes) -> None:
+        """Commit a record. If this raises, it is not committed, unless the journal is `doubtful`."""
+        before = self.bytes
         try:
-            view = memoryview(record)
-            while view:
-                view = view[self._stream.write(view) :]
-            os.fsync(self._stream.fileno())
-        except OSError as error:
-            self._stream.truncate(self.bytes)
-            self._stream.seek(self.bytes)
-            raise StorageError(f"cannot write {self.path.name}: {error.strerror or error}", hint="the statement was undone") from error
-        self.bytes += len(record)
+            self._cut_rest()
+            self._write(record)
+            self._disk.sync(self._handle)
+        except BaseException as error:
+            hint = self._undo(before, before + len(record))
+            if isinstance(error, OSError):
+                raise StorageError(f"cannot write {self.path.name}: {error.strerror or error}", hint=hint) from error
+            raise
+
+    def _undo(self, before: int, end: int) -> str:
+        """Cut off what was written of a record, and say what is known of it then."""
+        self.bytes = before
+        try:
+            self._has_rest = self._has_rest or os.fstat(self._handle).st_size > before
+            self._cut_rest()
+        except OSError:
+            # A record that is shorter than it says is no commit for those who read it.
+            self.doubtful = os.fstat(self._handle).st_size >= end
+            return "the statement was undone"
+        try:
+            self._disk.sync(self._handle)
+        except OSError:
+            return "the statement was undone; it may come back if the machine stops before the next commit"
+        return "the statement was undone"
+
+    def is_untouched(self) -> bool:
+        """Whether the file is the one that was opened, and as long as this writer has made it."""
+        found = os.fstat(self._handle)
+        return found.st_nlink > 0 and (found.st_size == self.bytes or self._has_rest and found.st_size > self.bytes)
 
     def close(self) -> None:
-        self._stream.close()
-
-
-def sync_folder(folder: Path) -> None:
-    """Let the names in a folder be on disk."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        """Close the file; more than once is fine."""
+        if self._handle >= 0:
+            os.close(self._handle)
+            self._handle = -1

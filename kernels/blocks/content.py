@@ -1,0 +1,107 @@
+"""The bytes of a file of columns: read into memory, so that nobody can change them any more, or mapped where they are too many.
+
+A mapped file that another process truncates ends this one with SIGBUS, and one that is overwritten gives other values than the
+checksum was made of. So files are read, up to `HELD` bytes in the whole process; behind that limit they are mapped, and
+`check_mapped` looks before each query whether one has changed.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import threading
+import weakref
+from pathlib import Path
+
+import pyarrow as pa
+
+from tsql.kernels.errors import StorageError
+
+
+class Held:
+    """Counts the bytes that were read from files and are still in memory. `most` is a quarter of the machine's memory."""
+
+    def __init__(self, most: int):
+        self.most, self.bytes = most, 0
+        self._lock = threading.Lock()
+
+    def take(self, bytes: int) -> bool:
+        """Count so many more, unless they are too many."""
+        with self._lock:
+            fits = self.bytes + bytes <= self.most
+            self.bytes += bytes if fits else 0
+            return fits
+
+    def release(self, bytes: int) -> None:
+        with self._lock:
+            self.bytes -= bytes
+
+    def after_fork(self) -> None:
+        """A lock that another thread held in the parent is held for ever in the child."""
+        self._lock = threading.Lock()
+
+
+HELD = Held(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
+os.register_at_fork(after_in_child=HELD.after_fork)
+
+
+class Content:
+    """An open file. Its content stays readable although the file is removed."""
+
+    def __init__(self, path: Path):
+        self.name = path.name
+        self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        weakref.finalize(self, os.close, self._handle)
+        self._print = self._look()
+        self._memory: pa.Buffer | None = None
+
+    def _look(self) -> tuple[int, int]:
+        found = os.fstat(self._handle)
+        return found.st_size, found.st_mtime_ns
+
+    @property
+    def is_mapped(self) -> bool:
+        return self._memory is not None
+
+    def read(self, offset: int, length: int) -> pa.Buffer:
+        """Some bytes; a negative offset counts from the end. EOFError if they are not all there."""
+        size = self._print[0]
+        start = size + offset if offset < 0 else offset
+        if start < 0 or start + length > size:
+            raise EOFError
+        if self._memory is None and HELD.take(length):
+            return self._copy(start, length)
+        return self._map().slice(start, length)
+
+    def _copy(self, start: int, length: int) -> pa.Buffer:
+        found = pa.allocate_buffer(length)
+        weakref.finalize(found, HELD.release, length)
+        view = memoryview(found).cast("B")
+        at = 0
+        while at < length:
+            read = os.preadv(self._handle, [view[at:]], start + at)
+            if not read:
+                raise EOFError
+            at += read
+        return found
+
+    def _map(self) -> pa.Buffer:
+        if self._memory is None:
+            self._memory = pa.py_buffer(mmap.mmap(self._handle, self._print[0], access=mmap.ACCESS_READ))
+            _mapped.add(self)
+        return self._memory
+
+    def check(self) -> None:
+        """Refuse a file that has changed since it was opened."""
+        if self._look() != self._print:
+            raise StorageError(f"{self.name} was changed while the database was open", hint="restore the database from a copy")
+
+
+_mapped: weakref.WeakSet[Content] = weakref.WeakSet()
+
+
+def check_mapped() -> None:
+    """Refuse to run a query over mapped files that have changed. There are none unless the limit for reading was reached."""
+    if _mapped:
+        for content in tuple(_mapped):
+            content.check()

@@ -1,0 +1,38 @@
+"""`held_signals`: a block that Ctrl-C and other Python signal handlers cannot break; they run when it is over.
+
+A commit is a few steps on disk and in memory that belong together. Python runs signal handlers between any two
+instructions of the main thread, and a handler may raise, as that of Ctrl-C does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+_CATCHABLE = tuple(sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}))
+
+
+@contextlib.contextmanager
+def held_signals() -> Iterator[None]:
+    """Hold back the handlers that are written in Python; in any other thread than the main one there are none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[tuple[Callable[[int, FrameType | None], Any], int, FrameType | None]] = []
+    with contextlib.ExitStack() as undo:
+        for number in _CATCHABLE:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                _hold(number, handler, came)
+                undo.callback(signal.signal, number, handler)
+        yield
+    for handler, number, frame in came:
+        handler(number, frame)
+
+
+def _hold(number: int, handler: Callable[[int, FrameType | None], Any], came: list[Any]) -> None:
+    signal.signal(number, lambda number, frame: came.append((handler, number, frame)))
