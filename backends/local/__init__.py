@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.local import workers
 from tsql.backends.local.executor import Executor, Kernels
-from tsql.backends.local.released import released, released_all
+from tsql.backends.local.released import end_idle_threads, released, released_all
 from tsql.backends.local.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
 from tsql.kernels.codegen import memory
 from tsql.planner.step import PhysicalPlan
@@ -23,6 +25,12 @@ class LocalBackend:
 
     name = "local"
     interpret = False
+
+    def __init__(self) -> None:
+        self._user = workers.users.add()
+        self.close = weakref.finalize(self, _close, self._user)
+        self.close.atexit = False
+        """Let the threads go that no other open backend needs."""
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan. It is computed in a thread of its own: see `released`."""
@@ -53,6 +61,7 @@ class LocalBackend:
         memory.bound(limit)
         pool = memory.usage()
         executor = Executor(run, kernels, self.interpret)
+        workers.users.uses(self._user, executor.threads)
         kernels.runs += 1
         watched = kernels.runs == SECOND and not self.interpret and not run.profile and can_repeat(plan, run.settings)
         recorder = executor.recorder = Recorder() if watched else None
@@ -80,6 +89,11 @@ class LocalBackend:
             run.timings_ms["compile"] = compile_ms
             run.timings_ms["run"] = (time.perf_counter() - start) * 1000 - compile_ms
             run.done_rows = executor.shared.rows_done
+
+
+def _close(user: int) -> None:
+    if workers.users.remove(user):
+        end_idle_threads()
 
 
 def kernels_of(plan: PhysicalPlan, interpret: bool) -> Kernels:
