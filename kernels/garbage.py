@@ -11,7 +11,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_lock = threading.Lock()
+from tsql.kernels import forks
+
+_lock = forks.lock()
+_own = threading.local()
+"""How often this thread is inside: in the child of a fork nobody else is."""
 _inside = 0
 _was_enabled = False
 
@@ -25,10 +29,22 @@ def paused() -> Iterator[None]:
             _was_enabled = gc.isenabled()
             gc.disable()
         _inside += 1
+        _own.times = getattr(_own, "times", 0) + 1
     try:
         yield
     finally:
         with _lock:
             _inside -= 1
+            _own.times -= 1
             if _inside == 0 and _was_enabled:
                 gc.enable()
+
+
+def _in_child() -> None:
+    global _inside
+    before, _inside = _inside, getattr(_own, "times", 0)
+    if before and not _inside and _was_enabled:
+        gc.enable()
+
+
+forks.in_child(_in_child)

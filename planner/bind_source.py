@@ -16,6 +16,7 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
+from tsql.kernels import forks
 from tsql.kernels.errors import ParseError
 
 MAX_NESTING = 200
@@ -108,9 +109,11 @@ def _check_nesting(text: str, tokens: list[Token]) -> None:
             raise ParseError(f"nested too deeply (more than {MAX_NESTING} levels)", position=token.start, text=text)
 
 
-_recursion_lock = threading.Lock()
+_recursion_lock = forks.lock()
 _recursion_users = 0
 _recursion_before = 0
+_own = threading.local()
+"""How often this thread is a user: in the child of a fork nobody else is."""
 
 
 @contextmanager
@@ -123,17 +126,33 @@ def deep_recursion(frames: int = 20_000) -> Iterator[None]:
             _recursion_before = sys.getrecursionlimit()
             sys.setrecursionlimit(max(_recursion_before, frames))
         _recursion_users += 1
+        _own.times = getattr(_own, "times", 0) + 1
     try:
         yield
     finally:
         with _recursion_lock:
             _recursion_users -= 1
+            _own.times -= 1
             if _recursion_users == 0:
-                try:
-                    sys.setrecursionlimit(_recursion_before)
-                except RecursionError:
-                    # The caller is itself deeper than the old limit: leave the higher one.
-                    pass
+                _restore_recursion()
+
+
+def _restore_recursion() -> None:
+    try:
+        sys.setrecursionlimit(_recursion_before)
+    except RecursionError:
+        # The caller is itself deeper than the old limit: leave the higher one.
+        pass
+
+
+def _in_child() -> None:
+    global _recursion_users
+    before, _recursion_users = _recursion_users, getattr(_own, "times", 0)
+    if before and not _recursion_users:
+        _restore_recursion()
+
+
+forks.in_child(_in_child)
 
 
 def is_all(node: exp.Expr) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 from tsql.backends.sources import Source
 from tsql.definition import Macro, Table, View
 from tsql.external import External
+from tsql.kernels import forks
 from tsql.kernels.errors import CatalogError, SourceError
 
 
@@ -74,7 +75,7 @@ class Catalog:
         self._entries: dict[str, tuple[str, Entry]] = {}
         self._macros: dict[str, Macro] = {}
         self._sources: dict[str, tuple[External, FileUse, Source]] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._opened: list[FileUse] | None = None
         self._asking = threading.local()
         self.database = "memory"

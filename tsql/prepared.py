@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from tsql.backends import Settings
 from tsql.catalog import Catalog, FileUse
 from tsql.costs import calibrated
 from tsql.definition import Table, TableDefinition
-from tsql.kernels import garbage
+from tsql.kernels import forks, garbage
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan, make_plan
 from tsql.planner.candidates import Candidate, candidates
@@ -67,7 +66,7 @@ class PlanCache:
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, Prepared] = OrderedDict()
         self._version = -1
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def find(self, key: Any) -> Prepared | None:
         with self._lock:
@@ -105,7 +104,7 @@ class InsertCache:
 
     def __init__(self) -> None:
         self._known: dict[Any, RepeatedInsert] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def find(self, key: Any, catalog: Catalog) -> RepeatedInsert | None:
         known = self._known.get(key)

@@ -7,7 +7,6 @@ on disk when this returns, or raises: then the catalog is put back, too.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from tsql.catalog import Catalog, Snapshot
 from tsql.held_signals import held_signals
+from tsql.kernels import forks
 from tsql.kernels.errors import TransactionError
 
 
@@ -71,7 +71,7 @@ class Transactions:
 
     def __init__(self, catalog: Catalog, store: Store | None = None):
         self.catalog, self.store = catalog, store
-        self.lock = threading.RLock()
+        self.lock = forks.rlock()
         self.changes = Changes()
         self._begun: Snapshot | None = None
         self._failed = False

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Generator, Iterator
 
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.local import workers
 from tsql.backends.local.executor import Executor, Kernels
-from tsql.backends.local.released import released, released_all
+from tsql.backends.local.released import end_idle_threads, released, released_all
 from tsql.backends.local.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
-from tsql.kernels.blocks.content import check_mapped
+from tsql.kernels.blocks.content import any_is_mapped
+from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.codegen import memory
 from tsql.planner.step import PhysicalPlan
 
@@ -25,14 +28,20 @@ class LocalBackend:
     name = "local"
     interpret = False
 
+    def __init__(self) -> None:
+        self._user = workers.users.add()
+        self.close = weakref.finalize(self, _close, self._user)
+        self.close.atexit = False
+        """Let the threads go that no other open backend needs."""
+
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan. It is computed in a thread of its own: see `released`."""
-        check_mapped()
+        _check_files(plan)
         return released(lambda: self._batches(plan, run), run)
 
     def run_all(self, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
         """The whole result of a plan, for callers who want all of it at once."""
-        check_mapped()
+        _check_files(plan)
         recording = kernels_of(plan, self.interpret).recording
         if recording is not None and recording.begin(run):
             if recording.seconds <= WAITED_SECONDS:
@@ -56,6 +65,7 @@ class LocalBackend:
         memory.bound(limit)
         pool = memory.usage()
         executor = Executor(run, kernels, self.interpret)
+        workers.users.uses(self._user, executor.threads)
         kernels.runs += 1
         watched = kernels.runs == SECOND and not self.interpret and not run.profile and can_repeat(plan, run.settings)
         recorder = executor.recorder = Recorder() if watched else None
@@ -85,6 +95,11 @@ class LocalBackend:
             run.done_rows = executor.shared.rows_done
 
 
+def _close(user: int) -> None:
+    if workers.users.remove(user):
+        end_idle_threads()
+
+
 def kernels_of(plan: PhysicalPlan, interpret: bool) -> Kernels:
     """The kernels that belong to a plan; they live as long as it does."""
     attribute = "_interpreted" if interpret else "_compiled"
@@ -93,3 +108,12 @@ def kernels_of(plan: PhysicalPlan, interpret: bool) -> Kernels:
         kernels = Kernels()
         object.__setattr__(plan, attribute, kernels)
     return kernels
+
+
+def _check_files(plan: PhysicalPlan) -> None:
+    """Look at the mapped files of a plan's tables, if there are any."""
+    if any_is_mapped():
+        for step in plan.root.walk():
+            source = getattr(step, "source", None)
+            if isinstance(source, StoredTable):
+                source.check_files()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import threading
 import time
 from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from tsql.backends import Run
-from tsql.kernels.errors import CancelledError
+from tsql.backends.local.workers import start_thread
+from tsql.kernels import forks
+from tsql.kernels.errors import CancelledError, ExecutionError
 
 GRACE_SECONDS = 0.03
 """How long a cancelled run may take to end properly before its caller is let go."""
@@ -46,12 +47,12 @@ class QueryThread:
     """A thread that computes the items of one query after the other, each item when it is asked for, or all of them at once."""
 
     def __init__(self) -> None:
-        self.requests: queue.SimpleQueue[tuple[str, Generator[Any, None, None], Answers]] = queue.SimpleQueue()
-        threading.Thread(target=self._serve, name="tsql-query", daemon=True).start()
+        self.requests: queue.SimpleQueue[tuple[str, Generator[Any, None, None], Answers] | None] = queue.SimpleQueue()
+        start_thread(self._serve, "tsql-query")
 
     def _serve(self) -> None:
-        while True:
-            wanted, items, answers = self.requests.get()
+        while (request := self.requests.get()) is not None:
+            wanted, items, answers = request
             match wanted:
                 case "next":
                     answers.put(_next(items))
@@ -62,7 +63,7 @@ class QueryThread:
                 case "close":
                     answers.forget()
                     answers.put(_closed(items))
-            del items, answers
+            del request, items, answers
             if wanted != "next":
                 # The last request of its query, of which there is one: this thread is nobody's now.
                 if len(_idle) >= IDLE_THREADS:
@@ -71,6 +72,14 @@ class QueryThread:
 
 
 _idle: list[QueryThread] = []
+forks.in_child(_idle.clear)
+
+
+def end_idle_threads() -> None:
+    """Let the threads go that wait for a query."""
+    with contextlib.suppress(IndexError):
+        while True:
+            _idle.pop().requests.put(None)
 
 
 def _next(items: Generator[Any, None, None]) -> Answer:
@@ -106,11 +115,13 @@ def _thread() -> QueryThread:
 
 def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterator[Any]:
     """The items of `make()`, each computed in another thread when it is asked for."""
-    thread, answers, items = _thread(), Answers(run), make()
+    thread, answers, items, generation = _thread(), Answers(run), make(), forks.generation()
     ended = abandoned = False
     value = None
     try:
         while not ended:
+            if forks.generation() != generation:
+                raise ExecutionError("the query began before this process was forked from its parent, which alone can go on with it", hint="run the query again in this process")
             thread.requests.put(("next", items, answers))
             abandoned = True
             kind, value = _answer(answers, run)
@@ -124,10 +135,11 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
     finally:
         # An error knows this frame: a frame that knew the error would keep all that its query held until the next garbage collection.
         value = None
-        # The thread closes the generator when it is back from what it does, and is free again then.
-        thread.requests.put(("close", items, answers))
-        if not ended and not abandoned:
-            _wait_for_end(answers)
+        if forks.generation() == generation:
+            # The thread closes the generator when it is back from what it does, and is free again then.
+            thread.requests.put(("close", items, answers))
+            if not ended and not abandoned:
+                _wait_for_end(answers)
 
 
 def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> list[Any]:

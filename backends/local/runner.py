@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -24,7 +23,7 @@ from tsql.backends.local.late import read_late
 from tsql.backends.local.repeat import Call, Recorder, Recording
 from tsql.backends.local.spill import AnyChunk, Spill, Store
 from tsql.backends.local.workers import parallel
-from tsql.kernels import garbage
+from tsql.kernels import forks, garbage
 from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
 from tsql.kernels.context import Slot
@@ -84,7 +83,7 @@ class Kernels:
         self.variants: dict[Any, Step] = {}
         self.filters: dict[int, kernel_filter.Filter] = {}
         self.dense: dict[Any, bool] = {}
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
         self.compile_ms = 0.0
         self.runs = 0
         self.recording: Recording | None = None

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +18,7 @@ from tsql.backends.local.grouped_rows import grouped_rows
 from tsql.backends.local.host import Reserved, Shared
 from tsql.backends.local.sorting import SERIAL, Workers, combine, sorted_columns, value_codes
 from tsql.backends.local.spill import AnyChunk, bytes_of, in_memory
+from tsql.kernels import forks
 from tsql.kernels.batch import Layout, Morsels, SourceColumn
 from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, SortKey
@@ -171,7 +171,7 @@ class CollectedRows:
         return arrays, result
 
 
-_recording = threading.Lock()
+_recording = forks.lock()
 
 
 def record_sort(shape: WindowShape, shared: Shared, rows: int, seconds: float) -> None:

@@ -2,6 +2,9 @@
 
 They are daemons, so that a program can end while a cancelled query is still inside a library call. At the end of the program
 runs that are still active are cancelled, and get a moment to let go.
+
+Pools are shared by all sessions. A thread starts when a query first has work for it, and ends with the last open session that may use its pool
+(`Users`). The child of a fork begins with no pools: its parent's threads are not there.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tsql.backends import Run
-from tsql.kernels.errors import CancelledError
+from tsql.kernels import forks
+from tsql.kernels.errors import CancelledError, ExecutionError
 
 EXIT_SECONDS = 0.1
 """How long the end of the program waits for workers that are busy."""
@@ -25,35 +29,122 @@ Task = tuple[Callable[[], None], queue.SimpleQueue[None]]
 
 
 class Pool:
-    """So many threads that take tasks in turn, and say when one is done; a task raises nothing. They live as long as the process."""
+    """Up to so many threads that take tasks in turn, and say when one is done; a task raises nothing."""
 
     def __init__(self, threads: int) -> None:
-        self.tasks: queue.SimpleQueue[Task] = queue.SimpleQueue()
-        for number in range(threads):
-            threading.Thread(target=self._serve, name=f"tsql-{threads}-{number}", daemon=True).start()
+        self.most, self.threads, self.users, self.retired = threads, 0, 0, False
+        self.tasks: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+
+    def grow(self, threads: int) -> None:
+        """Have at least so many threads. Those that could be started stay where one could not."""
+        while self.threads < min(threads, self.most):
+            start_thread(self._serve, f"tsql-{self.most}-{self.threads}")
+            self.threads += 1
+
+    def end(self) -> None:
+        """Let the threads go, behind the tasks that are there."""
+        for _ in range(self.threads):
+            self.tasks.put(None)
+        self.threads = 0
 
     def _serve(self) -> None:
-        while True:
-            work, done = self.tasks.get()
+        while (task := self.tasks.get()) is not None:
+            work, done = task
             try:
                 work()
             finally:
                 done.put(None)
             # What a thread waits with would keep the data of the last query alive.
-            del work, done
+            del task, work, done
+
+
+def start_thread(serve: Callable[[], None], name: str) -> None:
+    """Start a daemon; that the system has no thread left is an error of the query."""
+    try:
+        threading.Thread(target=serve, name=name, daemon=True).start()
+    except RuntimeError as error:
+        raise ExecutionError(
+            f"the system lets this process start no more threads; it has {threading.active_count()}", hint="SET threads to a lower number, or raise the limit (ulimit -u)"
+        ) from error
 
 
 _pools: dict[int, Pool] = {}
-_lock = threading.Lock()
+_lock = forks.rlock()
+"""A session that is found to be garbage closes in whatever thread that happens, perhaps one that has the lock."""
 _active: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
 
 
 def pool(threads: int) -> Pool:
     """The pool of so many threads."""
     with _lock:
-        if threads not in _pools:
-            _pools[threads] = Pool(threads)
-        return _pools[threads]
+        return _pools.setdefault(threads, Pool(threads))
+
+
+def _enter(threads: int, wanted: int) -> Pool:
+    """A pool with at least so many threads, which stay until `_leave`."""
+    found = pool(threads)
+    with _lock:
+        if found.retired:
+            found = _pools.setdefault(threads, Pool(threads))
+        found.users += 1
+        try:
+            found.grow(wanted)
+        except BaseException:
+            _leave(found)
+            raise
+        return found
+
+
+def _leave(used: Pool) -> None:
+    with _lock:
+        used.users -= 1
+        if used.retired and not used.users:
+            used.end()
+
+
+class Users:
+    """The open sessions and the most threads that each has used: pools that are larger than all of them need go when one closes."""
+
+    def __init__(self) -> None:
+        self._most: dict[int, int] = {}
+        self._numbers = itertools.count()
+
+    def add(self) -> int:
+        """A new user; its number."""
+        number = next(self._numbers)
+        with _lock:
+            self._most[number] = 0
+        return number
+
+    def uses(self, number: int, threads: int) -> None:
+        """A user runs something with so many threads."""
+        if self._most.get(number, threads) < threads:
+            with _lock:
+                if number in self._most:
+                    self._most[number] = threads
+
+    def remove(self, number: int) -> bool:
+        """A user has closed; whether it was the last one."""
+        with _lock:
+            self._most.pop(number, None)
+            needed = max(self._most.values(), default=0)
+            for threads in [threads for threads in _pools if threads > needed or not self._most]:
+                retired = _pools.pop(threads)
+                retired.retired = True
+                if not retired.users:
+                    retired.end()
+            return not self._most
+
+
+users = Users()
+
+
+def _in_child() -> None:
+    _pools.clear()
+    _active.clear()
+
+
+forks.in_child(_in_child)
 
 
 def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> list[Any]:
@@ -77,15 +168,17 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
                 failures.append(error)
                 run.stop_workers()
 
+    others = min(threads, tasks) - 1
+    pool = _enter(threads, others)
     _active[id(run)] = run
     try:
-        others = min(threads, tasks) - 1
         for _ in range(others):
-            pool(threads).tasks.put((take, done))
+            pool.tasks.put((take, done))
         take()
         for _ in range(others):
             done.get()
     finally:
+        _leave(pool)
         _active.pop(id(run), None)
     if failures:
         try:

@@ -6,7 +6,6 @@ they are first read, and kept; statistics are computed when they are first asked
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,6 +15,7 @@ import pyarrow.compute as pc
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.files import reading
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
+from tsql.kernels import forks
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
 from tsql.kernels.types import Type
@@ -34,7 +34,7 @@ class ArrowSource:
         self.schema = engine_schema(self._table.schema, name)
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._statistics: dict[str, ColumnStatistics] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def statistics(self) -> Statistics:
         return Statistics(self._table.num_rows, self._table.get_total_buffer_size(), LazyColumns(self.schema.names, self._column_statistics))

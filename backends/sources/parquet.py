@@ -59,6 +59,7 @@ from tsql.backends.sources.parquet_pages import ChunkReader, UnknownPages, read_
 from tsql.backends.sources.parquet_statistics import chunk_bounds, dictionary_values, fold, small_dictionary
 from tsql.backends.sources.prune import Bounds, columns_of, may_match
 from tsql.backends.sources.text import from_stored
+from tsql.kernels import forks
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Field, Schema
@@ -101,7 +102,7 @@ class ParquetSource:
         self.partitions = NO_PARTITIONS if hive is False else partitions_of(self.paths, self.options.get("hive_types_autocast", True))
         self._files: dict[str, _File] = {}
         self._bounds: dict[tuple[str, str], list[Bounds]] = {}
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._local = threading.local()
         self.schema = self._schema()
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from tsql.kernels import forks
 from tsql.kernels.codegen import llvm
 from tsql.kernels.codegen.llvm import FULL, QUICK, Compiled, compiler
 from tsql.kernels.codegen.promote import promoter
@@ -46,7 +46,7 @@ class TwoTiers:
     """The decoder of the process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._quick: Decoder | None = None
         self._full: Decoder | None = None
         self._values = 0

@@ -8,7 +8,6 @@ query is a result: it leaves as a row and is raised on the driver, since to try 
 from __future__ import annotations
 
 import json
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
@@ -37,6 +36,7 @@ from tsql.backends.spark.wire import (
     wire_batch,
     wire_rows,
 )
+from tsql.kernels import forks
 from tsql.kernels.errors import SourceError, TsqlError
 from tsql.kernels.types import parse_type
 from tsql.planner.movement import Multicast, Redistribute, Reshard
@@ -107,7 +107,7 @@ class Program:
 
 _programs: OrderedDict[Any, Program] = OrderedDict()
 _sources: OrderedDict[Any, Source] = OrderedDict()
-_lock = threading.Lock()
+_lock = forks.lock()
 
 
 def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], Any]) -> Any:

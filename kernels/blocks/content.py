@@ -2,19 +2,19 @@
 
 A mapped file that another process truncates ends this one with SIGBUS, and one that is overwritten gives other values than the
 checksum was made of. So files are read, up to `HELD` bytes in the whole process; behind that limit they are mapped, and
-`check_mapped` looks before each query whether one has changed.
+each query looks first whether a file of its tables has changed (`check`).
 """
 
 from __future__ import annotations
 
 import mmap
 import os
-import threading
 import weakref
 from pathlib import Path
 
 import pyarrow as pa
 
+from tsql.kernels import forks
 from tsql.kernels.errors import StorageError
 
 
@@ -23,7 +23,7 @@ class Held:
 
     def __init__(self, most: int):
         self.most, self.bytes = most, 0
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
 
     def take(self, bytes: int) -> bool:
         """Count so many more, unless they are too many."""
@@ -36,13 +36,8 @@ class Held:
         with self._lock:
             self.bytes -= bytes
 
-    def after_fork(self) -> None:
-        """A lock that another thread held in the parent is held for ever in the child."""
-        self._lock = threading.Lock()
-
 
 HELD = Held(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 4)
-os.register_at_fork(after_in_child=HELD.after_fork)
 
 
 class Content:
@@ -100,8 +95,6 @@ class Content:
 _mapped: weakref.WeakSet[Content] = weakref.WeakSet()
 
 
-def check_mapped() -> None:
-    """Refuse to run a query over mapped files that have changed. There are none unless the limit for reading was reached."""
-    if _mapped:
-        for content in tuple(_mapped):
-            content.check()
+def any_is_mapped() -> bool:
+    """Whether the limit for reading was ever reached, and `check` has something to look at."""
+    return bool(_mapped)

@@ -103,6 +103,11 @@ class ColumnFile:
         if self._content is None:
             self._content = self._open()
 
+    def check(self) -> None:
+        """Refuse a mapped file that has changed since."""
+        if self._content is not None and self._content.is_mapped:
+            self._content.check()
+
     def _open(self) -> Content:
         try:
             return Content(self.path)

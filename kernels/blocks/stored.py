@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from tsql.kernels.batch import Layout, Morsels, SourceColumn, all_ones, round_range
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn
+from tsql.kernels.blocks.file import FileColumn
 from tsql.kernels.blocks.merge import merged_statistics
 from tsql.kernels.blocks.reencode import encode_fitting, encode_like, plain, renamed, view
 from tsql.kernels.blocks.table import KEPT_MORSELS, BlockTable, block_runs, decode
@@ -101,6 +102,13 @@ class StoredTable(BlockTable):
             self._morsels.clear()
         self._morsels[key] = found
         return found
+
+    def check_files(self) -> None:
+        """Refuse to be read if a mapped file of a column has changed."""
+        for piece in self.pieces:
+            for column in piece.columns.values():
+                if isinstance(column, FileColumn):
+                    column.file.check()
 
     def _shared_dictionary(self, name: str) -> bool:
         """Whether one dictionary holds for all rows of a column."""

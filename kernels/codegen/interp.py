@@ -11,10 +11,10 @@ import ctypes
 import ctypes.util
 import math
 import struct
-import threading
 from collections.abc import Callable
 from typing import Any
 
+from tsql.kernels import forks
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, INTEGERS, Function, Module, Op
 from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
@@ -28,7 +28,7 @@ BREAK = object()
 _C = {"i1": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double, "ptr": ctypes.c_uint64}
 _LIBC = ctypes.CDLL(None)
 _LIBM = ctypes.CDLL(ctypes.util.find_library("m") or None)
-_ATOMIC = threading.Lock()
+_ATOMIC = forks.lock()
 
 
 class UndefinedBehaviour(Exception):

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +21,7 @@ import llvmlite
 import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
+from tsql.kernels import forks
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.kir import Module, parse
 from tsql.kernels.codegen.object_cache import read_code, write_later
@@ -45,6 +48,9 @@ LIBRARIES = 256
 
 FEW_ROWS = 50_000
 """What routines do for so few rows is done before better code would be there."""
+
+FORK_SECONDS = 5.0
+"""So long a fork waits for threads that are inside of LLVM."""
 
 _UNLOCKED = ("LLVMPY_ParseAssembly", "LLVMPY_VerifyModule", "LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory")
 
@@ -96,7 +102,7 @@ class Compiler:
         binding.initialize_native_asmprinter()
         # 128-bit division and conversions are calls into the compiler's runtime library.
         ctypes.CDLL("libgcc_s.so.1", mode=ctypes.RTLD_GLOBAL)
-        self._lock = threading.Lock()
+        self._lock = forks.lock()
         self._memory: dict[str, Compiled] = {}
         self._making: dict[str, threading.Lock] = {}
         self._routines: dict[tuple[Callable[[], Module], int], Compiled] = {}
@@ -111,6 +117,10 @@ class Compiler:
         self._last_foreground = 0.0
         self._cpu = binding.get_host_cpu_name()
         self._features = binding.get_host_cpu_features().flatten()
+
+    def begin_again(self) -> None:
+        """In the child of a fork: what other threads were making is made by nobody now."""
+        self._making, self._loading, self.in_foreground = {}, set(), 0
 
     def _machine(self, opt: int) -> Any:
         """The target machine of a level; each thread has its own."""
@@ -197,9 +207,13 @@ class Compiler:
         names = shared_names(module) if opt == QUICK else {}
         with self._lock:
             imports = {name: self._shared[name].key for name in names.values() if name in self._shared}
-        optimized = self._optimized(render(module, names, imports), opt, machine)
+        text = render(module, names, imports)
+        with _gate:
+            optimized = self._optimized(text, opt, machine)
         check()
-        return ObjectCode(machine.emit_object(optimized), (module.main, *(name for name in names.values() if name not in imports)), imports)
+        with _gate:
+            code = machine.emit_object(optimized)
+        return ObjectCode(code, (module.main, *(name for name in names.values() if name not in imports)), imports)
 
     def _loaded(self, key: str, start: float) -> Compiled | None:
         """Code that is in memory or on disk, with the code of others that it needs. Processes write without asking each other: an entry whose
@@ -293,25 +307,83 @@ class Compiler:
                 code = read_code(key)
                 if code is None:
                     machine = self._machine(FULL)
-                    code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
+                    with _gate:
+                        code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
                     write_later(key, lambda: code)
                 _pool.append(self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}))
+                memory.are_at(_pool[0])
             return _pool[0]
 
     def llvm_text(self, module: Module, opt: int = FULL) -> str:
         """What `explain LLVM` prints: the optimised module."""
-        return str(self.optimized(module, opt))
+        with _gate:
+            return str(self.optimized(module, opt))
 
     def assembly(self, module: Module, opt: int = FULL) -> str:
         """What `explain ASM` prints."""
         machine = self._machine(opt)
-        return machine.emit_assembly(self.optimized(module, opt, machine))
+        with _gate:
+            return machine.emit_assembly(self.optimized(module, opt, machine))
 
+
+class Gate:
+    """Counts the threads that are inside of LLVM without llvmlite's lock. A fork waits until there are none: a child that has LLVM's
+    own locks as another thread held them can compile nothing. It does not wait for ever, as those locks are held for moments."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside, self._shut = 0, False
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: not self._shut)
+            self._inside += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._inside -= 1
+            self._changed.notify_all()
+
+    def shut(self) -> None:
+        with self._changed:
+            self._shut = True
+            self._changed.wait_for(lambda: self._inside == 0, FORK_SECONDS)
+
+    def open(self) -> None:
+        with self._changed:
+            self._shut = False
+            self._changed.notify_all()
+
+
+_gate = Gate()
+_llvmlite = getattr(ffi.lib, "_lock", None) or nullcontext()
+
+
+def _before_fork() -> None:
+    _gate.shut()
+    # All other calls of LLVM have llvmlite's lock.
+    _llvmlite.__enter__()
+
+
+def _after_fork_in_parent() -> None:
+    _llvmlite.__exit__(None, None, None)
+    _gate.open()
+
+
+def _after_fork_in_child() -> None:
+    global _gate
+    _llvmlite.__exit__(None, None, None)
+    _gate = Gate()
+    if _compiler is not None:
+        _compiler.begin_again()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 _pool: list[Any] = []
-_pool_lock = threading.Lock()
+_pool_lock = forks.lock()
 _compiler: Compiler | None = None
-_compiler_lock = threading.Lock()
+_compiler_lock = forks.lock()
 
 
 def compiler() -> Compiler:

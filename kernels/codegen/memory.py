@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tsql.kernels import forks
 from tsql.kernels.codegen.room import HOST_SYMBOLS
 from tsql.kernels.errors import OutOfMemoryError
 from tsql.kernels.runtime import pool as words
@@ -92,8 +93,6 @@ def _set_up() -> None:
 
 KEPT_BYTES = _kept_bytes()
 _set_up()
-# A fork may happen while another thread holds the lock; the child has no such thread.
-os.register_at_fork(after_in_child=lambda: _state.__setitem__(words.LOCK, 0))
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,8 @@ class Functions:
     realloc: Any
     free: Any
     trim: Any
+    hold: Any
+    let_go: Any
 
 
 _functions: Functions | None = None
@@ -114,13 +115,35 @@ compiled_by: list[Callable[[], Any]] = []
 
 def functions() -> Functions:
     """The compiled functions of the pool."""
+    if _functions is None:
+        are_at(compiled_by[0]())
+    return _functions
+
+
+def are_at(at: Any) -> None:
+    """The functions have been compiled: kernels may call them from now on."""
     global _functions
     if _functions is None:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        at = compiled_by[0]()
-        kinds = ((pointer, size), (pointer, size, size), (pointer, pointer, size), (None, pointer), (None, size))
+        kinds = ((pointer, size), (pointer, size, size), (pointer, pointer, size), (None, pointer), (None, size), (None, size), (None, size))
         _functions = Functions(*(ctypes.CFUNCTYPE(*kind)(at[name]) for kind, name in zip(kinds, words.EXPORTS, strict=True)))
-    return _functions
+
+
+def _before_fork() -> None:
+    """The pool is whole while nobody is in it."""
+    _held[:] = [] if _functions is None else [_functions]
+    for held in _held:
+        held.hold(0)
+
+
+def _after_fork() -> None:
+    for held in _held:
+        held.let_go(0)
+    _held.clear()
+
+
+_held: list[Functions] = []
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
 
 
 def is_pooled(address: int) -> bool:
@@ -198,7 +221,7 @@ def trim(most: int = 0) -> None:
 
 
 _limits: list[int] = []
-_limiting = threading.Lock()
+_limiting = forks.lock()
 
 
 def bound(limit: int | None) -> None:
@@ -222,7 +245,8 @@ def _set_bound() -> None:
     trim(max(0, _state[words.BOUND] - _state[words.USED]))
 
 
-_resting = threading.Lock()
+_resting = forks.lock()
+"""Held while a timer is at work, of which the child of a fork has none."""
 
 
 def rest() -> None:

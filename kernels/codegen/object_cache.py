@@ -89,8 +89,12 @@ def write_later(key: str, make: Callable[[], bytes | None]) -> None:
         return
     _waiting[directory, key] = make
     if _writer is None or not _writer.is_alive():
-        _writer = threading.Thread(target=_serve, name="tsql-cache", daemon=True)
-        _writer.start()
+        writer = threading.Thread(target=_serve, name="tsql-cache", daemon=True)
+        try:
+            writer.start()
+        except RuntimeError:
+            return  # The system has no thread left: the entry is written at the end, if not before.
+        _writer = writer
     _arrived.set()
 
 

@@ -15,6 +15,7 @@ import time
 import warnings
 from collections.abc import Callable
 
+from tsql.kernels import forks
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import FULL, Compiled, compiler
 
@@ -30,7 +31,7 @@ class Promoter:
     def __init__(self) -> None:
         self.jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self.thread: threading.Thread | None = None
-        self.lock = threading.Lock()
+        self.lock = forks.lock()
         self.stopped = False
 
     def add(self, module: Module, done: Callable[[Compiled], None]) -> None:
@@ -40,8 +41,12 @@ class Promoter:
             if self.stopped or os.environ.get("TSQL_BETTER_CODE") == "0":
                 return
             if self.thread is None:
-                self.thread = threading.Thread(target=self._serve, name="tsql-promote", daemon=True)
-                self.thread.start()
+                thread = threading.Thread(target=self._serve, name="tsql-promote", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError:
+                    return  # The system has no thread left: the quick code stays.
+                self.thread = thread
                 atexit.register(self.stop)
         self.jobs.put((module, done))
 
@@ -69,6 +74,10 @@ class Promoter:
         self.jobs.put((_NOTHING, lambda _: ready.set()))
         ready.wait()
 
+    def begin_again(self) -> None:
+        """In the child of a fork: there is no thread, and the jobs are the parent's."""
+        self.jobs, self.thread = queue.SimpleQueue(), None
+
     def stop(self) -> None:
         self.stopped = True
         self.jobs.put(None)
@@ -88,3 +97,4 @@ def _nothing() -> Module:
 
 _NOTHING = _nothing()
 promoter = Promoter()
+forks.in_child(lambda: promoter.begin_again())

@@ -38,7 +38,7 @@ LINE, SHIFTS = 64, 64
 SHIFT_BYTES = LINE * SHIFTS
 CLASSES = 4 * (LARGEST_BITS - SMALLEST_BITS)
 MADV_DONTNEED = 4
-EXPORTS = ("pool_malloc", "pool_calloc", "pool_realloc", "pool_free", "pool_trim")
+EXPORTS = ("pool_malloc", "pool_calloc", "pool_realloc", "pool_free", "pool_trim", "pool_hold", "pool_let_go")
 
 
 def class_size(number: int) -> int:
@@ -234,6 +234,18 @@ def pool_trim(k: Kernel, most: Val) -> None:
     _unlock(k, state)
 
 
+@routine("pool_hold", ("i64",), None)
+def pool_hold(k: Kernel, unused: Val) -> None:
+    """Keep all others out of the pool, so that a fork finds it whole."""
+    _lock(k, k.symbol(STATE))
+
+
+@routine("pool_let_go", ("i64",), None)
+def pool_let_go(k: Kernel, unused: Val) -> None:
+    """Let the others in again."""
+    _unlock(k, k.symbol(STATE))
+
+
 @cache
 def pool_module() -> Module:
     """All functions of the pool; `EXPORTS` can be called from outside."""
@@ -242,6 +254,8 @@ def pool_module() -> Module:
     # What a module has is what its main function calls.
     pool_free(k, pool_realloc(k, pool_calloc(k, k.params[2], k.i64(1)), k.params[2]))
     pool_trim(k, k.i64(0))
+    pool_hold(k, k.i64(0))
+    pool_let_go(k, k.i64(0))
     k.ret()
     k.finish()
     return module

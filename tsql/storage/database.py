@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import threading
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +20,7 @@ import pyarrow as pa
 from tsql.catalog import Catalog
 from tsql.definition import Macro, Table
 from tsql.held_signals import held_signals
+from tsql.kernels import forks
 from tsql.kernels.batch import Dictionary
 from tsql.kernels.blocks.file import ColumnFile
 from tsql.kernels.errors import StorageError
@@ -47,7 +47,7 @@ class Database:
         self.commits = 0
         """How many commits this object has made; a caller that was interrupted sees by it whether its own is among them."""
         self._disk = disk or disks.DISK
-        self._mutex = threading.RLock()
+        self._mutex = forks.rlock()
         self._owner: Owner | None = None
         self._files: weakref.WeakValueDictionary[str, ColumnFile] = weakref.WeakValueDictionary()
         self._dictionaries: weakref.WeakValueDictionary[Any, Dictionary] = weakref.WeakValueDictionary()
@@ -372,7 +372,6 @@ class Database:
 
     def _forked(self) -> None:
         """In a child of the process: give up the journal. What is in memory can still be read."""
-        self._mutex = threading.RLock()
         if self._journal is not None:
             self._journal.close()
             self._journal = None
