@@ -90,12 +90,15 @@ def child_of_child(db: tsql.Session) -> Callable[[], None]:
 def test_a_child_does_not_keep_the_parents_lock(path: Path) -> None:
     """The parent closes the database while a child lives: somebody else may write then."""
     reading, writing = os.pipe()
+    started = os.pipe()
     db = tsql.connect(path)
     child = os.fork()
     if child == 0:
+        os.write(started[1], b"x")
         os.read(reading, 1)
         os._exit(0)
     try:
+        os.read(started[0], 1)
         db.close()
         with tsql.connect(path) as again:
             again.execute("INSERT INTO t VALUES (2)")
@@ -103,29 +106,29 @@ def test_a_child_does_not_keep_the_parents_lock(path: Path) -> None:
     finally:
         os.write(writing, b"x")
         os.waitpid(child, 0)
-        os.close(reading)
-        os.close(writing)
+        for handle in (reading, writing, *started):
+            os.close(handle)
 
 
 def test_a_child_keeps_the_files_that_it_may_read(path: Path) -> None:
     """The parent drops a table and collects garbage; the child has not looked at its columns yet."""
-    ready, go = os.pipe(), os.pipe()
+    reading, writing = os.pipe()
     with tsql.connect(path) as db:
         child = os.fork()
         if child == 0:
             code = 1
             try:
-                os.read(go[0], 1)
+                os.read(reading, 1)
                 code = 0 if db.sql("SELECT sum(i) FROM large").fetchall() == [(70000 * 69999 // 2,)] else 2
             finally:
                 os._exit(code)
         db.execute("DROP TABLE large; CHECKPOINT")
-        os.write(go[1], b"x")
+        os.write(writing, b"x")
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         db.execute("CHECKPOINT")
         assert list(path.glob("data-*")) == []
-    for handle in (*ready, *go):
-        os.close(handle)
+    os.close(reading)
+    os.close(writing)
 
 
 def _count(path: str) -> int:

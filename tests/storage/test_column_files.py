@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import pytest
 
 import tsql
+from tests.patience import wait_until
 from tsql.kernels.blocks import content
 from tsql.kernels.errors import StorageError
 
@@ -97,4 +99,5 @@ def test_memory_is_given_back(path: Path) -> None:
         db.sql("SELECT sum(i), sum(d) FROM t").fetchall()
         assert content.HELD.bytes > before + ROWS * 4
     del db
-    assert content.HELD.bytes == before
+    # A thread that compiles the kernels anew may still hold the plan.
+    assert wait_until(lambda: gc.collect() >= 0 and content.HELD.bytes == before)
