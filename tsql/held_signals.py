@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from _signal import getsignal  # that of `signal` makes an enum of each answer, and takes 60 times as long
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -23,15 +24,17 @@ def held_signals() -> Iterator[None]:
         yield
         return
     came: list[tuple[Callable[[int, FrameType | None], Any], int, FrameType | None]] = []
-    with contextlib.ExitStack() as undo:
-        for number in _CATCHABLE:
-            handler = signal.getsignal(number)
-            if callable(handler):
-                _hold(number, handler, came)
-                undo.callback(signal.signal, number, handler)
-        yield
-    for handler, number, frame in came:
-        handler(number, frame)
+    try:
+        with contextlib.ExitStack() as undo:
+            for number in _CATCHABLE:
+                handler = getsignal(number)
+                if callable(handler):
+                    _hold(number, handler, came)
+                    undo.callback(signal.signal, number, handler)
+            yield
+    finally:
+        for handler, number, frame in came:
+            handler(number, frame)
 
 
 def _hold(number: int, handler: Callable[[int, FrameType | None], Any], came: list[Any]) -> None:
