@@ -375,8 +375,12 @@ def _readable(message: str, parser: ExpressionParser) -> str:
 
 def parse_scalar(text: str) -> tuple[exp.Expr, Source]:
     """One expression, with nothing after it."""
+    from tsql.planner.bind_clauses import check_clauses
+    from tsql.planner.bind_clauses_expressions import EXPRESSIONS
+
     source = tokenize(text, TemporalExpressions)
     nodes = run_parser(source, TemporalExpressions, lambda parser: parser._parse(lambda p: p._parse_lambda(), source.tokens, text))
     if len(nodes) != 1 or nodes[0] is None:
         raise ParseError("expected one expression", position=0, text=text)
+    check_clauses(nodes[0], source.tokens, text, EXPRESSIONS, whole=False)
     return nodes[0], source

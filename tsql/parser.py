@@ -331,10 +331,12 @@ def parse(text: str) -> list[Parsed]:
 
 
 def _parse_one(source: Source, tokens: list[Token]) -> Parsed:
+    from tsql.clauses import check_statement
     from tsql.dialect import Temporal
 
     nodes = run_parser(source, Temporal, lambda parser: parser._parse(type(parser)._parse_statement, tokens, source.text))
     node = nodes[0] if len(nodes) == 1 else None
     if node is None or isinstance(node, exp.Command):
         raise ParseError(f'syntax error at "{tokens[0].text}"', position=tokens[0].start, text=source.text)
+    check_statement(node, tokens, source.text)
     return Parsed(node, source, tuple(tokens))

@@ -1,0 +1,91 @@
+"""The arguments of statements that define or drop something: CREATE, DROP, columns and constraints."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from tsql.clauses.changes import TARGET
+from tsql.planner.bind_clauses import Refusal, Table, reads
+
+_KEYS = {exp.Ordered: "this nulls_first"}
+_NAMED = "the name of a constraint is shown nowhere"
+_KEY_REFUSED: dict[str, Refusal | str] = {
+    "options": Refusal("DEFERRABLE|NOT DEFERRABLE|INITIALLY|NOT ENFORCED|ENFORCED|NORELY|RELY|ON CONFLICT|ON DELETE|ON UPDATE|USING INDEX", message="a key takes no options: it is checked with each statement"),
+}
+_EMPTY = "empty unless one of its own arguments is given"
+
+DEFINITIONS: Table = {
+    exp.Create: reads(
+        "this kind expression exists properties replace",
+        refused={
+            "with_": Refusal("WITH", "CREATE TABLE t AS WITH .. SELECT ..", "WITH stands behind AS"),
+            "refresh": "OR REFRESH",
+            "unique": "UNIQUE",
+            "indexes": "INDEX",
+            "no_schema_binding": "WITH NO SCHEMA BINDING",
+            "begin": "BEGIN",
+            "clone": Refusal("CLONE|SHALLOW CLONE|DEEP CLONE|COPY", "CREATE TABLE t AS SELECT * FROM u"),
+            "concurrently": "CONCURRENTLY",
+            "clustered": "CLUSTERED|NONCLUSTERED",
+        },
+        places={"this": TARGET},
+    ),
+    exp.Schema: reads("this expressions", places={"this": TARGET}),
+    exp.Properties: reads("expressions"),
+    exp.TemporaryProperty: reads(foreign="this scoped"),
+    exp.WithDataProperty: reads("no", refused={"statistics": "AND STATISTICS|AND NO STATISTICS"}, when_false="statistics"),
+    exp.ColumnDef: reads(
+        "this kind constraints",
+        refused={
+            "position": Refusal("FIRST|AFTER", "a new column is the last one; CREATE TABLE .. AS SELECT gives columns another order"),
+            "exists": "IF NOT EXISTS",
+        },
+        foreign="default output",
+    ),
+    exp.ColumnConstraint: reads("kind", idle={"this": _NAMED}),
+    exp.Constraint: reads("expressions", idle={"this": _NAMED}),
+    exp.NotNullColumnConstraint: reads("allow_null"),
+    exp.DefaultColumnConstraint: reads("this"),
+    exp.CheckColumnConstraint: reads("this", refused={"enforced": Refusal("NOT ENFORCED|ENFORCED", message="a CHECK is always enforced")}),
+    exp.PrimaryKeyColumnConstraint: reads(
+        idle={"include": _EMPTY}, refused={**_KEY_REFUSED, "desc": Refusal("DESC|ASC", message="a key has no order")}, when_false="desc"
+    ),
+    exp.PrimaryKey: reads("expressions", idle={"include": _EMPTY}, refused={**_KEY_REFUSED, "this": "PRIMARY KEY"}, places={"expressions": _KEYS}),
+    exp.UniqueColumnConstraint: reads(
+        "this nulls",
+        idle={"include": _EMPTY},
+        refused={**_KEY_REFUSED, "index_type": "USING|CLUSTERED|NONCLUSTERED", "on_conflict": Refusal("ON CONFLICT", "INSERT OR IGNORE, INSERT OR REPLACE")},
+    ),
+    exp.IndexParameters: reads(
+        refused={
+            "using": "USING",
+            "include": "INCLUDE",
+            "columns": "INDEX",
+            "with_storage": "WITH",
+            "partition_by": "PARTITION BY",
+            "tablespace": "TABLESPACE",
+            "where": "WHERE",
+            "on": "ON",
+        }
+    ),
+    exp.Index: None,
+    exp.ForeignKey: None,
+    exp.Reference: None,
+    exp.Drop: reads(
+        "kind tables exists",
+        idle={"cascade": "nothing depends on a table, a view or a macro", "restrict": "nothing depends on a table, a view or a macro"},
+        refused={
+            "expressions": Refusal("(", message="DROP takes a name without arguments"),
+            "temporary": Refusal("TEMPORARY|TEMP", "DROP TABLE name"),
+            "materialized": "MATERIALIZED",
+            "constraints": "CONSTRAINTS",
+            "purge": "PURGE",
+            "cluster": "ON CLUSTER",
+            "concurrently": "CONCURRENTLY",
+            "sync": "SYNC",
+            "iceberg": "ICEBERG",
+            "force": "FORCE",
+        },
+        places={"tables": TARGET},
+    ),
+}
