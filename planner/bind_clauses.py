@@ -23,11 +23,13 @@ _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 @dataclass(frozen=True)
 class Refusal:
     """How a clause is refused. `words`: as it is written, several spellings with | between them; the first one that the text has
-    is shown, and is where the error points. `message` stands in for "words is not supported"."""
+    is shown, and is where the error points. `message` stands in for "words is not supported". `elsewhere`: it means something in
+    other places."""
 
     words: str
     hint: str | None = None
     message: str | None = None
+    elsewhere: bool = False
 
 
 Places = Mapping[str, Mapping[type[exp.Expr], frozenset[str]]]
@@ -61,8 +63,35 @@ class Clauses:
         """All arguments that are known."""
         return self.fine | frozenset(self.refused) | self.foreign
 
-    def refusal(self, argument: str, node: exp.Expr) -> Refusal:
-        return self.refused.get(argument) or Refusal(argument.rstrip("_").replace("_", " ").upper(), message=f"{class_words(type(node))} does not take {argument.rstrip('_')}")
+    def refusal(self, argument: str) -> Refusal:
+        return self.refused.get(argument) or misplaced(argument)
+
+
+WORDS = {
+    "where": "WHERE",
+    "group": "GROUP BY",
+    "having": "HAVING",
+    "qualify": "QUALIFY",
+    "windows": "WINDOW",
+    "order": "ORDER BY",
+    "limit": "LIMIT|FETCH",
+    "offset": "OFFSET",
+    "sample": "TABLESAMPLE|USING SAMPLE",
+    "joins": "JOIN|,",
+    "pivots": "PIVOT|UNPIVOT",
+    "version": "FOR",
+    "with_": "WITH",
+    "ordinality": "WITH ORDINALITY",
+    "all": "ALL",
+    "on": "ON",
+    "desc": "DESC",
+}
+"""How a clause is written, where an argument is not called like it."""
+
+
+def misplaced(argument: str) -> Refusal:
+    """The refusal of a clause that means something elsewhere, or in another dialect."""
+    return Refusal(WORDS.get(argument) or argument.strip("_").replace("_", " ").upper(), elsewhere=True)
 
 
 Table = Mapping[type[exp.Expr], Clauses | Refusal | None]
@@ -109,9 +138,12 @@ def check_clauses(root: exp.Expr, tokens: Sequence[Token], text: str, table: Tab
             continue
         fine = clauses.fine
         for key, value in node.args.items():
-            if key not in fine:
-                if value or value is False and key in clauses.when_false:
-                    wrong.append((node, value, clauses.refusal(key, node)))
+            if value is False:
+                if key in clauses.when_false:
+                    wrong.append((node, value, clauses.refusal(key)))
+            elif key not in fine:
+                if value:
+                    wrong.append((node, value, clauses.refusal(key)))
             elif value.__class__ is list:
                 stack += [child for child in value if isinstance(child, exp.Expr)]
             elif isinstance(value, exp.Expr):
@@ -131,13 +163,8 @@ def _narrowed(node: exp.Expr, places: Places, table: Table) -> Iterable[tuple[ex
         for child in value if isinstance(value, list) else [value]:
             allowed = kinds.get(type(child))
             for name, part in child.args.items() if allowed is not None else ():
-                clauses = table[type(child)]
-                if part and name not in allowed and name in clauses.fine:
-                    yield child, part, NARROWED.get((type(child), name)) or clauses.refusal(name, child)
-
-
-NARROWED: dict[tuple[type[exp.Expr], str], Refusal] = {}
-"""The words of arguments that are read elsewhere."""
+                if part and name not in allowed and name in table[type(child)].fine:
+                    yield child, part, misplaced(name)
 
 
 def _error(node: exp.Expr, value: object, refusal: Refusal, tokens: Sequence[Token], text: str) -> BindError:
@@ -159,7 +186,10 @@ def _error(node: exp.Expr, value: object, refusal: Refusal, tokens: Sequence[Tok
 
 
 def _refused(refusal: Refusal, words: str, at: int, text: str) -> BindError:
-    return BindError(refusal.message or f"{words} is not supported", position=at, text=text, hint=refusal.hint)
+    """The error with the spelling that was found."""
+    shown = words if words[0].isalpha() else f'"{words}"'
+    message = refusal.message or f"{shown} is not supported{' here' if refusal.elsewhere else ''}"
+    return BindError(message, position=at, text=text, hint=refusal.hint)
 
 
 def _find(words: list[str], tokens: Sequence[Token], begin: int) -> int | None:

@@ -53,6 +53,7 @@ EXPRESSIONS: Table = {
     exp.Case: reads("this ifs default"),
     exp.If: reads("this true", foreign="false"),
     exp.Cast: reads("this to", refused=_CAST_REFUSED, foreign="safe action"),
+    **dict.fromkeys((exp.StrToDate, exp.StrToTime, exp.TimeToStr), _CAST_REFUSED["format"]),
     exp.TryCast: reads("this to", idle={"safe": _BY_GRAMMAR}, refused=_CAST_REFUSED, foreign="action requires_string null_on_text_overflow probe_date_format"),
     exp.DataType: reads(idle=dict.fromkeys(("this", "expressions", "nested", "values", "kind", "nullable", "collate"), _AS_WRITTEN)),
     exp.DataTypeParam: reads(idle=dict.fromkeys(("this", "expression"), _AS_WRITTEN)),

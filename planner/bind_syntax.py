@@ -224,6 +224,14 @@ class ExpressionParser(DuckDBParser):
             if not self._match(sep):
                 return items
 
+    def _parse_star_ops(self) -> exp.Expr | None:
+        """`*` and what changes its columns. `* ILIKE 'x'` is left to the grammar of ILIKE, as `* LIKE 'x'` is."""
+        start = self._prev
+        if self._match_text_seq("COLUMNS", "(", advance=False):
+            self.raise_error("*COLUMNS(..) is not supported: COLUMNS(..) gives an expression for each column", start)
+        parts = {key: self._parse_star_op(*words) for key, words in (("except_", ("EXCEPT", "EXCLUDE")), ("replace", ("REPLACE",)), ("rename", ("RENAME",)))}
+        return self.expression(exp.Star(**parts)).update_positions(start)
+
     def _parse_extract(self) -> exp.Extract:
         part = self._curr
         if not part or (part.token_type != TokenType.STRING and not part.text.isidentifier()):

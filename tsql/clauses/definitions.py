@@ -68,6 +68,13 @@ DEFINITIONS: Table = {
             "on": "ON",
         }
     ),
+    exp.GeneratedAsIdentityColumnConstraint: Refusal("GENERATED|IDENTITY", "a view can compute the column, row_number() OVER () can number rows", "a generated column is not supported"),
+    exp.ComputedColumnConstraint: Refusal("GENERATED|AS", "a view can compute the column", "a generated column is not supported"),
+    exp.AutoIncrementColumnConstraint: Refusal("AUTO_INCREMENT|AUTOINCREMENT|IDENTITY"),
+    exp.SchemaCommentProperty: Refusal("COMMENT"),
+    exp.PartitionedByProperty: Refusal("PARTITIONED BY|PARTITION BY", "COPY .. TO 'folder' (PARTITION_BY (a)) writes files by their keys"),
+    exp.LikeProperty: Refusal("LIKE", "CREATE TABLE t AS SELECT * FROM u LIMIT 0"),
+    exp.MaterializedProperty: Refusal("MATERIALIZED", "CREATE TABLE t AS SELECT .. keeps the rows"),
     exp.Index: None,
     exp.ForeignKey: None,
     exp.Reference: None,

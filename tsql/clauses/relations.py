@@ -20,8 +20,8 @@ _JOIN_REFUSED: dict[str, Refusal | str] = {
 RELATIONS: Table = {
     exp.Table: reads(
         "this alias db catalog joins pivots version sample ordinality",
+        idle={"hints": "each kind of them is refused as a class"},
         refused={
-            "hints": Refusal("WITH|FORCE INDEX|USE INDEX|IGNORE INDEX|FORCE KEY|USE KEY|IGNORE KEY", "hints stand behind SELECT: /*+ .. */", "a table takes no hints"),
             "laterals": "LATERAL VIEW",
             "system_time": "FOR SYSTEM_TIME",
             "when": Refusal("AT|BEFORE", "FOR VALID_TIME AS OF reads a table that has a PERIOD", "a table has no versions to go back to"),
@@ -35,7 +35,9 @@ RELATIONS: Table = {
         },
         when_false="indexed",
     ),
-    exp.TableAlias: reads("this columns"),
+    exp.WithTableHint: Refusal("WITH", "hints stand behind SELECT: /*+ .. */", "WITH (..) behind a table is not supported"),
+    exp.IndexTableHint: Refusal("FORCE INDEX|USE INDEX|IGNORE INDEX|FORCE KEY|USE KEY|IGNORE KEY|FORCE", "hints stand behind SELECT: /*+ .. */"),
+    exp.TableAlias: reads("this columns", places={"columns": {exp.ColumnDef: "this"}}),
     exp.Lateral: reads(
         "this alias ordinality",
         refused={"view": "LATERAL VIEW", "outer": "LATERAL VIEW OUTER", "cross_apply": Refusal("CROSS APPLY|OUTER APPLY", "CROSS JOIN LATERAL (..), LEFT JOIN LATERAL (..) ON true")},
