@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 from sqlglot.tokens import Token, TokenType
 
-from tsql.kernels.errors import BindError
+from tsql.kernels.errors import ParseError
 from tsql.planner.bind_source import position_of
 
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
@@ -85,6 +85,7 @@ WORDS = {
     "all": "ALL",
     "on": "ON",
     "desc": "DESC",
+    "kind": "TYPE",
 }
 """How a clause is written, where an argument is not called like it."""
 
@@ -167,7 +168,7 @@ def _narrowed(node: exp.Expr, places: Places, table: Table) -> Iterable[tuple[ex
                     yield child, part, misplaced(name)
 
 
-def _error(node: exp.Expr, value: object, refusal: Refusal, tokens: Sequence[Token], text: str) -> BindError:
+def _error(node: exp.Expr, value: object, refusal: Refusal, tokens: Sequence[Token], text: str) -> ParseError:
     around: exp.Expr | None = node
     start = position_of(node)
     while start is None and around is not None:
@@ -185,11 +186,11 @@ def _error(node: exp.Expr, value: object, refusal: Refusal, tokens: Sequence[Tok
     return _refused(refusal, spellings[0], at, text)
 
 
-def _refused(refusal: Refusal, words: str, at: int, text: str) -> BindError:
+def _refused(refusal: Refusal, words: str, at: int, text: str) -> ParseError:
     """The error with the spelling that was found."""
     shown = words if words[0].isalpha() else f'"{words}"'
     message = refusal.message or f"{shown} is not supported{' here' if refusal.elsewhere else ''}"
-    return BindError(message, position=at, text=text, hint=refusal.hint)
+    return ParseError(message, position=at, text=text, hint=refusal.hint)
 
 
 def _find(words: list[str], tokens: Sequence[Token], begin: int) -> int | None:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql import statements
+from tsql.analyze_qualified import check_qualified
 from tsql.analyze_query import QueryAnalyzer
-from tsql.analyze_scope import Names, Relation
+from tsql.analyze_scope import TARGET, Names, Relation
 from tsql.analyze_select import project
 from tsql.analyze_subquery import Level, computed_rows
 from tsql.definition import ColumnDefinition, Key, Table, TableDefinition, View
@@ -31,9 +32,6 @@ from tsql.planner.bind_types import castable, coerce
 
 if TYPE_CHECKING:
     from tsql.analyze import Analyzer
-
-TARGET = "#target"
-"""The name under which UPDATE and DELETE find their table."""
 
 EXCLUDED = "excluded#"
 """What comes before the name of a column of the row that could not be inserted."""
@@ -53,13 +51,16 @@ class Overlay:
         return getattr(self.catalog, name)
 
 
+def _table_of(node: exp.Expr) -> exp.Table:
+    """The table of `t` or `t (a, b)`."""
+    return node.this if isinstance(node, exp.Schema) else node
+
+
 def find_table(analyzer: Analyzer, node: exp.Expr, verb: str) -> tuple[str, Table]:
     """The table that a statement changes, with its name as it was created."""
-    table = node.this if isinstance(node, exp.Schema) else node
+    table = _table_of(node)
     name, position = table.name, position_of(table.this)
-    schema = table.text("db")
-    if schema and schema.lower() != "main":
-        raise BindError(f'schema "{schema}" does not exist: every table is in "main"', position=position)
+    check_qualified(analyzer.catalog, table, analyzer.error)
     entry = analyzer.catalog.entry(name)
     if entry is None:
         raise CatalogError(f'Table with name "{name}" does not exist', position=position, hint=nearest(name, analyzer.catalog.names()))
@@ -117,9 +118,6 @@ def with_clause(outer: exp.Expr, query: exp.Expr) -> exp.Expr:
 
 def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert:
     """INSERT INTO table [(columns)] [BY NAME] VALUES | query | DEFAULT VALUES [ON CONFLICT ..] [RETURNING ..]."""
-    for option in ("overwrite", "exists", "partition", "settings", "stored", "is_function"):
-        if node.args.get(option):
-            raise analyzer.error(f"this form of INSERT is not supported ({option})", node.this)
     name, table = find_table(analyzer, node.this, "INSERT")
     definition = table.definition
     targets = _targets(node, definition, name)
@@ -240,7 +238,7 @@ def _conflict(analyzer: Analyzer, node: exp.Insert, name: str, definition: Table
     else:
         assigned = [(c, e) for c, e in assignments(clause.expressions, definition, name)]
         where = clause.args.get("where")
-    return statements.Conflict(keys, _conflict_update(analyzer, name, node.this.alias or name, assigned, where), tuple(c.name for c, _ in assigned))
+    return statements.Conflict(keys, _conflict_update(analyzer, name, _table_of(node.this).alias or name, assigned, where), tuple(c.name for c, _ in assigned))
 
 
 def _conflict_keys(clause: exp.OnConflict | None, name: str, definition: TableDefinition, node: exp.Insert) -> tuple[Key, ...]:
@@ -355,9 +353,6 @@ def _default_node(column: ColumnDefinition) -> exp.Expr:
 
 def delete(analyzer: Analyzer, node: exp.Delete) -> statements.Delete:
     """DELETE FROM table [USING ..] [WHERE ..] [RETURNING ..]."""
-    for option in ("order", "limit", "cluster", "tables"):
-        if node.args.get(option):
-            raise analyzer.error(f"this form of DELETE is not supported ({option.upper()})", node.this)
     name, table = find_table(analyzer, node.this, "DELETE")
     alias, where, using = node.this.alias or name, node.args.get("where"), node.args.get("using") or []
     returning = _returning(analyzer, node, name, alias)
@@ -370,9 +365,6 @@ def delete(analyzer: Analyzer, node: exp.Delete) -> statements.Delete:
 
 def update(analyzer: Analyzer, node: exp.Update) -> statements.Update:
     """UPDATE table SET .. [FROM ..] [WHERE ..] [RETURNING ..]."""
-    for option in ("order", "limit"):
-        if node.args.get(option):
-            raise analyzer.error(f"this form of UPDATE is not supported ({option.upper()})", node.this)
     name, table = find_table(analyzer, node.this, "UPDATE")
     alias = node.this.alias or name
     values = assignments(node.expressions, table.definition, name)

@@ -11,6 +11,7 @@ from sqlglot.tokens import TokenType
 from tsql import parser_changes, statements
 from tsql.analyze_change import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze_files import constant
+from tsql.analyze_qualified import check_qualified
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_streams import create_external, main_name, period_of, with_period
 from tsql.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -211,8 +212,8 @@ def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop:
     if not tables:
         raise analyzer.error(f"DROP {kind.upper()} needs a name", node)
     for table in tables:
-        if isinstance(table, exp.Table) and table.text("db").lower() not in ("", "main"):
-            raise analyzer.error(f'schema "{table.text("db")}" does not exist: every table is in "main"', table.args["db"])
+        if isinstance(table, exp.Table):
+            check_qualified(analyzer.catalog, table, analyzer.error)
     return statements.Drop(kind, tuple(table.name for table in tables), bool(node.args.get("exists")))
 
 
@@ -235,6 +236,7 @@ def create_macro(analyzer: Analyzer, node: parser_changes.CreateMacro) -> statem
 
 def alter(analyzer: Analyzer, node: parser_changes.AlterTable) -> statements.Alter | statements.Nothing:
     """The table as it will be."""
+    check_qualified(analyzer.catalog, node.this, analyzer.error)
     kind, action = node.args["kind"].name, node.args["action"].name
     entry = analyzer.catalog.entry(node.this.name)
     if entry is None and node.args.get("exists"):

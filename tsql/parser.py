@@ -162,9 +162,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         return self.expression(exp.PivotAlias(this=value, alias=name))
 
     def _parse_unpivot_on(self) -> exp.Expr | None:
-        """`expression`, `(a, b)`, `*` or `COLUMNS(..)`, with a name or without."""
-        value = self._parse_star() if self._curr and self._curr.token_type == TokenType.STAR else self._parse_disjunction()
-        return self._parse_alias(value, explicit=True)
+        """`expression`, `(a, b)`, `*`, `* LIKE ..` or `COLUMNS(..)`, with a name or without."""
+        return self._parse_alias(self._parse_disjunction(), explicit=True)
 
     def _query_or_create(self) -> exp.Expr | None:
         start = self._curr
