@@ -26,6 +26,7 @@ from tsql.kernels.expr import Expr, Literal
 from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
+from tsql.planner.bind_operators import rounded
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import Call, parse_scalar
 from tsql.planner.bind_types import castable, coerce
@@ -88,7 +89,7 @@ def default_of(column: ColumnDefinition, analyzer: Analyzer) -> Expr:
     node, source = parse_scalar(column.default)
     binder = QueryAnalyzer(source, analyzer.catalog, None)._constant_binder("DEFAULT")
     try:
-        return coerce(binder.operand(node), column.type)
+        return rounded(coerce(binder.operand(node), column.type), column.unit)
     except TsqlError as error:
         raise error.locate(column.default, f'the default of "{column.name}"') from None
 
@@ -97,7 +98,7 @@ def as_type(expr: Expr, column: ColumnDefinition, node: exp.Expr | None) -> Expr
     """A value as one of a column's type; every cast that exists may be done."""
     if not castable(expr.type, column.type):
         raise BindError(f'column "{column.name}" is {column.type}: there is no cast from {expr.type}', position=position_of(node))
-    return coerce(expr, column.type)
+    return rounded(coerce(expr, column.type), column.unit)
 
 
 def is_default(node: exp.Expr) -> bool:

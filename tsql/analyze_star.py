@@ -17,7 +17,7 @@ Error = Callable[[str, exp.Expr], Exception]
 
 @dataclass(frozen=True)
 class StarPattern:
-    """A star and the pattern that the names of its columns are compared with: `kind` is like, ilike, glob or regex."""
+    """A star and the pattern that the names of its columns are compared with: `kind` is like, ilike, glob, similar or regex."""
 
     star: exp.Expr
     kind: str
@@ -35,12 +35,22 @@ class StarPattern:
             raise error("ESCAPE takes a string of at most one character", self.escape)
         if self.kind == "ilike":
             pattern, names = pattern.lower(), [name.lower() for name in names]
-        regex = pattern if self.kind == "regex" else _glob(pattern) if self.kind == "glob" else _like(pattern, escape or "")
         try:
-            found = pc.match_substring_regex(pa.array(names, pa.string()), regex).to_pylist()
+            found = pc.match_substring_regex(pa.array(names, pa.string()), self._regex(pattern, escape or "")).to_pylist()
         except pa.ArrowInvalid as wrong:
             raise error(f"bad pattern behind *: {wrong}", self.value) from None
         return [match != self.negated for match in found]
+
+    def _regex(self, pattern: str, escape: str) -> str:
+        match self.kind:
+            case "regex":
+                return pattern
+            case "similar":
+                # As in DuckDB, `* SIMILAR TO` is COLUMNS('regex') and matches a part of the name, `* NOT SIMILAR TO` the whole of it.
+                return f"^(?:{pattern})$" if self.negated else pattern
+            case "glob":
+                return _glob(pattern)
+        return _like(pattern, escape)
 
     def _constant(self, node: exp.Expr, error: Error) -> str | None:
         while isinstance(node, exp.Paren):
@@ -63,8 +73,7 @@ def star_pattern(node: exp.Expr) -> StarPattern | None:
         node, escape = node.this, node.expression
     if isinstance(node, Call) and node.name == "regexp_matches" and len(node.expressions) == 2 and _is_star(node.expressions[0]):
         return StarPattern(node.expressions[0], "regex", node.expressions[1], None, negated)
-    # As in DuckDB, SIMILAR TO behind a star matches a part of the name.
-    kind = {exp.Like: "like", exp.ILike: "ilike", exp.Glob: "glob", exp.SimilarTo: "regex"}.get(type(node))
+    kind = {exp.Like: "like", exp.ILike: "ilike", exp.Glob: "glob", exp.SimilarTo: "similar"}.get(type(node))
     if kind is None or not _is_star(node.this):
         return None
     return StarPattern(node.this, kind, node.expression, escape, negated != bool(node.args.get("negate")))

@@ -56,6 +56,8 @@ def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.E
     if columns:
         definition = definition_of(analyzer, table.name, columns, table)
         for column, part in zip(definition.columns, columns, strict=False):
+            if column.unit is not None:
+                raise analyzer.error(f"the times of a {kind} over files are read as they are: TIMESTAMP takes no digits here", part)
             if column.not_null or column.default is not None:
                 raise _without_constraints(analyzer, kind, part)
         if definition.keys or definition.checks or len(columns) > len(definition.columns):
