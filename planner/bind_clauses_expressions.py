@@ -10,12 +10,9 @@ from tsql.planner.bind_syntax import Absolute, Call, UnaryPlus
 _UNARY = reads("this")
 _BINARY = reads("this expression")
 _PATTERN = reads("this expression negate")
-_BY_GRAMMAR = "the grammar sets it for each of these nodes"
 _AS_WRITTEN = "a type is read as it is written (`data_type`)"
-_CAST_REFUSED = {
-    "format": Refusal("FORMAT", "strptime(text, format) reads a time, strftime(time, format) writes one"),
-    "default": Refusal("DEFAULT", "TRY_CAST gives NULL where a cast fails: coalesce(TRY_CAST(x AS type), value)"),
-}
+_FORMAT = Refusal("FORMAT", "strptime(text, format) reads a time, strftime(time, format) writes one")
+_DEFAULT = Refusal("DEFAULT", "TRY_CAST gives NULL where a cast fails: coalesce(TRY_CAST(x AS type), value)")
 
 EXPRESSIONS: Table = {
     **dict.fromkeys((exp.Neg, exp.Not, exp.Paren, exp.BitwiseNot, UnaryPlus, Absolute, exp.Boolean, exp.RawString, exp.Var), _UNARY),
@@ -33,7 +30,7 @@ EXPRESSIONS: Table = {
     exp.Null: reads(),
     exp.Placeholder: reads("this", foreign="kind widget jdbc"),
     exp.Identifier: reads("this quoted", foreign="global_ temporary"),
-    exp.Column: reads("this table db catalog", refused={"join_mark": Refusal("(+)", "LEFT JOIN keeps the rows that nothing matches", "(+) is not supported")}, foreign="shadow"),
+    exp.Column: reads("this table db catalog", foreign="join_mark shadow"),
     exp.Tuple: reads("expressions"),
     exp.Array: reads("expressions", idle={"bracket_notation": "list_value(..) and [..] are the same"}, foreign="struct_name_inheritance value_constructor"),
     exp.Struct: None,
@@ -52,9 +49,14 @@ EXPRESSIONS: Table = {
     exp.Exists: reads("this", foreign="expression"),
     exp.Case: reads("this ifs default"),
     exp.If: reads("this true", foreign="false"),
-    exp.Cast: reads("this to", refused=_CAST_REFUSED, foreign="safe action"),
-    **dict.fromkeys((exp.StrToDate, exp.StrToTime, exp.TimeToStr), _CAST_REFUSED["format"]),
-    exp.TryCast: reads("this to", idle={"safe": _BY_GRAMMAR}, refused=_CAST_REFUSED, foreign="action requires_string null_on_text_overflow probe_date_format"),
+    exp.Cast: reads("this to", refused={"format": _FORMAT, "default": _DEFAULT}, foreign="safe action"),
+    **dict.fromkeys((exp.StrToDate, exp.StrToTime, exp.TimeToStr), _FORMAT),
+    exp.TryCast: reads(
+        "this to",
+        idle={"safe": "the grammar sets it for each TRY_CAST"},
+        refused={"default": _DEFAULT},
+        foreign="format action requires_string null_on_text_overflow probe_date_format",
+    ),
     exp.DataType: reads(idle=dict.fromkeys(("this", "expressions", "nested", "values", "kind", "nullable", "collate"), _AS_WRITTEN)),
     exp.DataTypeParam: reads(idle=dict.fromkeys(("this", "expression"), _AS_WRITTEN)),
     exp.Interval: reads("this unit", foreign="fraction_in_string"),
@@ -62,8 +64,8 @@ EXPRESSIONS: Table = {
     exp.Star: reads("except_ replace rename", foreign="ilike"),
     Call: reads("this expressions", idle={"quoted": "quotes around the name of a function change nothing"}, places={"expressions": {exp.Distinct: "expressions"}}),
     exp.Distinct: reads("expressions on"),
-    exp.Order: reads("this expressions", refused={"siblings": "SIBLINGS"}),
-    exp.Ordered: reads("this desc nulls_first", refused={"with_fill": "WITH FILL"}),
-    exp.Window: reads("this partition_by order spec alias", idle={"over": "the word OVER"}, refused={"first": "KEEP"}),
+    exp.Order: reads("this expressions", foreign="siblings"),
+    exp.Ordered: reads("this desc nulls_first", foreign="with_fill"),
+    exp.Window: reads("this partition_by order spec alias", idle={"over": "the word OVER"}, foreign="first"),
     exp.WindowSpec: reads("kind start start_side end end_side exclude"),
 }

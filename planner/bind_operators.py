@@ -8,7 +8,23 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
-from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, HUGEINT, INTEGER, INTERVAL, NULL, SMALLINT, TIMESTAMP, TINYINT, VARCHAR, Type, parse_type, split_type
+from tsql.kernels.types import (
+    BIGINT,
+    BLOB,
+    BOOLEAN,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    SMALLINT,
+    TIMESTAMP,
+    TINYINT,
+    VARCHAR,
+    Type,
+    parse_type,
+    split_type,
+)
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
 from tsql.planner.bind_subquery import bind_subquery, listed_query, quantified
 from tsql.planner.bind_syntax import expression_text

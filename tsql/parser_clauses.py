@@ -92,7 +92,11 @@ class ClauseParser(TimeParser):
 
     def _at_keyword(self) -> bool:
         """Whether the next word cannot be an alias."""
-        return self._curr.token_type not in _QUOTED and self._curr.text.lower() in _NO_NAMES
+        word = "" if self._curr.token_type in _QUOTED else self._curr.text.lower()
+        if word in ("group", "order"):  # the tokenizer takes them together with BY
+            self._advance()
+            self.raise_error("Expected BY")
+        return word in _NO_NAMES
 
     def _parse_table_alias(self, alias_tokens=None):  # type: ignore[no-untyped-def]
         if self._at_keyword():

@@ -18,16 +18,13 @@ DEFINITIONS: Table = {
     exp.Create: reads(
         "this kind expression exists properties replace",
         refused={
-            "with_": Refusal("WITH", "CREATE TABLE t AS WITH .. SELECT ..", "WITH stands behind AS"),
-            "refresh": "OR REFRESH",
             "unique": "UNIQUE",
             "indexes": "INDEX",
             "no_schema_binding": "WITH NO SCHEMA BINDING",
-            "begin": "BEGIN",
             "clone": Refusal("CLONE|SHALLOW CLONE|DEEP CLONE|COPY", "CREATE TABLE t AS SELECT * FROM u"),
             "concurrently": "CONCURRENTLY",
-            "clustered": "CLUSTERED|NONCLUSTERED",
         },
+        foreign="with_ refresh begin clustered",
         places={"this": TARGET},
     ),
     exp.Schema: reads("this expressions", places={"this": TARGET}),
@@ -38,9 +35,8 @@ DEFINITIONS: Table = {
         "this kind constraints",
         refused={
             "position": Refusal("FIRST|AFTER", "a new column is the last one; CREATE TABLE .. AS SELECT gives columns another order"),
-            "exists": "IF NOT EXISTS",
         },
-        foreign="default output",
+        foreign="exists default output",
     ),
     exp.ColumnConstraint: reads("kind", idle={"this": _NAMED}),
     exp.Constraint: reads("expressions", idle={"this": _NAMED}),
@@ -50,7 +46,7 @@ DEFINITIONS: Table = {
     exp.PrimaryKeyColumnConstraint: reads(
         idle={"include": _EMPTY}, refused={**_KEY_REFUSED, "desc": Refusal("DESC|ASC", message="a key has no order")}, when_false="desc"
     ),
-    exp.PrimaryKey: reads("expressions", idle={"include": _EMPTY}, refused={**_KEY_REFUSED, "this": "PRIMARY KEY"}, places={"expressions": _KEYS}),
+    exp.PrimaryKey: reads("expressions", idle={"include": _EMPTY}, refused=_KEY_REFUSED, foreign="this", places={"expressions": _KEYS}),
     exp.UniqueColumnConstraint: reads(
         "this nulls",
         idle={"include": _EMPTY},
@@ -60,13 +56,13 @@ DEFINITIONS: Table = {
         refused={
             "using": "USING",
             "include": "INCLUDE",
-            "columns": "INDEX",
             "with_storage": "WITH",
             "partition_by": "PARTITION BY",
             "tablespace": "TABLESPACE",
             "where": "WHERE",
             "on": "ON",
-        }
+        },
+        foreign="columns",
     ),
     exp.GeneratedAsIdentityColumnConstraint: Refusal("GENERATED|IDENTITY", "a view can compute the column, row_number() OVER () can number rows", "a generated column is not supported"),
     exp.ComputedColumnConstraint: Refusal("GENERATED|AS", "a view can compute the column", "a generated column is not supported"),
@@ -87,12 +83,12 @@ DEFINITIONS: Table = {
             "materialized": "MATERIALIZED",
             "constraints": "CONSTRAINTS",
             "purge": "PURGE",
-            "cluster": "ON CLUSTER",
             "concurrently": "CONCURRENTLY",
             "sync": "SYNC",
             "iceberg": "ICEBERG",
             "force": "FORCE",
         },
+        foreign="cluster",
         places={"tables": TARGET},
     ),
 }

@@ -15,12 +15,13 @@ from tsql.parser import (
     ShowTables,
 )
 from tsql.parser_changes import AlterTable, CreateMacro, SummarizeQuery, TransactionStep
-from tsql.planner.bind_clauses import Refusal, Table, reads
+from tsql.planner.bind_clauses import Table, reads
 from tsql.temporal import match_nodes as match
 from tsql.temporal import nodes
 
 _INPUT = "this partition_by"
-_ALONE = {"partition_by": Refusal("PARTITION BY", message="a function of lifetimes works on each row by itself and takes no PARTITION BY")}
+_ALONE = "partition_by"
+"""The parser refuses it: these functions work on each row by itself."""
 
 STATEMENTS: Table = {
     Explain: reads("this level"),
@@ -49,15 +50,15 @@ TIME: Table = {
     nodes.Hop: reads(f"{_INPUT} time size offset rows timezone slide slide_rows"),
     nodes.Cumulate: reads(f"{_INPUT} time step size offset timezone"),
     nodes.Session: reads(f"{_INPUT} time gap max_size"),
-    nodes.Lifetime: reads("this start duration end", refused=_ALONE),
-    nodes.Slide: reads("this time size", refused=_ALONE),
-    nodes.Shift: reads("this by", refused=_ALONE),
-    nodes.Extend: reads("this by", refused=_ALONE),
-    nodes.Clip: reads("this duration", refused=_ALONE),
-    nodes.Chop: reads("this size offset", refused=_ALONE),
-    nodes.Stitch: reads("this", refused=_ALONE),
-    nodes.Quantize: reads("this slide size step offset", refused=_ALONE),
-    nodes.PointAtEnd: reads("this", refused=_ALONE),
+    nodes.Lifetime: reads("this start duration end", foreign=_ALONE),
+    nodes.Slide: reads("this time size", foreign=_ALONE),
+    nodes.Shift: reads("this by", foreign=_ALONE),
+    nodes.Extend: reads("this by", foreign=_ALONE),
+    nodes.Clip: reads("this duration", foreign=_ALONE),
+    nodes.Chop: reads("this size offset", foreign=_ALONE),
+    nodes.Stitch: reads("this", foreign=_ALONE),
+    nodes.Quantize: reads("this slide size step offset", foreign=_ALONE),
+    nodes.PointAtEnd: reads("this", foreign=_ALONE),
     nodes.AsOf: reads("this"),
     nodes.Sequenced: reads("this with_ emit progressive"),
     nodes.Emit: reads("this every before_watermark changes_after_watermark within"),

@@ -8,19 +8,12 @@ from tsql.planner.bind_clauses import Refusal, Table, reads
 
 _MODIFIERS: dict[str, Refusal | str] = {
     "connect": Refusal("CONNECT BY|START WITH", "WITH RECURSIVE follows a hierarchy"),
-    "prewhere": Refusal("PREWHERE", "WHERE does the same"),
-    "match": Refusal("MATCH_RECOGNIZE", "it stands behind a table in FROM"),
     "laterals": "LATERAL VIEW",
     "distribute": "DISTRIBUTE BY",
-    "sort": Refusal("SORT BY", "ORDER BY orders the rows"),
     "cluster": "CLUSTER BY",
-    "locks": Refusal("FOR UPDATE|FOR SHARE|FOR NO KEY UPDATE|FOR KEY SHARE|LOCK IN SHARE MODE", "a query sees one version of its tables: it needs no locks"),
-    "settings": Refusal("SETTINGS", "SET name = value changes a setting of the session"),
-    "format": Refusal("FORMAT", "COPY (query) TO 'file' writes rows in a format"),
-    "options": "OPTION",
-    "for_": Refusal("FOR XML|FOR JSON|FOR BROWSE"),
-    "pivots": Refusal("PIVOT|UNPIVOT", "it stands behind a table in FROM, or before one: PIVOT t ON .."),
+    "locks": Refusal("FOR UPDATE|FOR SHARE|FOR NO KEY UPDATE|FOR KEY SHARE", "a query sees one version of its tables: it needs no locks"),
 }
+_FOREIGN = "match prewhere sort settings format options for_"
 _BEHIND_SELECT = {
     "where": Refusal("WHERE", "put the query into FROM: SELECT * FROM (..) WHERE ..", "WHERE stands behind FROM, not behind a whole query"),
     "group": Refusal("GROUP BY", "put the query into FROM: SELECT .. FROM (..) GROUP BY ..", "GROUP BY stands behind FROM, not behind a whole query"),
@@ -39,10 +32,11 @@ _SET = reads(
         **_BEHIND_SELECT,
         "sample": Refusal("USING SAMPLE|TABLESAMPLE", "put the query into FROM: SELECT * FROM (..) USING SAMPLE ..", "a sample is taken from what FROM gives"),
         "joins": Refusal("JOIN", "put the query into FROM", "JOIN stands behind FROM, not behind a whole query"),
-        "side": "LEFT|FULL",
-        "kind": "INNER|OUTER",
-        "on": "BY|ON",
+        "side": Refusal("LEFT|RIGHT|FULL", "UNION BY NAME fills the columns that a side lacks with NULL"),
+        "kind": Refusal("CORRESPONDING|INNER|OUTER", "UNION BY NAME"),
+        "on": Refusal("ON|BY (", "name the columns in both queries", "BY NAME takes no list of columns"),
     },
+    foreign=f"{_FOREIGN} pivots",
 )
 
 QUERIES: Table = {
@@ -54,14 +48,14 @@ QUERIES: Table = {
             **_MODIFIERS,
             "kind": "SELECT AS",
             "into": Refusal("INTO", "CREATE TABLE name AS SELECT .."),
-            "operation_modifiers": "SQL_CALC_FOUND_ROWS|SQL_SMALL_RESULT|HIGH_PRIORITY",
-            "exclude": Refusal("EXCLUDE|EXCEPT", "SELECT * EXCLUDE (a)", "EXCLUDE stands behind a *"),
         },
+        foreign=f"{_FOREIGN} pivots operation_modifiers exclude",
     ),
     exp.Subquery: reads(
         "this alias with_ joins pivots order limit offset sample",
         extra=_EMITTED,
-        refused={**{key: value for key, value in _MODIFIERS.items() if key != "pivots"}, **_BEHIND_SELECT},
+        refused={**_MODIFIERS, **_BEHIND_SELECT},
+        foreign=_FOREIGN,
     ),
     exp.Values: reads("expressions alias order limit offset pivots", extra=f"with_ joins sample {_EMITTED}"),
     **dict.fromkeys((exp.Union, exp.Intersect, exp.Except), _SET),
@@ -75,7 +69,7 @@ QUERIES: Table = {
     exp.CTE: reads(
         "this alias key_expressions",
         idle={"materialized": "whether a query is kept or run again does not change its rows"},
-        refused={"scalar": Refusal("AS", "WITH name AS (SELECT value)", "WITH takes a query in parentheses")},
+        foreign="scalar",
     ),
     exp.From: reads("this"),
     exp.Having: reads("this"),
@@ -105,8 +99,7 @@ QUERIES: Table = {
             "bucket_numerator": Refusal("BUCKET", "TABLESAMPLE 10 PERCENT"),
             "bucket_denominator": Refusal("BUCKET", "TABLESAMPLE 10 PERCENT"),
             "bucket_field": Refusal("BUCKET", "TABLESAMPLE 10 PERCENT"),
-            "rows": Refusal("ROWS", "USING SAMPLE 10 ROWS"),
         },
-        foreign="expressions",
+        foreign="expressions rows",
     ),
 }

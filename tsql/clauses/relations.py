@@ -8,31 +8,21 @@ from tsql.planner.bind_clauses import Refusal, Table, reads
 from tsql.temporal.nodes import AsofJoin, ClipJoin
 
 _JOIN = "this on side kind using method"
-_JOIN_REFUSED: dict[str, Refusal | str] = {
-    "match_condition": Refusal("MATCH_CONDITION", "ASOF JOIN b ON a.k = b.k AND a.ts >= b.ts"),
-    "global_": "GLOBAL",
-    "hint": Refusal("HASH|MERGE|LOOP|REMOTE", "hints stand behind SELECT: /*+ .. */", "a join takes no hint"),
-    "nearest": "NEAREST",
-    "directed": "DIRECTED",
-    "pivots": Refusal("PIVOT|UNPIVOT", "put the relation into parentheses"),
-}
+_JOIN_REFUSED = {"pivots": Refusal("PIVOT|UNPIVOT", "put the relation into parentheses")}
+_JOIN_FOREIGN = "match_condition global_ hint nearest directed expressions"
 
 RELATIONS: Table = {
     exp.Table: reads(
         "this alias db catalog joins pivots version sample ordinality",
         idle={"hints": "each kind of them is refused as a class"},
         refused={
-            "laterals": "LATERAL VIEW",
-            "system_time": "FOR SYSTEM_TIME",
-            "when": Refusal("AT|BEFORE", "FOR VALID_TIME AS OF reads a table that has a PERIOD", "a table has no versions to go back to"),
             "only": Refusal("ONLY", "a table has no children: leave ONLY out"),
             "partition": "PARTITION",
             "changes": "CHANGES",
             "rows_from": Refusal("ROWS FROM", "join the functions by their numbers: f(..) WITH ORDINALITY"),
             "indexed": Refusal("INDEXED BY|NOT INDEXED", "hints stand behind SELECT: /*+ .. */"),
-            "format": "FORMAT",
-            "pattern": "PATTERN",
         },
+        foreign="laterals system_time when format pattern",
         when_false="indexed",
     ),
     exp.WithTableHint: Refusal("WITH", "hints stand behind SELECT: /*+ .. */", "WITH (..) behind a table is not supported"),
@@ -44,14 +34,13 @@ RELATIONS: Table = {
         when_false="cross_apply",
     ),
     exp.Unnest: reads("expressions alias offset", foreign="explode_array"),
-    exp.Join: reads(_JOIN, refused=_JOIN_REFUSED, foreign="expressions"),
-    AsofJoin: reads(f"{_JOIN} tolerance", refused=_JOIN_REFUSED, foreign="expressions"),
-    ClipJoin: reads(_JOIN, refused=_JOIN_REFUSED, foreign="expressions"),
+    exp.Join: reads(_JOIN, refused=_JOIN_REFUSED, foreign=_JOIN_FOREIGN),
+    AsofJoin: reads(f"{_JOIN} tolerance", refused=_JOIN_REFUSED, foreign=_JOIN_FOREIGN),
+    ClipJoin: reads(_JOIN, refused=_JOIN_REFUSED, foreign=_JOIN_FOREIGN),
     exp.Pivot: reads(
         "this alias expressions fields unpivot using group into include_nulls default_on_null",
         idle=dict.fromkeys(("columns", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming"), "the names of the columns are made here"),
-        refused={"with_": "WITH"},
-        foreign="value_columns_first",
+        foreign="with_ value_columns_first",
         places={"group": {exp.Group: "expressions"}},
     ),
     exp.PivotAlias: reads("this alias"),
