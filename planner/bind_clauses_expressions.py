@@ -44,7 +44,7 @@ EXPRESSIONS: Table = {
     exp.BitwiseRightShift: reads("this expression", foreign="requires_int128"),
     exp.Div: reads("this expression", foreign="typed safe"),
     exp.DPipe: reads("this expression", idle={"safe": "both sides are cast to VARCHAR in any case"}),
-    exp.Between: reads("this low high symmetric"),
+    exp.Between: reads("this low high", foreign="symmetric", when_false="symmetric"),
     exp.In: reads("this expressions query field", refused={"unnest": Refusal("UNNEST", "x IN (SELECT unnest(..))", "IN takes a list or a query in parentheses")}, foreign="is_global"),
     exp.Exists: reads("this", foreign="expression"),
     exp.Case: reads("this ifs default"),
@@ -66,6 +66,6 @@ EXPRESSIONS: Table = {
     exp.Distinct: reads("expressions on"),
     exp.Order: reads("this expressions", foreign="siblings"),
     exp.Ordered: reads("this desc nulls_first", foreign="with_fill"),
-    exp.Window: reads("this partition_by order spec alias", idle={"over": "the word OVER"}, foreign="first"),
+    exp.Window: reads("this partition_by order spec alias", idle={"over": "the word OVER"}, refused={"first": "FIRST|LAST"}, when_false="first"),
     exp.WindowSpec: reads("kind start start_side end end_side exclude"),
 }

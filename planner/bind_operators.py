@@ -217,8 +217,6 @@ def position_known(node: exp.Expr | None) -> bool:
 
 
 def _bind_between(binder: Binder, node: exp.Between) -> Expr:
-    if node.args.get("symmetric") is not None:
-        raise binder.error("BETWEEN SYMMETRIC is not supported", node)
     value, lowest, highest = operands(binder, (node.this, node.args["low"], node.args["high"]))
     position = binder.position(node)
     low = compare(binder, ">=", value, lowest, position)

@@ -14,7 +14,7 @@ from sqlglot.tokens import Token, TokenType
 from tsql.kernels.errors import ParseError
 from tsql.parser_changes import ChangeParser
 from tsql.parser_clauses import ClauseParser
-from tsql.planner.bind_source import Source, tokenize
+from tsql.planner.bind_source import Source, check_parentheses, tokenize
 from tsql.planner.bind_syntax import run_parser
 from tsql.temporal.nodes import ShowStreams
 from tsql.temporal.parse_functions import TimeFunctionParser
@@ -337,5 +337,6 @@ def _parse_one(source: Source, tokens: list[Token]) -> Parsed:
     node = nodes[0] if len(nodes) == 1 else None
     if node is None or isinstance(node, exp.Command):
         raise ParseError(f'syntax error at "{tokens[0].text}"', position=tokens[0].start, text=source.text)
+    check_parentheses(source.text, tokens)
     check_statement(node, tokens, source.text)
     return Parsed(node, source, tuple(tokens))

@@ -175,6 +175,19 @@ class ClauseParser(TimeParser):
                     self._refuse("WITH OFFSET is not supported", self._tokens[index - 1], "WITH ORDINALITY counts from 1")
         return node
 
+    def _parse_on_conflict(self) -> exp.OnConflict | None:
+        """As sqlglot's, which asks neither for an action nor for SET."""
+        first = self._index
+        node = super()._parse_on_conflict()
+        if node is None:
+            return None
+        if node.args.get("action") is None:
+            self.raise_error("Expected DO NOTHING or DO UPDATE SET")
+        words = [word for _, word in self._words_outside(first)]
+        if "UPDATE" in words and (words[words.index("UPDATE") + 1 :] or [""])[0] != "SET" and not node.args.get("duplicate"):
+            self.raise_error("Expected SET and what is set")
+        return node
+
     def _parse_unique(self) -> exp.UniqueColumnConstraint:
         """UNIQUE; NULLS DISTINCT is what it means if nothing is said."""
         self._take("NULLS", "DISTINCT")

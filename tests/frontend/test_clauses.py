@@ -23,6 +23,8 @@ from tsql.planner.bind_source import tokenize
 from tsql.planner.bind_syntax import parse_scalar
 
 REFUSED = [
+    ("SELECT sum(x) OVER (w FIRST ORDER BY x) FROM t", 23, "FIRST is not supported"),
+    ("SELECT sum(x) OVER (w LAST ORDER BY x) FROM t", 23, "LAST is not supported"),
     ("SELECT * FROM t FORCE INDEX (i)", 17, "FORCE INDEX is not supported"),
     ("SELECT * FROM t WITH (NOLOCK)", 17, "WITH (..) behind a table is not supported"),
     ("SELECT * FROM t CROSS APPLY (SELECT 1) q", 17, "CROSS APPLY is not supported"),
