@@ -150,18 +150,34 @@ ALIASES = {
 NAMED = {t.name: t for t in (BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, FLOAT, DOUBLE, VARCHAR, BLOB, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NULL)}
 
 
+def split_type(text: str) -> tuple[str, tuple[str, ...]]:
+    """The name of a type in capitals, and its parameters: `TIMESTAMP(3) WITH TIME ZONE` is TIMESTAMP WITH TIME ZONE and 3."""
+    before, bracket, rest = text.strip().upper().partition("(")
+    inside, _, after = rest.rpartition(")")
+    parameters = tuple(part.strip() for part in inside.split(",")) if bracket and inside.strip() else ()
+    return " ".join(f"{before} {after}".split()), parameters
+
+
 def parse_type(text: str) -> Type:
-    """The type that a SQL type name means; raises ValueError for an unknown one."""
-    name, _, rest = text.strip().upper().partition("(")
-    name = " ".join(name.split())
-    name = ALIASES.get(name, name)
-    if name == "DECIMAL":
-        if not rest:
-            return DECIMAL(18, 3)
-        digits = [int(d) for d in rest.rstrip(") ").split(",")]
-        return DECIMAL(digits[0], digits[1] if len(digits) > 1 else 0)
-    if name not in NAMED:
+    """The type that a SQL type name means; raises ValueError for an unknown one, and for parameters that it does not take."""
+    written, parameters = split_type(text)
+    name = ALIASES.get(written, written)
+    if name not in NAMED and name != "DECIMAL":
         raise ValueError(f"unknown type {text.strip()}")
+    if not all(part.isdigit() for part in parameters):
+        raise ValueError(f"the parameters of a type are whole numbers: {text.strip()}")
+    numbers = [int(part) for part in parameters]
+    if name == "DECIMAL":
+        if len(numbers) > 2:
+            raise ValueError(f"DECIMAL takes a width and a scale, not {len(numbers)} parameters")
+        return DECIMAL(*((numbers + [0])[:2] if numbers else (18, 3)))
+    if written == "FLOAT" and len(numbers) == 1:
+        if not 1 <= numbers[0] <= 53:
+            raise ValueError(f"FLOAT({numbers[0]}): the precision is 1 to 53 bits")
+        return DOUBLE if numbers[0] > 24 else FLOAT
+    # As in DuckDB, the length of a VARCHAR bounds nothing.
+    if numbers and not (name == "VARCHAR" and len(numbers) == 1):
+        raise ValueError(f"type {written} takes no parameters")
     return NAMED[name]
 
 

@@ -144,7 +144,9 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None) 
     distinct = distinct and name not in UNTOUCHED_BY_DISTINCT
     if order_node is not None:
         name, arguments, ordering = _ordered_set(binder, name, arguments, order_node, call)
-    if name == "count" and (not arguments or isinstance(arguments[0], exp.Star)) and not distinct:
+    if name == "count" and arguments and isinstance(arguments[0], exp.Star) and not distinct:
+        if len(arguments) > 1 or any(arguments[0].args.values()):
+            raise binder.error("count(*) takes the * alone", arguments[0], hint="count(COLUMNS(* EXCLUDE a)) counts the values of each column")
         arguments = []
     args = [inner.operand(argument) for argument in arguments]
     # A bare NULL is taken as INTEGER first: that is the type which the column of the result has.

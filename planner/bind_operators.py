@@ -8,7 +8,23 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
-from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DOUBLE, HUGEINT, INTEGER, INTERVAL, NULL, SMALLINT, TINYINT, VARCHAR, Type, parse_type
+from tsql.kernels.types import (
+    BIGINT,
+    BLOB,
+    BOOLEAN,
+    DOUBLE,
+    HUGEINT,
+    INTEGER,
+    INTERVAL,
+    NULL,
+    SMALLINT,
+    TIMESTAMP,
+    TINYINT,
+    VARCHAR,
+    Type,
+    parse_type,
+    split_type,
+)
 from tsql.planner.bind_fold import INTERVAL_UNITS, fold, fold_exact
 from tsql.planner.bind_subquery import bind_subquery, listed_query, quantified
 from tsql.planner.bind_syntax import expression_text
@@ -39,6 +55,7 @@ _EQUALITY = {"=", "<>", "is_not_distinct_from", "is_distinct_from"}
 _UNCHAINED = {"=", "<>", "<", "<=", ">", ">="}
 _WIDER = {TINYINT: SMALLINT, SMALLINT: INTEGER, INTEGER: BIGINT, BIGINT: HUGEINT}
 _OTHER_UNITS = {"TIMESTAMP_S": "second", "TIMESTAMP_MS": "millisecond", "TIMESTAMP_NS": "nanosecond"}
+_TIMESTAMPS = ("TIMESTAMP", "TIMESTAMP WITHOUT TIME ZONE", "DATETIME")
 _CHAINS = {**ARITHMETIC, **BITWISE, exp.Pow: "pow", exp.DPipe: "||"}
 
 
@@ -200,8 +217,6 @@ def position_known(node: exp.Expr | None) -> bool:
 
 
 def _bind_between(binder: Binder, node: exp.Between) -> Expr:
-    if node.args.get("symmetric") is not None:
-        raise binder.error("BETWEEN SYMMETRIC is not supported", node)
     value, lowest, highest = operands(binder, (node.this, node.args["low"], node.args["high"]))
     position = binder.position(node)
     low = compare(binder, ">=", value, lowest, position)
@@ -298,20 +313,48 @@ def unified(binder: Binder, values: list[Expr], node: exp.Expr, what: str) -> li
 
 def data_type(binder: Binder, node: exp.DataType) -> Type:
     """The type that a type name in the query means."""
+    return _typed(binder, node)[0]
+
+
+def time_unit(binder: Binder, node: exp.DataType) -> int | None:
+    """Of what multiple of microseconds the values of a type are: TIMESTAMP(0) has whole seconds, TIMESTAMP(3) milliseconds, and so,
+    as in DuckDB, do TIMESTAMP(1) and TIMESTAMP(2). None for every other type."""
+    return _typed(binder, node)[1]
+
+
+def _typed(binder: Binder, node: exp.DataType) -> tuple[Type, int | None]:
     text = node.meta.get("spelled") or expression_text(node)
-    words = " ".join(text.upper().split("(")[0].split())
-    text = {"DOUBLE PRECISION": "DOUBLE", "CHARACTER VARYING": "VARCHAR", "CHARACTER": "VARCHAR"}.get(words, text)
+    words, parameters = split_type(text)
     if words in _OTHER_UNITS:
         hint = f"TIMESTAMP has microseconds; date_trunc('{_OTHER_UNITS[words]}', x) cuts the rest off" if words != "TIMESTAMP_NS" else "TIMESTAMP has microseconds"
         raise binder.error(f"{words} is not supported: every time is in microseconds", node, hint=hint)
+    if parameters and words in _TIMESTAMPS:
+        if len(parameters) != 1 or not parameters[0].isdigit():
+            raise binder.error("TIMESTAMP takes one whole number: the digits behind the seconds", node)
+        digits = int(parameters[0])
+        if digits > 6:
+            raise binder.error(f"TIMESTAMP({digits}) is not supported: every time is in microseconds", node, hint="TIMESTAMP has microseconds")
+        return TIMESTAMP, 1_000_000 if digits == 0 else 1_000 if digits <= 3 else None
+    other = {"DOUBLE PRECISION": "DOUBLE", "CHARACTER VARYING": "VARCHAR", "CHARACTER": "VARCHAR"}.get(words, words)
     try:
-        return parse_type(text)
+        return parse_type(f"{other}({', '.join(parameters)})" if parameters else other), None
     except ValueError as error:
         raise binder.error(f"{error}", node) from None
 
 
+def rounded(expr: Expr, unit: int | None) -> Expr:
+    """A TIMESTAMP as a multiple of so many microseconds; the expression itself without a unit."""
+    if unit is None or isinstance(expr, Literal) and expr.value is None:
+        return expr
+    return Call("time_round", (expr, Literal(unit, BIGINT)), TIMESTAMP, getattr(expr, "position", None))
+
+
 def _bind_cast(binder: Binder, node: exp.Cast) -> Expr:
-    target = data_type(binder, node.args["to"])
+    target, unit = _typed(binder, node.args["to"])
+    return rounded(_cast(binder, node, target), unit)
+
+
+def _cast(binder: Binder, node: exp.Cast, target: Type) -> Expr:
     arg = binder.operand(node.this)
     safe = isinstance(node, exp.TryCast)
     position = binder.position(node)

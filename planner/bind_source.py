@@ -96,6 +96,18 @@ _CLOSE = {TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.E
 _PREFIX = {TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE, TokenType.INTERVAL}
 
 
+def check_parentheses(text: str, tokens: list[Token]) -> None:
+    """Refuse a statement with a parenthesis that is not closed, or not opened: sqlglot forgives some."""
+    open_at: list[Token] = []
+    for token in tokens:
+        if token.token_type == TokenType.L_PAREN:
+            open_at.append(token)
+        elif token.token_type == TokenType.R_PAREN and (not open_at or not open_at.pop()):
+            raise ParseError('syntax error at ")": it closes nothing', position=token.start, text=text)
+    if open_at:
+        raise ParseError('syntax error at "(": it is not closed', position=open_at[-1].start, text=text)
+
+
 def _check_nesting(text: str, tokens: list[Token]) -> None:
     depth = run = 0
     for token in tokens:

@@ -20,7 +20,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
-from tsql.planner.bind_source import Source, deep_recursion, position_of, tokenize
+from tsql.planner.bind_source import Source, check_parentheses, deep_recursion, position_of, tokenize
 
 T = TypeVar("T")
 
@@ -224,6 +224,14 @@ class ExpressionParser(DuckDBParser):
             if not self._match(sep):
                 return items
 
+    def _parse_star_ops(self) -> exp.Expr | None:
+        """`*` and what changes its columns. `* ILIKE 'x'` is left to the grammar of ILIKE, as `* LIKE 'x'` is."""
+        start = self._prev
+        if self._match_text_seq("COLUMNS", "(", advance=False):
+            self.raise_error("*COLUMNS(..) is not supported: COLUMNS(..) gives an expression for each column", start)
+        parts = {key: self._parse_star_op(*words) for key, words in (("except_", ("EXCEPT", "EXCLUDE")), ("replace", ("REPLACE",)), ("rename", ("RENAME",)))}
+        return self.expression(exp.Star(**parts)).update_positions(start)
+
     def _parse_extract(self) -> exp.Extract:
         part = self._curr
         if not part or (part.token_type != TokenType.STRING and not part.text.isidentifier()):
@@ -235,10 +243,40 @@ class ExpressionParser(DuckDBParser):
         return self.expression(exp.Extract(this=name, expression=self._parse_bitwise()))
 
     def _parse_case(self) -> exp.Expr | None:
-        node = super()._parse_case()
-        if node is not None and not node.args.get("ifs"):
+        """As sqlglot's, which does not ask for THEN."""
+        subject = self._parse_disjunction()
+        branches = []
+        while self._match(TokenType.WHEN):
+            condition = self._parse_disjunction()
+            if not self._match(TokenType.THEN):
+                self.raise_error("Expected THEN")
+            branches.append(self.expression(exp.If(this=condition, true=self._parse_disjunction())))
+        if not branches:
             self.raise_error("CASE needs at least one WHEN")
-        return node
+        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+        if not self._match(TokenType.END):
+            self.raise_error("Expected END after CASE")
+        return self.expression(exp.Case(this=subject, ifs=branches, default=default))
+
+    def _parse_between(self, this: exp.Expr | None) -> exp.Between:
+        """As sqlglot's, which does not ask for AND."""
+        if self._match_texts(("SYMMETRIC", "ASYMMETRIC")):
+            self.raise_error(f"BETWEEN {self._prev.text.upper()} is not supported", self._prev)
+        if isinstance(this, (exp.Is, exp.NullSafeEQ, exp.NullSafeNEQ)):
+            this = exp.Paren(this=this)
+        low = self._parse_bitwise()
+        if not self._match(TokenType.AND):
+            self.raise_error("Expected AND")
+        return self.expression(exp.Between(this=this, low=low, high=self._parse_bitwise()))
+
+    def _parse_window_spec(self) -> dict[str, str | exp.Expr | None]:
+        """One end of a frame; BETWEEN and AND go together."""
+        before = self._prev.token_type
+        found = super()._parse_window_spec()
+        is_end = before == TokenType.AND
+        if not is_end and (before == TokenType.BETWEEN) != (self._curr.token_type == TokenType.AND):
+            self.raise_error("Expected AND" if before == TokenType.BETWEEN else "Expected BETWEEN before AND")
+        return found
 
     def _parse_as_command(self, start: Token) -> exp.Command:
         self.raise_error(f"{start.text.upper()} is not supported here", start)
@@ -375,8 +413,13 @@ def _readable(message: str, parser: ExpressionParser) -> str:
 
 def parse_scalar(text: str) -> tuple[exp.Expr, Source]:
     """One expression, with nothing after it."""
+    from tsql.planner.bind_clauses import check_clauses
+    from tsql.planner.bind_clauses_expressions import EXPRESSIONS
+
     source = tokenize(text, TemporalExpressions)
     nodes = run_parser(source, TemporalExpressions, lambda parser: parser._parse(lambda p: p._parse_lambda(), source.tokens, text))
     if len(nodes) != 1 or nodes[0] is None:
         raise ParseError("expected one expression", position=0, text=text)
+    check_parentheses(text, source.tokens)
+    check_clauses(nodes[0], source.tokens, text, EXPRESSIONS, whole=False)
     return nodes[0], source

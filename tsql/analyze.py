@@ -49,11 +49,21 @@ def analyze(text: str, catalog: Any, parameters: dict[str, Type] | None = None, 
     try:
         parsed = parse(text)
         with deep_recursion():
-            return [Analyzer(statement, catalog, parameters).statement() for statement in parsed]
+            return [_analyzed(statement, catalog, parameters) for statement in parsed]
     except TsqlError as error:
         raise error.locate(text, origin) from None
     except RecursionError:
         raise ParseError("nested too deeply", position=0, text=text, origin=origin) from None
+
+
+def _analyzed(parsed: Parsed, catalog: Any, parameters: dict[str, Type] | None) -> statements.Statement:
+    """One statement; an error that has no place of its own is shown at its beginning."""
+    try:
+        return Analyzer(parsed, catalog, parameters).statement()
+    except TsqlError as error:
+        if error.position is None and error.text in (None, parsed.source.text):
+            error.position = parsed.tokens[0].start
+        raise
 
 
 class Analyzer:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql import statements
+from tsql.analyze_qualified import check_qualified
 from tsql.analyze_query import QueryAnalyzer
-from tsql.analyze_scope import Names, Relation
+from tsql.analyze_scope import TARGET, Names, Relation
 from tsql.analyze_select import project
 from tsql.analyze_subquery import Level, computed_rows
 from tsql.definition import ColumnDefinition, Key, Table, TableDefinition, View
@@ -25,15 +26,13 @@ from tsql.kernels.expr import Expr, Literal
 from tsql.kernels.types import NULL, Type
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
+from tsql.planner.bind_operators import rounded
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import Call, parse_scalar
 from tsql.planner.bind_types import castable, coerce
 
 if TYPE_CHECKING:
     from tsql.analyze import Analyzer
-
-TARGET = "#target"
-"""The name under which UPDATE and DELETE find their table."""
 
 EXCLUDED = "excluded#"
 """What comes before the name of a column of the row that could not be inserted."""
@@ -53,13 +52,16 @@ class Overlay:
         return getattr(self.catalog, name)
 
 
+def _table_of(node: exp.Expr) -> exp.Table:
+    """The table of `t` or `t (a, b)`."""
+    return node.this if isinstance(node, exp.Schema) else node
+
+
 def find_table(analyzer: Analyzer, node: exp.Expr, verb: str) -> tuple[str, Table]:
     """The table that a statement changes, with its name as it was created."""
-    table = node.this if isinstance(node, exp.Schema) else node
+    table = _table_of(node)
     name, position = table.name, position_of(table.this)
-    schema = table.text("db")
-    if schema and schema.lower() != "main":
-        raise BindError(f'schema "{schema}" does not exist: every table is in "main"', position=position)
+    check_qualified(analyzer.catalog, table, analyzer.error)
     entry = analyzer.catalog.entry(name)
     if entry is None:
         raise CatalogError(f'Table with name "{name}" does not exist', position=position, hint=nearest(name, analyzer.catalog.names()))
@@ -87,7 +89,7 @@ def default_of(column: ColumnDefinition, analyzer: Analyzer) -> Expr:
     node, source = parse_scalar(column.default)
     binder = QueryAnalyzer(source, analyzer.catalog, None)._constant_binder("DEFAULT")
     try:
-        return coerce(binder.operand(node), column.type)
+        return rounded(coerce(binder.operand(node), column.type), column.unit)
     except TsqlError as error:
         raise error.locate(column.default, f'the default of "{column.name}"') from None
 
@@ -96,7 +98,7 @@ def as_type(expr: Expr, column: ColumnDefinition, node: exp.Expr | None) -> Expr
     """A value as one of a column's type; every cast that exists may be done."""
     if not castable(expr.type, column.type):
         raise BindError(f'column "{column.name}" is {column.type}: there is no cast from {expr.type}', position=position_of(node))
-    return coerce(expr, column.type)
+    return rounded(coerce(expr, column.type), column.unit)
 
 
 def is_default(node: exp.Expr) -> bool:
@@ -117,9 +119,6 @@ def with_clause(outer: exp.Expr, query: exp.Expr) -> exp.Expr:
 
 def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert:
     """INSERT INTO table [(columns)] [BY NAME] VALUES | query | DEFAULT VALUES [ON CONFLICT ..] [RETURNING ..]."""
-    for option in ("overwrite", "exists", "partition", "settings", "stored", "is_function"):
-        if node.args.get(option):
-            raise analyzer.error(f"this form of INSERT is not supported ({option})", node.this)
     name, table = find_table(analyzer, node.this, "INSERT")
     definition = table.definition
     targets = _targets(node, definition, name)
@@ -240,7 +239,7 @@ def _conflict(analyzer: Analyzer, node: exp.Insert, name: str, definition: Table
     else:
         assigned = [(c, e) for c, e in assignments(clause.expressions, definition, name)]
         where = clause.args.get("where")
-    return statements.Conflict(keys, _conflict_update(analyzer, name, node.this.alias or name, assigned, where), tuple(c.name for c, _ in assigned))
+    return statements.Conflict(keys, _conflict_update(analyzer, name, _table_of(node.this).alias or name, assigned, where), tuple(c.name for c, _ in assigned))
 
 
 def _conflict_keys(clause: exp.OnConflict | None, name: str, definition: TableDefinition, node: exp.Insert) -> tuple[Key, ...]:
@@ -355,9 +354,6 @@ def _default_node(column: ColumnDefinition) -> exp.Expr:
 
 def delete(analyzer: Analyzer, node: exp.Delete) -> statements.Delete:
     """DELETE FROM table [USING ..] [WHERE ..] [RETURNING ..]."""
-    for option in ("order", "limit", "cluster", "tables"):
-        if node.args.get(option):
-            raise analyzer.error(f"this form of DELETE is not supported ({option.upper()})", node.this)
     name, table = find_table(analyzer, node.this, "DELETE")
     alias, where, using = node.this.alias or name, node.args.get("where"), node.args.get("using") or []
     returning = _returning(analyzer, node, name, alias)
@@ -370,9 +366,6 @@ def delete(analyzer: Analyzer, node: exp.Delete) -> statements.Delete:
 
 def update(analyzer: Analyzer, node: exp.Update) -> statements.Update:
     """UPDATE table SET .. [FROM ..] [WHERE ..] [RETURNING ..]."""
-    for option in ("order", "limit"):
-        if node.args.get(option):
-            raise analyzer.error(f"this form of UPDATE is not supported ({option.upper()})", node.this)
     name, table = find_table(analyzer, node.this, "UPDATE")
     alias = node.this.alias or name
     values = assignments(node.expressions, table.definition, name)

@@ -11,6 +11,7 @@ from sqlglot.tokens import TokenType
 from tsql import parser_changes, statements
 from tsql.analyze_change import Overlay, empty_like, find_column, find_table, insert
 from tsql.analyze_files import constant
+from tsql.analyze_qualified import check_qualified
 from tsql.analyze_query import QueryAnalyzer
 from tsql.analyze_streams import create_external, main_name, period_of, with_period
 from tsql.definition import ColumnDefinition, Key, Macro, Table, TableDefinition, View
@@ -19,7 +20,7 @@ from tsql.kernels.keywords import quote
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BOOLEAN, Type
 from tsql.planner import logical
-from tsql.planner.bind_operators import data_type
+from tsql.planner.bind_operators import data_type, time_unit
 from tsql.planner.bind_source import position_of
 from tsql.planner.bind_types import castable
 from tsql.temporal.nodes import Period, StreamOptions
@@ -133,19 +134,22 @@ def _column(analyzer: Analyzer, node: exp.ColumnDef, keys: list[tuple[Key, exp.E
                 default = default_text(analyzer, found.this)
             case exp.PrimaryKeyColumnConstraint():
                 keys.append((Key((node.name,), True), node))
-            case exp.UniqueColumnConstraint():
-                keys.append((Key((node.name,)), node))
+            case exp.UniqueColumnConstraint() as found:
+                keys.append((Key((node.name,), False, bool(found.args.get("nulls"))), node))
             case exp.CheckColumnConstraint() as found:
                 checks.append(found.this)
             case exp.Reference():
                 raise analyzer.error("foreign keys are not supported", constraint)
             case found:
                 raise analyzer.error(f"this constraint of column \"{node.name}\" is not supported ({type(found).key.replace('columnconstraint', '')})", node)
-    return ColumnDefinition(node.name, _type(analyzer, kind), not_null, default)
+    dtype, unit = _type(analyzer, kind)
+    return ColumnDefinition(node.name, dtype, not_null, default, unit)
 
 
-def _type(analyzer: Analyzer, node: exp.DataType) -> Type:
-    return data_type(QueryAnalyzer(analyzer.parsed.source, analyzer.catalog, None)._constant_binder("a type"), node)
+def _type(analyzer: Analyzer, node: exp.DataType) -> tuple[Type, int | None]:
+    """A type, and of how many microseconds its values are multiples."""
+    binder = QueryAnalyzer(analyzer.parsed.source, analyzer.catalog, None)._constant_binder("a type")
+    return data_type(binder, node), time_unit(binder, node)
 
 
 def default_text(analyzer: Analyzer, node: exp.Expr) -> str:
@@ -164,7 +168,7 @@ def _table_constraint(analyzer: Analyzer, node: exp.Expr, keys: list[tuple[Key, 
             keys.append((Key(_names(node.expressions), True), node))
         case exp.UniqueColumnConstraint():
             columns = node.this.expressions if isinstance(node.this, exp.Schema) else node.expressions
-            keys.append((Key(_names(columns)), node))
+            keys.append((Key(_names(columns), False, bool(node.args.get("nulls"))), node))
         case exp.CheckColumnConstraint():
             checks.append(node.this)
         case exp.ForeignKey():
@@ -186,7 +190,7 @@ def _checked_key(definition: TableDefinition, key: Key, table: str, node: exp.Ex
         if column.type.name == "INTERVAL":
             raise CatalogError(f'column "{name}" is INTERVAL, which cannot be part of a key', position=position_of(node))
         names.append(column.name)
-    return Key(tuple(names), key.primary)
+    return replace(key, columns=tuple(names))
 
 
 def _check(analyzer: Analyzer, definition: TableDefinition, node: exp.Expr) -> str:
@@ -211,8 +215,8 @@ def drop(analyzer: Analyzer, node: exp.Drop) -> statements.Drop:
     if not tables:
         raise analyzer.error(f"DROP {kind.upper()} needs a name", node)
     for table in tables:
-        if isinstance(table, exp.Table) and table.text("db").lower() not in ("", "main"):
-            raise analyzer.error(f'schema "{table.text("db")}" does not exist: every table is in "main"', table.args["db"])
+        if isinstance(table, exp.Table):
+            check_qualified(analyzer.catalog, table, analyzer.error)
     return statements.Drop(kind, tuple(table.name for table in tables), bool(node.args.get("exists")))
 
 
@@ -235,6 +239,7 @@ def create_macro(analyzer: Analyzer, node: parser_changes.CreateMacro) -> statem
 
 def alter(analyzer: Analyzer, node: parser_changes.AlterTable) -> statements.Alter | statements.Nothing:
     """The table as it will be."""
+    check_qualified(analyzer.catalog, node.this, analyzer.error)
     kind, action = node.args["kind"].name, node.args["action"].name
     entry = analyzer.catalog.entry(node.this.name)
     if entry is None and node.args.get("exists"):
@@ -314,7 +319,7 @@ def _rename_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: st
     changed = definition.with_column(column.name, replace(column, name=new))
     if definition.period is not None:
         changed = replace(changed, period=tuple(new if name == column.name else name for name in definition.period))
-    keys = tuple(Key(tuple(new if c == column.name else c for c in key.columns), key.primary) for key in definition.keys)
+    keys = tuple(replace(key, columns=tuple(new if c == column.name else c for c in key.columns)) for key in definition.keys)
     checks = tuple(analyzer.renamed_column(text, column.name, new) for text in definition.checks)
     columns = tuple((new if c.name == column.name else c.name, c.name) for c in definition.columns)
     return statements.Alter(name, None, replace(changed, keys=keys, checks=checks), columns)
@@ -340,7 +345,8 @@ def _change_type(analyzer: Analyzer, node: parser_changes.AlterTable, name: str,
         raise BindError("Cannot change the type of a column that has a CHECK constraint specified", position=position_of(node.args["column"]))
     if definition.period is not None and column.name in definition.period:
         raise BindError("Cannot change the type of a column of a PERIOD", position=position_of(node.args["column"]))
-    changed = replace(column, type=_type(analyzer, node.args["value"]))
+    dtype, unit = _type(analyzer, node.args["value"])
+    changed = replace(column, type=dtype, unit=unit)
     using = node.args.get("using")
     value = using if using is not None else exp.Column(this=exp.Identifier(this=column.name, quoted=True))
     query = _column_query(analyzer, table, value, changed, name)

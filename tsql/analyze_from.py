@@ -129,7 +129,7 @@ class FromAnalyzer:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
         if method == "POSITIONAL":
             raise self.queries.error(f"{method} joins are not supported yet", join.this)
-        if join.args.get("match_condition") or kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI")):
+        if kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI", "CROSS", "INNER")) or (method == "NATURAL" and kind == "CROSS"):
             raise self.queries.error(f"{' '.join(w for w in (method, side, kind) if w)} JOIN is not supported", join.this)
         conditions = [k for k in ("on", "using") if join.args.get(k)]
         if (kind == "CROSS" or method == "NATURAL") and conditions:

@@ -363,8 +363,12 @@ def type_name(node: exp.DataType) -> str:
     """A type as DuckDB prints it in a name: grammar words in their full form and in capitals, other names as written."""
     spelled = node.meta.get("spelled") or expression_text(node)
     name, bracket, rest = " ".join(spelled.split()).partition("(")
-    digits = [part.strip() for part in rest.rstrip(") ").split(",")] if bracket else []
+    inside, _, after = rest.rpartition(")")
+    name = f"{name.strip()} {after.strip()}".strip()
+    digits = [part.strip() for part in inside.split(",")] if bracket and inside.strip() else []
     upper = _TYPES.get(name.strip().upper(), name.strip().upper())
+    if upper == "TIMESTAMP" and len(digits) == 1 and digits[0].isdigit():
+        return "TIMESTAMP_S" if digits[0] == "0" else "TIMESTAMP_MS" if int(digits[0]) <= 3 else "TIMESTAMP"
     name = upper if upper.split()[0].lower() in KEYWORDS and name.strip().upper() not in _AS_WRITTEN else name.strip()
     return f"{name}({', '.join(digits)})" if digits else name
 

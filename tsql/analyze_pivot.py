@@ -15,6 +15,7 @@ from sqlglot import exp
 
 from tsql.analyze_names import display_name
 from tsql.analyze_scope import Relation
+from tsql.analyze_star import star_pattern
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Call, Literal, Parameter
@@ -171,7 +172,7 @@ class Pivots:
             alias, node = node.args["alias"].name, node.this
         while isinstance(node, exp.Paren):
             node = node.this
-        if isinstance(node, exp.Star) or (isinstance(node, CallNode) and node.name == "columns"):
+        if isinstance(node, exp.Star) or star_pattern(node) is not None or (isinstance(node, CallNode) and node.name == "columns"):
             shown = self.queries.query(exp.Select(expressions=[node.copy()], from_=self._from()), self.environment)
             for field in shown.fields:
                 yield field.name, [_column(field.name, position_of(node))]

@@ -15,9 +15,10 @@ from sqlglot.tokens import TokenType
 from tsql.analyze_files import FILE_FUNCTIONS, look_up, open_function, open_path
 from tsql.analyze_from import FromAnalyzer, Joined
 from tsql.analyze_limit import limited
+from tsql.analyze_qualified import check_qualified, database_of
 from tsql.analyze_recursive import names_itself, recursive
 from tsql.analyze_sample import sampled
-from tsql.analyze_scope import Field, Names, Relation, Scope, Table, integer_of
+from tsql.analyze_scope import TARGET, Field, Names, Relation, Scope, Table, integer_of
 from tsql.analyze_select import SelectAnalyzer, project
 from tsql.analyze_subquery import Frame, Level, computed_rows
 from tsql.analyze_tables import SERIES, TABLE_FUNCTIONS, TableFunctions, call_of
@@ -87,6 +88,8 @@ class QueryAnalyzer:
             case exp.SetOperation():
                 relation = self._ordered(node, self._set_operation(node, environment), environment)
             case exp.Values():
+                if node.args.get("alias") is not None:
+                    raise self.error("VALUES has no alias here", node.args["alias"])
                 relation = self._ordered(node, self._values(node, environment), environment)
             case exp.Subquery():
                 if node.args.get("alias") is not None:
@@ -154,11 +157,10 @@ class QueryAnalyzer:
 
     def table(self, node: exp.Expr, environment: Environment) -> Table:
         """One relation of FROM."""
-        views = node.args.get("laterals")
-        if views:
-            raise self.error("LATERAL VIEW is not supported yet", views[0])
         alias = node.args.get("alias")
         name = alias.name if alias is not None and alias.name else None
+        if node.args.get("ordinality") and not isinstance(node.this, (CallNode, exp.Unnest)):
+            raise self.error("WITH ORDINALITY stands behind a table function", node, "row_number() OVER () numbers rows")
         match node:
             case exp.Subquery() if isinstance(node.this, exp.Pivot):
                 relation = self._pivot_statement(node.this, environment)
@@ -169,7 +171,7 @@ class QueryAnalyzer:
                 inner = exp.Subquery(this=node.this, **{k: v for k, v in node.args.items() if k in _BEHIND})
                 inner._meta = node._meta
                 relation = self.query(inner, environment)
-            case exp.Lateral() if isinstance(node.this, (exp.Subquery, exp.Values)) and not node.args.get("view"):
+            case exp.Lateral() if isinstance(node.this, (exp.Subquery, exp.Values)):
                 relation = self.query(node.this, environment)
             case exp.Values():
                 relation = self._values(node, environment)
@@ -180,7 +182,7 @@ class QueryAnalyzer:
                 windowed = window_function(self, check_parameters(self, node.this), environment)
                 relation, name = windowed.relation, name or windowed.alias
             case exp.Table() if isinstance(node.this, CallNode):
-                relation = self._generated(node, environment, name) if node.this.name in TABLE_FUNCTIONS else self._table_function(node.this, name)
+                relation = self._generated(node, environment, name)
                 name = name or node.this.name
             case exp.Table() if isinstance(node.this, LifetimeFunction):
                 table = LifetimeFunctions(self, environment).table(check_parameters(self, node.this))
@@ -202,7 +204,9 @@ class QueryAnalyzer:
         relation = relation.apart(self.taken, alias.name if alias is not None else None)
         if node.args.get("sample") is not None:
             relation = replace(relation, plan=sampled(self, relation.plan, node.args["sample"]))
-        return Table(name, relation)
+        stored = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
+        own_name = stored and (alias is None and (node.args.get("db") is not None or node.name.lower() not in environment) or node.name == TARGET)
+        return Table(name, relation, database_of(self.catalog) if own_name else None)
 
     def _pivoted(self, node: exp.Pivot, name: str | None, relation: Relation, environment: Environment) -> tuple[str | None, Relation]:
         """A relation with PIVOT or UNPIVOT behind it, and its name."""
@@ -223,9 +227,11 @@ class QueryAnalyzer:
         call, arguments, ordinality = call_of(node)
         functions = TableFunctions(self, environment)
         if call is not None and call.name not in ("unnest", *TABLE_FUNCTIONS):
+            if ordinality:
+                raise self.error(f"WITH ORDINALITY of {call.name} is not supported", call, "row_number() OVER () numbers rows")
             return self._table_function(call, alias)
         if call is not None and call.name != "unnest":
-            relation = functions.relation(call)
+            relation = functions.relation(call, ordinality)
         else:
             relation = functions.unnest(arguments if call is None else call.expressions, node, ordinality)
         place = node.args.get("offset")
@@ -242,8 +248,7 @@ class QueryAnalyzer:
         position = position_of(node.this)
         schema = node.args.get("db")
         qualified = schema is not None
-        if qualified and node.text("db").lower() != "main":
-            raise self.error(f'schema "{node.text("db")}" does not exist: every table is in "main"', schema if isinstance(schema, exp.Expr) else node)
+        check_qualified(self.catalog, node, self.error)
         if not qualified and name.lower() in environment:
             return environment[name.lower()]()
         found = look_up(self.catalog, name, position, self.source.text)

@@ -128,12 +128,28 @@ def plan_name(text: str) -> str:
     return f"v{name}" if name[0].isdigit() else name
 
 
+TARGET = "#target"
+"""The name under which UPDATE and DELETE find their table."""
+
+
 @dataclass(frozen=True)
 class Table:
-    """A relation in FROM, under its alias."""
+    """A relation in FROM, under its alias. `database`: that of a table under its own name, which can be said before it."""
 
     alias: str | None
     relation: Relation
+    database: str | None = None
+
+    def is_called(self, parts: Sequence[str]) -> bool:
+        """Whether `t`, `main.t`, `memory.t` or `memory.main.t` means this relation; the names are in small letters."""
+        if self.alias is None or self.alias.lower() != parts[-1]:
+            return False
+        before = tuple(parts[:-1])
+        return not before or self.database is not None and before in (("main",), (self.database.lower(),), (self.database.lower(), "main"))
+
+
+def _names(parts: Iterable[exp.Expr]) -> list[str]:
+    return [part.name for part in parts]
 
 
 def _nullable(fields: Iterable[Field]) -> tuple[Field, ...]:
@@ -156,7 +172,7 @@ class Scope:
 
     def padded(self) -> Scope:
         """The same names where an outer join may put NULLs into every column."""
-        tables = [Table(t.alias, replace(t.relation, fields=_nullable(t.relation.fields))) for t in self.tables]
+        tables = [replace(t, relation=replace(t.relation, fields=_nullable(t.relation.fields))) for t in self.tables]
         return Scope(tables, self.source, _nullable(self.fields), self.life)
 
     def living(self, life: Life | None) -> Scope:
@@ -172,19 +188,20 @@ class Scope:
         parts = node.parts
         position = position_of(parts[0])
         if node.name.lower() in LIFETIME_NAMES:
-            lives = [self.life] if len(parts) == 1 else [t.relation.life for t in self._named(parts[-2].name)]
+            lives = [self.life] if len(parts) == 1 else [t.relation.life for t in self._named(*_names(parts[:-1]))]
             if len(lives) == 1 and lives[0] is not None:
                 return lived(lives[0], node.name.lower(), position)
-        found = self._qualified(parts[-2].name, parts[-1].name) if len(parts) > 1 else self._by_name.get(node.name.lower(), [])
+        found = self._qualified(node) if len(parts) > 1 else self._by_name.get(node.name.lower(), [])
         if len(found) > 1:
             raise self._ambiguous(node, position)
         return found[0].to_column(position) if found else None
 
-    def _qualified(self, table: str, name: str) -> list[Field]:
-        return [f for t in self._named(table) for f in t.relation.fields if f.is_called(name)]
+    def _qualified(self, node: exp.Column) -> list[Field]:
+        return [f for t in self._named(*_names(node.parts[:-1])) for f in t.relation.fields if f.is_called(node.name)]
 
-    def _named(self, alias: str) -> list[Table]:
-        return [t for t in self.tables if t.alias is not None and t.alias.lower() == alias.lower()]
+    def _named(self, *parts: str) -> list[Table]:
+        """The tables of a name, which may have the schema and the database before it."""
+        return [t for t in self.tables if t.is_called([part.lower() for part in parts])]
 
     def _ambiguous(self, node: exp.Column, position: int | None) -> BindError:
         if len(node.parts) > 1:
@@ -220,8 +237,8 @@ class Scope:
     def unknown(self, node: exp.Column, others: Iterable[str] = ()) -> BindError:
         """The error for a name that means nothing here."""
         if len(node.parts) > 1:
-            table, name = node.parts[-2].name, node.parts[-1].name
-            tables = self._named(table)
+            table, name = ".".join(_names(node.parts[:-1])), node.parts[-1].name
+            tables = self._named(*_names(node.parts[:-1]))
             if not tables:
                 return self._no_table(table, position_of(node.parts[0]))
             columns = (f.name for t in tables for f in t.relation.fields)

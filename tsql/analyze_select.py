@@ -16,6 +16,7 @@ from sqlglot import exp
 from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
 from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, lower_names, plan_name
+from tsql.analyze_star import StarPattern, column_alias, star_pattern
 from tsql.analyze_subquery import Level, Pending
 from tsql.analyze_unnest import Unnests, is_unnest, refuse_unnest
 from tsql.analyze_windows import Windows, mentions_window
@@ -74,7 +75,6 @@ class SelectAnalyzer:
 
     def analyze(self) -> Relation:
         """The relation of the SELECT with DISTINCT and ORDER BY, but without LIMIT."""
-        self._refuse()
         where = self._where()
         if where is not None:
             where = filter_pieces(self, where)
@@ -95,13 +95,6 @@ class SelectAnalyzer:
             self._compute_windows(on, order, qualify)
         return self._project(on, order) if self.life is None else Lived(self).project(on, order)
 
-    def _refuse(self) -> None:
-        for key, what in (("laterals", "LATERAL is"), ("connect", "CONNECT BY is"), ("match", "MATCH_RECOGNIZE is"), ("into", "SELECT INTO is"), ("cluster", "CLUSTER BY is"), ("sort", "SORT BY is"), ("distribute", "DISTRIBUTE BY is"), ("locks", "FOR UPDATE is"), ("kind", "SELECT AS is")):  # fmt: skip
-            part = self.node.args.get(key)
-            if part:
-                first = part[0] if isinstance(part, list) else part
-                raise self._error(f"{what} not supported yet", first if isinstance(first, exp.Expr) else self.node)
-
     def _error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
 
@@ -112,12 +105,15 @@ class SelectAnalyzer:
             inner = node
             if isinstance(node, exp.Alias):
                 alias, inner = node.alias, node.this
-            if isinstance(inner, exp.Star):
+            pattern = star_pattern(inner)
+            if pattern is not None:
+                items += self._filtered_star(pattern, inner, alias)
+            elif isinstance(inner, exp.Star):
                 items += self._star(inner, self.scope.all_fields(position_of(inner)), alias)
             elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                items += self._star(inner.this, self.scope.table(inner.parts[-2].name, position_of(inner.parts[0])), alias)
+                items += self._star(inner.this, self._fields_of(inner), alias)
             elif _columns_calls(inner):
-                items += self._columns(inner)
+                items += self._columns(inner, alias)
             else:
                 items.append(Item(inner, alias, alias if alias is not None else self._name(inner)))
         if not items:
@@ -134,11 +130,11 @@ class SelectAnalyzer:
                     return known.name
         return display_name(node, self.source.text, self.windows.scope.named)
 
-    def _star(self, star: exp.Star, fields: list[Field], alias: str | None = None) -> list[Item]:
-        """The items of a star; an alias is the name of all of them, as in DuckDB."""
+    def _star(self, star: exp.Star, fields: list[Field], alias: str | None = None, of: list[Field] | None = None) -> list[Item]:
+        """The items of a star; an alias is the name of all of them, as in DuckDB. of: the columns that EXCLUDE can name, if `fields` are fewer."""
         if not self.scope.tables:
             raise self._error("* needs a FROM clause", star if position_of(star) is not None else self.node)
-        known = {f.name.lower() for f in fields}
+        known = {f.name.lower() for f in of or fields}
         dropped = {self._excluded(part) for part in _parts(star, "except_") if isinstance(part, exp.Column) and len(part.parts) > 1}
         fields = [f for f in fields if f.column not in dropped]
         plain = (part for part in _parts(star, "except_") if not isinstance(part, exp.Column) or len(part.parts) == 1)
@@ -156,8 +152,29 @@ class SelectAnalyzer:
                 items.append(Item(replaced[name], alias, shown))
             else:
                 items.append(Item(None, given, shown, f.to_column(position_of(star))))
-        if not items:
+        if not items and of is None:
             raise self._error("SELECT needs at least one column: EXCLUDE leaves none", self.node)
+        return items
+
+    def _fields_of(self, star: exp.Expr) -> list[Field]:
+        """The columns of `*` or of `t.*`."""
+        if isinstance(star, exp.Star):
+            return self.scope.all_fields(position_of(star))
+        if len(star.parts) > 2:
+            raise self._error("only the name of a table stands before .*", star)
+        return self.scope.table(star.parts[0].name, position_of(star.parts[0]))
+
+    def _filtered_star(self, pattern: StarPattern, node: exp.Expr, alias: str | None) -> list[Item]:
+        """The items of `* LIKE 'pattern'`."""
+        star = pattern.star if isinstance(pattern.star, exp.Star) else pattern.star.this
+        for key in ("replace", "rename"):
+            if star.args.get(key):
+                raise self._error(f"{key.upper()} cannot be combined with a pattern behind *", node)
+        fields = self._fields_of(pattern.star)
+        kept = pattern.matching([field.name for field in fields], self._error)
+        items = self._star(star, [field for field, keep in zip(fields, kept, strict=True) if keep], alias, fields)
+        if not items:
+            raise self._error("no column matches the pattern behind *", pattern.value)
         return items
 
     def _excluded(self, node: exp.Column) -> str:
@@ -173,15 +190,17 @@ class SelectAnalyzer:
             raise self._error(f'column "{name}" in {clause} does not exist', node, nearest(name, known))
         return name
 
-    def _columns(self, node: exp.Expr) -> list[Item]:
-        """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches."""
+    def _columns(self, node: exp.Expr, alias: str | None) -> list[Item]:
+        """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches. In an alias `\\1` is what
+        the first group of the expression matched, `\\0` the name of the column."""
         calls = _columns_calls(node)
         if any(call != calls[0] for call in calls):
             raise self._error("all COLUMNS of one expression must be the same", node)
         fields = self._matching(calls[0])
+        names = [None if alias is None else column_alias(alias, f.name, _regex_of(calls[0]), lambda message: self._error(message, node)) for f in fields]
         if node is calls[0]:
-            return [Item(None, None, f.name, f.to_column(position_of(node))) for f in fields]
-        return [Item(node.transform(_put_column, f), None, f.name) for f in fields]
+            return [Item(None, name, name or f.name, f.to_column(position_of(node))) for f, name in zip(fields, names, strict=True)]
+        return [Item(node.transform(_put_column, f), name, name or f.name) for f, name in zip(fields, names, strict=True)]
 
     def _matching(self, node: CallNode) -> list[Field]:
         pattern = node.expressions[0] if len(node.expressions) == 1 else None
@@ -287,11 +306,10 @@ class SelectAnalyzer:
         group = self.node.args.get("group")
         if group is None:
             return
-        for part in ("totals", "rollup", "cube", "grouping_sets"):
-            if group.args.get(part):
-                raise self._error(f"GROUP BY {part.upper()} is not supported in this form", group)
         self.grouping.explicit = True
         if group.args.get("all"):
+            if group.expressions:
+                raise self._error("GROUP BY ALL takes nothing behind it", group.expressions[0], "name all keys, or none")
             for index, item in enumerate(self.items):
                 expr = self._bind_item(index)
                 if is_unnest(expr):
@@ -528,6 +546,12 @@ def _columns_calls(node: exp.Expr) -> list[CallNode]:
     """The COLUMNS(..) of an expression, without those of its subqueries."""
     parts = node.walk(prune=lambda part: isinstance(part, QUERIES))
     return [part for part in parts if isinstance(part, CallNode) and part.name == "columns"]
+
+
+def _regex_of(node: CallNode) -> str | None:
+    """The regular expression of COLUMNS('regex'); None for COLUMNS(*)."""
+    pattern = node.expressions[0]
+    return pattern.this if isinstance(pattern, exp.Literal) else None
 
 
 def _nullable(expr: Expr) -> bool:

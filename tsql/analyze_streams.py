@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from tsql import statements
 from tsql.analyze_files import constant
+from tsql.analyze_qualified import check_qualified
 from tsql.backends.sources.watermark import DROP
 from tsql.backends.sources.watermark import Watermark as WatermarkRecord
 from tsql.definition import TableDefinition
@@ -55,6 +56,8 @@ def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.E
     if columns:
         definition = definition_of(analyzer, table.name, columns, table)
         for column, part in zip(definition.columns, columns, strict=False):
+            if column.unit is not None:
+                raise analyzer.error(f"the times of a {kind} over files are read as they are: TIMESTAMP takes no digits here", part)
             if column.not_null or column.default is not None:
                 raise _without_constraints(analyzer, kind, part)
         if definition.keys or definition.checks or len(columns) > len(definition.columns):
@@ -156,7 +159,5 @@ def constant_length(analyzer: Analyzer, node: exp.Expr | None, what: str) -> int
 
 def main_name(analyzer: Analyzer, table: exp.Table) -> str:
     """The name of a table; there is one schema."""
-    schema = table.text("db")
-    if schema and schema.lower() not in ("main", "temp"):
-        raise analyzer.error(f'schema "{schema}" does not exist: every table is in "main"', table)
+    check_qualified(analyzer.catalog, table, analyzer.error, ("main", "temp"))
     return table.name

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze_lists import Listed, Literals, read_list, series_arguments
+from tsql.analyze_lists import Literals, Ranged, read_list, series_arguments
 from tsql.analyze_scope import Field, Names, Relation
 from tsql.analyze_subquery import Level, computed_rows
 from tsql.kernels.constant import evaluate
@@ -18,6 +18,7 @@ from tsql.kernels.expr import Column, Expr, Literal, Outer
 from tsql.kernels.schema import Field as SchemaField
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, INTEGER, NULL, VARCHAR
+from tsql.kernels.windows.call import WindowCall
 from tsql.planner import logical
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_types import coerce, settle
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 SERIES = ("range", "generate_series")
 TABLE_FUNCTIONS = (*SERIES, "repeat", "repeat_row", "unnest")
+ORDINALITY = "ordinality"
+"""The column that WITH ORDINALITY adds."""
 ONE_ROW = logical.Values(((),), Schema(()))
 
 
@@ -39,16 +42,19 @@ class TableFunctions:
         self.level = Level(queries, environment, ())
         self.binder = queries._constant_binder("a table function", self.level)
 
-    def relation(self, node: CallNode) -> Relation:
-        """The relation of a call."""
+    def relation(self, node: CallNode, ordinality: bool = False) -> Relation:
+        """The relation of a call [WITH ORDINALITY]."""
         match node.name:
             case "range" | "generate_series":
-                return self._series(node.name, *series_arguments(self.binder, node), node.name == "generate_series")
+                listed = Ranged(*series_arguments(self.binder, node), node.name == "generate_series")
+                return self._listed(listed, node.name, ordinality)
             case "repeat":
-                return self._repeat(node)
+                relation = self._repeat(node)
             case "repeat_row":
-                return self._repeat_row(node)
-        return self.unnest(node.expressions, node)
+                relation = self._repeat_row(node)
+            case _:
+                return self.unnest(node.expressions, node, ordinality)
+        return self._numbered(relation) if ordinality else relation
 
     def _series(self, name: str, start: Expr, stop: Expr, step: Expr, inclusive: bool) -> Relation:
         plan = self.level.attach(ONE_ROW, (start, stop, step))
@@ -63,29 +69,35 @@ class TableFunctions:
         listed = read_list(self.binder, arguments[0])
         if listed is None or isinstance(listed, Literals) and listed.is_null:
             raise self.queries.error("UNNEST requires a single list or array as input", arguments[0])
-        relation = self._listed(listed)
-        return self._numbered(relation, listed) if ordinality else relation
-
-    def _listed(self, listed: Listed) -> Relation:
-        if not isinstance(listed, Literals):
-            return self._series("unnest", listed.start, listed.stop, listed.step, listed.inclusive)
-        return self._rows([(value,) for value in listed.values], [("unnest", INTEGER if listed.type == NULL else listed.type)])
-
-    def _numbered(self, relation: Relation, listed: Listed) -> Relation:
-        """The values with their places, from 1."""
+        if ordinality and isinstance(listed, Literals):
+            dtype = INTEGER if listed.type == NULL else listed.type
+            return self._rows([(coerce(v, dtype), Literal(i, BIGINT)) for i, v in enumerate(listed.values, 1)], [("unnest", dtype), (ORDINALITY, BIGINT)])
         if isinstance(listed, Literals):
-            dtype = relation.fields[0].type
-            return self._rows([(coerce(v, dtype), Literal(i, BIGINT)) for i, v in enumerate(listed.values, 1)], [("unnest", dtype), ("ordinality", BIGINT)])
-        names = Names((*self.queries.taken, "unnest"))
-        place = names.unique("ordinality")
-        if not listed.is_numeric:
-            raise self.queries.error("WITH ORDINALITY of a series of times is not supported", None)
+            return self._rows([(value,) for value in listed.values], [("unnest", INTEGER if listed.type == NULL else listed.type)])
+        return self._listed(listed, "unnest", ordinality)
+
+    def _listed(self, listed: Ranged, name: str, ordinality: bool) -> Relation:
+        if ordinality and listed.is_numeric:
+            return self._counted(listed, name)
+        relation = self._series(name, listed.start, listed.stop, listed.step, listed.inclusive)
+        return self._numbered(relation) if ordinality else relation
+
+    def _counted(self, listed: Ranged, name: str) -> Relation:
+        """Numbers with their places, from which they are computed."""
+        names = Names((*self.queries.taken, name))
+        place = names.unique(ORDINALITY)
         plan = self.level.attach(ONE_ROW, listed.expressions())
         series = Series(plan, place, Literal(1, BIGINT), self.level.settle(listed.count()), Literal(1, BIGINT), True)
         value = self.level.settle(listed.at(Column(place, BIGINT, False)))
-        column = names.unique("unnest")
+        column = names.unique(name)
         project = logical.Project(series, ((column, value), (place, Column(place, BIGINT, False))))
-        return Relation(project, (Field("unnest", column, BIGINT, False), Field("ordinality", place, BIGINT, False)))
+        return Relation(project, (Field(name, column, BIGINT, False), Field(ORDINALITY, place, BIGINT, False)))
+
+    def _numbered(self, relation: Relation) -> Relation:
+        """The rows of a function with their places, from 1."""
+        place = Names((*self.queries.taken, *relation.plan.schema.names)).unique(ORDINALITY)
+        plan = logical.Window(relation.plan, (), (), ((place, WindowCall("row_number", (), BIGINT)),))
+        return Relation(plan, (*relation.fields, Field(ORDINALITY, place, BIGINT, False)))
 
     def _rows(self, rows: list[tuple[Expr, ...]], columns: list[tuple[str, Any]]) -> Relation:
         """Literal rows; those that are no constants are computed one by one."""

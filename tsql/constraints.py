@@ -57,7 +57,7 @@ def _violated(work: Work, text: str, rows: Any) -> bool:
 def _keys(definition: TableDefinition, key: Key, rows: pa.Table | pa.RecordBatch) -> KeyColumn:
     columns = [rows.column(name) for name in key.columns]
     chunked = [c if isinstance(c, pa.ChunkedArray) else pa.chunked_array([c]) for c in columns]
-    return KeyColumn(tuple(definition.schema[name].type for name in key.columns), chunked)
+    return KeyColumn(tuple(definition.schema[name].type for name in key.columns), chunked, key.nulls_equal)
 
 
 def check_keys(definition: TableDefinition, data: StoredTable, batches: list[pa.RecordBatch], replaced: Mapping[str, pa.Array] | None = None, changed: set[str] | None = None) -> None:

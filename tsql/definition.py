@@ -15,20 +15,23 @@ from tsql.kernels.types import Type, parse_type
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """A column of a table; `default` is the text of an expression."""
+    """A column of a table; `default` is the text of an expression, `unit` of how many microseconds the values of a TIMESTAMP(0) or
+    TIMESTAMP(3) are multiples."""
 
     name: str
     type: Type
     not_null: bool = False
     default: str | None = None
+    unit: int | None = None
 
 
 @dataclass(frozen=True)
 class Key:
-    """PRIMARY KEY or UNIQUE."""
+    """PRIMARY KEY or UNIQUE; `nulls_equal`: NULLS NOT DISTINCT, a NULL is a value like any other."""
 
     columns: tuple[str, ...]
     primary: bool = False
+    nulls_equal: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,15 +62,18 @@ class TableDefinition:
         return replace(self, columns=tuple(c for c in kept if c is not None))
 
     def to_json(self) -> dict[str, Any]:
-        columns = [{"name": c.name, "type": str(c.type), "not_null": c.not_null, "default": c.default} for c in self.columns]
-        found = {"columns": columns, "keys": [[list(k.columns), k.primary] for k in self.keys], "checks": list(self.checks)}
+        columns = [
+            {"name": c.name, "type": str(c.type), "not_null": c.not_null, "default": c.default, **({} if c.unit is None else {"unit": c.unit})} for c in self.columns
+        ]
+        keys = [[list(k.columns), k.primary, *([True] if k.nulls_equal else [])] for k in self.keys]
+        found = {"columns": columns, "keys": keys, "checks": list(self.checks)}
         return found if self.period is None else {**found, "period": list(self.period)}
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TableDefinition:
-        columns = tuple(ColumnDefinition(c["name"], parse_type(c["type"]), c["not_null"], c["default"]) for c in data["columns"])
+        columns = tuple(ColumnDefinition(c["name"], parse_type(c["type"]), c["not_null"], c["default"], c.get("unit")) for c in data["columns"])
         period = None if data.get("period") is None else tuple(data["period"])
-        return TableDefinition(columns, tuple(Key(tuple(k), primary) for k, primary in data["keys"]), tuple(data["checks"]), period)
+        return TableDefinition(columns, tuple(Key(tuple(k), *rest) for k, *rest in data["keys"]), tuple(data["checks"]), period)
 
 
 @dataclass(frozen=True)

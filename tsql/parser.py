@@ -14,7 +14,7 @@ from sqlglot.tokens import Token, TokenType
 from tsql.kernels.errors import ParseError
 from tsql.parser_changes import ChangeParser
 from tsql.parser_clauses import ClauseParser
-from tsql.planner.bind_source import Source, tokenize
+from tsql.planner.bind_source import Source, check_parentheses, tokenize
 from tsql.planner.bind_syntax import run_parser
 from tsql.temporal.nodes import ShowStreams
 from tsql.temporal.parse_functions import TimeFunctionParser
@@ -162,9 +162,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         return self.expression(exp.PivotAlias(this=value, alias=name))
 
     def _parse_unpivot_on(self) -> exp.Expr | None:
-        """`expression`, `(a, b)`, `*` or `COLUMNS(..)`, with a name or without."""
-        value = self._parse_star() if self._curr and self._curr.token_type == TokenType.STAR else self._parse_disjunction()
-        return self._parse_alias(value, explicit=True)
+        """`expression`, `(a, b)`, `*`, `* LIKE ..` or `COLUMNS(..)`, with a name or without."""
+        return self._parse_alias(self._parse_disjunction(), explicit=True)
 
     def _query_or_create(self) -> exp.Expr | None:
         start = self._curr
@@ -331,10 +330,13 @@ def parse(text: str) -> list[Parsed]:
 
 
 def _parse_one(source: Source, tokens: list[Token]) -> Parsed:
+    from tsql.clauses import check_statement
     from tsql.dialect import Temporal
 
     nodes = run_parser(source, Temporal, lambda parser: parser._parse(type(parser)._parse_statement, tokens, source.text))
     node = nodes[0] if len(nodes) == 1 else None
     if node is None or isinstance(node, exp.Command):
         raise ParseError(f'syntax error at "{tokens[0].text}"', position=tokens[0].start, text=source.text)
+    check_parentheses(source.text, tokens)
+    check_statement(node, tokens, source.text)
     return Parsed(node, source, tuple(tokens))

@@ -151,6 +151,8 @@ class ChangeParser(ExpressionParser):
             return {"action": exp.Var(this="set default"), "column": column, "value": self._parse_disjunction()}
         if self._match_text_seq("SET", "DATA", "TYPE") or self._match_text_seq("SET", "TYPE") or self._match_text_seq("TYPE"):
             target = self._parse_types()
+            if not isinstance(target, exp.DataType):
+                self.raise_error("Expected a type")
             using = self._parse_disjunction() if self._match(TokenType.USING) else None
             return {"action": exp.Var(this="type"), "column": column, "value": target, "using": using}
         self.raise_error("Expected TYPE, SET or DROP after the name of a column")

@@ -8,14 +8,19 @@ from collections.abc import Callable
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
+from tsql.kernels.keywords import RESERVED
 from tsql.planner.bind_syntax import ExpressionParser
 from tsql.temporal.parse_base import TimeParser
 
 _CLAUSE_ORDER = {"where": 0, "group": 1, "having": 2, "qualify": 3, "order": 4, "limit": 5, "offset": 5}
 """Where a clause stands in a query."""
 _OPERANDS = (TokenType.NUMBER, TokenType.L_PAREN, TokenType.PLACEHOLDER, TokenType.PARAMETER)
-_RESERVED = (TokenType.LIMIT, TokenType.OFFSET)
-"""Words that are no names without AS."""
+_NO_NAMES = RESERVED - {"as"} | {
+    "anti", "asof", "at", "authorization", "by", "collation", "concurrently", "cross", "freeze", "full", "glob", "ilike", "inner", "is", "join", "left", "like",
+    "natural", "outer", "overlaps", "positional", "right", "semi", "similar", "tablesample", "verbose",
+}  # fmt: skip
+"""Words that are no names without AS or quotes; all but those of RESERVED can be names of functions (DuckDB's `duckdb_keywords()`)."""
+_QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
 
 def _marked(parse: Callable) -> Callable:
@@ -83,11 +88,22 @@ class ClauseParser(TimeParser):
         return self.expression(exp.Offset(this=this, expression=value))
 
     def _parse_alias(self, this, explicit=False):  # type: ignore[no-untyped-def]
-        return this if self._curr.token_type in _RESERVED else super()._parse_alias(this, explicit)
+        return this if self._at_keyword() else super()._parse_alias(this, explicit)
+
+    def _at_keyword(self) -> bool:
+        """Whether the next word cannot be an alias."""
+        word = "" if self._curr.token_type in _QUOTED else self._curr.text.lower()
+        if word in ("group", "order"):  # the tokenizer takes them together with BY
+            self._advance()
+            self.raise_error("Expected BY")
+        return word in _NO_NAMES
 
     def _parse_table_alias(self, alias_tokens=None):  # type: ignore[no-untyped-def]
-        if self._curr.token_type in _RESERVED:
+        if self._at_keyword():
             return None
+        if self._curr.token_type == TokenType.ALIAS and self._next.token_type not in _QUOTED and self._next.text.lower() in RESERVED:
+            self._advance()
+            self.raise_error("Expected a name after AS")
         node = super()._parse_table_alias(alias_tokens)
         if node is None and self._prev and self._prev.token_type == TokenType.ALIAS:
             self.raise_error("Expected a name after AS")
@@ -143,12 +159,49 @@ class ClauseParser(TimeParser):
             self._refuse("syntax error: DELETE FROM takes one table", join.this, "DELETE FROM t USING u WHERE ..")
         return node
 
+    def _parse_table_parts(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        """As sqlglot's, which passes over a `*` behind the name of a table."""
+        node = super()._parse_table_parts(*args, **kwargs)
+        if node is not None and self._curr.token_type == TokenType.STAR:
+            self.raise_error("Invalid expression / Unexpected token", self._curr)
+        return node
+
+    def _parse_unnest(self, with_alias: bool = True) -> exp.Unnest | None:
+        first = self._index
+        node = super()._parse_unnest(with_alias)
+        if node is not None:
+            for index, word in self._words_outside(first):
+                if word == "OFFSET":
+                    self._refuse("WITH OFFSET is not supported", self._tokens[index - 1], "WITH ORDINALITY counts from 1")
+        return node
+
+    def _parse_on_conflict(self) -> exp.OnConflict | None:
+        """As sqlglot's, which asks neither for an action nor for SET."""
+        first = self._index
+        node = super()._parse_on_conflict()
+        if node is None:
+            return None
+        if node.args.get("action") is None:
+            self.raise_error("Expected DO NOTHING or DO UPDATE SET")
+        words = [word for _, word in self._words_outside(first)]
+        if "UPDATE" in words and (words[words.index("UPDATE") + 1 :] or [""])[0] != "SET" and not node.args.get("duplicate"):
+            self.raise_error("Expected SET and what is set")
+        return node
+
+    def _parse_unique(self) -> exp.UniqueColumnConstraint:
+        """UNIQUE; NULLS DISTINCT is what it means if nothing is said."""
+        self._take("NULLS", "DISTINCT")
+        return super()._parse_unique()
+
     def _parse_insert(self) -> exp.Expr:
         ahead = 2 if self._word() == "OR" else 0
         if self._word(ahead) != "INTO":
             self._advance(ahead)
             self.raise_error("Expected INTO")
-        return super()._parse_insert()
+        node = super()._parse_insert()
+        if isinstance(node, exp.Insert) and node.expression is None and not node.args.get("default"):
+            self.raise_error("Expected VALUES, DEFAULT VALUES or a query")
+        return node
 
     def _words_outside(self, first: int) -> list[tuple[int, str]]:
         """The words between the token `first` and the present one that are in no parentheses, with their places."""

@@ -2,7 +2,8 @@
 
 A key is an int64 where one column of at most 64 bits makes it, and bytes otherwise. Each piece of a table sorts its keys
 when it is first asked and keeps them; pieces are immutable, so an insert only ever sorts what is new. Rows with a NULL
-among their key columns have no key: they equal nothing.
+among their key columns have no key: they equal nothing. Where NULLs are not distinct (UNIQUE NULLS NOT DISTINCT), a NULL is
+a value like any other, and every row has a key.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ Keys = np.ndarray | pa.Array
 
 
 class KeyColumn:
-    """The keys of some rows: `keys` of those that have one, and at which row each is."""
+    """The keys of some rows: `keys` of those that have one, and at which row each is. nulls_equal: NULLs are values."""
 
-    def __init__(self, types: tuple[Type, ...], columns: list[pa.ChunkedArray]):
+    def __init__(self, types: tuple[Type, ...], columns: list[pa.ChunkedArray], nulls_equal: bool = False):
+        self.nulls_equal = nulls_equal
+        if nulls_equal:
+            self.rows = np.arange(len(columns[0]))
+            self.keys: Keys = _texts(columns)
+            return
         valid = np.ones(len(columns[0]), np.bool_)
         for column in columns:
             if column.null_count:
@@ -36,7 +42,7 @@ class KeyColumn:
         self.rows = np.flatnonzero(valid)
         if len(self.rows) < len(valid):
             columns = [column.take(pa.array(self.rows)) for column in columns]
-        self.keys: Keys = _integers(types[0], columns[0]) if len(types) == 1 and is_narrow(types[0]) else _texts(columns)
+        self.keys = _integers(types[0], columns[0]) if len(types) == 1 and is_narrow(types[0]) else _texts(columns)
 
     def repeated(self) -> np.ndarray:
         """The rows whose key an earlier row has."""
@@ -91,18 +97,18 @@ def locate(table: StoredTable, names: tuple[str, ...], wanted: KeyColumn) -> np.
     start = 0
     for piece in table.pieces:
         if len(found):
-            rows = _index(piece, names).find(wanted.keys)
+            rows = _index(piece, names, wanted.nulls_equal).find(wanted.keys)
             found = np.where(rows >= 0, rows + start, found)
         start += piece.rows
     return found
 
 
-def _index(piece: BlockTable, names: tuple[str, ...]) -> _Index:
+def _index(piece: BlockTable, names: tuple[str, ...], nulls_equal: bool) -> _Index:
     known: dict[Any, _Index] = piece.__dict__.setdefault("_keys", {})
-    if names not in known:
+    if (names, nulls_equal) not in known:
         columns = [pa.chunked_array([decode(piece.columns[name], 0, piece.rows)]) for name in names]
-        known[names] = _Index(KeyColumn(tuple(piece.schema[name].type for name in names), columns))
-    return known[names]
+        known[names, nulls_equal] = _Index(KeyColumn(tuple(piece.schema[name].type for name in names), columns, nulls_equal))
+    return known[names, nulls_equal]
 
 
 def _integers(t: Type, column: pa.ChunkedArray) -> np.ndarray:
@@ -112,12 +118,15 @@ def _integers(t: Type, column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _texts(columns: list[pa.ChunkedArray]) -> pa.Array:
-    """Length and text of each column, so that no two lists of values give the same bytes."""
+    """Length and text of each column, so that no two lists of values give the same bytes. A NULL has no length."""
     parts: list[Any] = []
     for column in columns:
         array = one_array(column)
         if pa.types.is_floating(array.type):
             array = pc.add(array, pa.scalar(0.0, array.type))  # 0.0 and -0.0 are one key
         text = array if pa.types.is_binary(array.type) else array.cast(pa.string()).cast(pa.binary())
-        parts += [pc.binary_length(text).cast(pa.string()).cast(pa.binary()), pa.scalar(b":"), text]
+        lengths = pc.binary_length(text).cast(pa.string()).cast(pa.binary())
+        if text.null_count:
+            lengths, text = lengths.fill_null(b""), text.fill_null(b"")
+        parts += [lengths, pa.scalar(b":"), text]
     return pc.binary_join_element_wise(*parts, pa.scalar(b""))
