@@ -23,6 +23,11 @@ class Type:
         return f"DECIMAL({self.width},{self.scale})" if self.name == "DECIMAL" else self.name
 
     @property
+    def is_readable(self) -> bool:
+        """Whether a value of it can be held. Columns of files may have other types (`unreadable`): these are named, never read."""
+        return self.name in FIXED_BITS or self.name in ("DECIMAL", "VARCHAR", "BLOB")
+
+    @property
     def is_integer(self) -> bool:
         return self.name in INTEGER_BITS
 
@@ -123,6 +128,12 @@ def DECIMAL(width: int, scale: int) -> Type:
     if not 1 <= width <= 38 or not 0 <= scale <= width:
         raise ValueError(f"DECIMAL({width},{scale}): width is 1 to 38 and scale 0 to width")
     return Type("DECIMAL", width, scale)
+
+
+def unreadable(text: str) -> Type:
+    """The type of a column that cannot be read, such as a list; the text is what DESCRIBE shows."""
+    found = Type(text)
+    return Type(f"{text} (unreadable)") if found.is_readable else found
 
 
 INTEGER_BITS = {
@@ -238,6 +249,8 @@ def common_type(a: Type, b: Type) -> Type | None:
     """The type to which both sides of a comparison, CASE, COALESCE or UNION are cast; None where there is none."""
     if a == b or b == NULL:
         return a
+    if not a.is_readable or not b.is_readable:
+        return None
     if a == NULL:
         return b
     if a.is_numeric and b.is_numeric:

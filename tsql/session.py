@@ -18,6 +18,7 @@ from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
+from tsql.kernels.keywords import quote
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.named_statements import NamedStatements
@@ -250,8 +251,8 @@ class Session:
             case statements.ShowStreams():
                 return introspect.show_streams(self.catalog)
             case statements.Describe():
-                prepared = query(statement.query)
-                return introspect.describe(prepared.names, prepared.types, None if statement.table is None else self.catalog.entry(statement.table))
+                names, types = zip(*statement.columns, strict=True)
+                return introspect.describe(names, types, None if statement.table is None else self.catalog.entry(statement.table))
             case statements.Summarize():
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
@@ -287,8 +288,10 @@ class Session:
         return introspect.summarize(tuple(relation.columns), relation.sql_types, run)
 
     def _columns_of(self, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
-        relation = self.table(name)
-        return tuple(relation.columns), relation.sql_types
+        from tsql.analyze import analyze
+
+        (found,) = analyze(f"DESCRIBE {quote(name)}", self.catalog, {}, None)
+        return tuple(column for column, _ in found.columns), tuple(kind for _, kind in found.columns)
 
     @property
     def _database_name(self) -> str:

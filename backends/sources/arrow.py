@@ -37,7 +37,7 @@ class ArrowSource:
         self._lock = threading.Lock()
 
     def statistics(self) -> Statistics:
-        return Statistics(self._table.num_rows, self._table.get_total_buffer_size(), LazyColumns(self.schema.names, self._column_statistics))
+        return Statistics(self._table.num_rows, self._table.get_total_buffer_size(), LazyColumns(self.schema.readable, self._column_statistics))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         rows = self._table.num_rows

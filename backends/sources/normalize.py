@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tsql.kernels.errors import SourceError
+from tsql.kernels.keywords import quote
 from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import INTERVAL, Type, from_arrow
+from tsql.kernels.types import INTERVAL, Type, from_arrow, unreadable
 
 _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MAX_OFFSET = 2**31 - 1
@@ -33,14 +34,50 @@ def engine_type(arrow: pa.DataType) -> Type:
 
 
 def engine_schema(schema: pa.Schema, origin: str) -> Schema:
-    """The engine's schema of an Arrow schema; names made unique as DuckDB does (`a`, `a_1`)."""
-    fields = []
-    for name, field in zip(unique_names(schema.names), schema, strict=True):
-        try:
-            fields.append(Field(name, engine_type(field.type), True))
-        except ValueError:
-            raise SourceError(f"{origin}: column {name} has type {field.type}, which has no SQL type here", hint="lists, structs and maps are not supported: flatten the column or leave it out before reading") from None
-    return Schema(tuple(fields))
+    """The engine's schema of an Arrow schema; names made unique as DuckDB does (`a`, `a_1`). A column without a SQL type here has one
+    that only says what it is (`unreadable`)."""
+    try:
+        names = unique_names(schema.names)
+    except UnicodeDecodeError as error:
+        raise SourceError(f"{origin}: the name of a column is not UTF-8: {error.object!r}") from None
+    return Schema(tuple(Field(name, _shown_type(field.type), True) for name, field in zip(names, schema, strict=True)))
+
+
+def _shown_type(arrow: pa.DataType) -> Type:
+    try:
+        return engine_type(arrow)
+    except ValueError:
+        return unreadable(spelled(arrow))
+
+
+_DEEPEST = 30
+
+
+def spelled(arrow: pa.DataType, depth: int = 0) -> str:
+    """An Arrow type as DuckDB writes it, for types that DuckDB has and that cannot be read here; otherwise Arrow's own name."""
+    if depth > _DEEPEST:
+        return ".."
+    below = depth + 1
+    if isinstance(arrow, pa.UuidType):
+        return "UUID"
+    if isinstance(arrow, pa.OpaqueType):
+        return arrow.type_name.upper()
+    if pa.types.is_dictionary(arrow) or pa.types.is_run_end_encoded(arrow):
+        return spelled(arrow.value_type, below)
+    if pa.types.is_fixed_size_list(arrow):
+        return f"{spelled(arrow.value_type, below)}[{arrow.list_size}]"
+    if pa.types.is_map(arrow):
+        return f"MAP({spelled(arrow.key_type, below)}, {spelled(arrow.item_type, below)})"
+    if pa.types.is_struct(arrow) or pa.types.is_union(arrow):
+        inside = ", ".join(f"{quote(field.name)} {spelled(field.type, below)}" for field in map(arrow.field, range(arrow.num_fields)))
+        return f"{'STRUCT' if pa.types.is_struct(arrow) else 'UNION'}({inside})"
+    if isinstance(arrow, pa.ListType | pa.LargeListType | pa.ListViewType | pa.LargeListViewType):
+        return f"{spelled(arrow.value_type, below)}[]"
+    try:
+        kind = engine_type(arrow)
+    except ValueError:
+        return str(arrow)
+    return "TIMESTAMP WITH TIME ZONE" if kind.name == "TIMESTAMPTZ" else str(kind)
 
 
 def unique_names(names: list[str]) -> list[str]:
