@@ -34,6 +34,7 @@ class ArrowSource:
         self.schema = engine_schema(self._table.schema, name)
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._statistics: dict[str, ColumnStatistics] = {}
+        self.lost: set[str] = set()
         self._lock = threading.Lock()
 
     def statistics(self) -> Statistics:
@@ -53,7 +54,7 @@ class ArrowSource:
 
     def table(self) -> pa.Table:
         """The whole table in the engine's types."""
-        names = self.schema.names
+        names = self.schema.readable
         return pa.table([self._column(name) for name in names], names=list(names)) if names else self._table
 
     def describe(self) -> None:
@@ -65,7 +66,7 @@ class ArrowSource:
                 index = self.schema.names.index(name)
                 kind = self.schema.fields[index].type
                 with reading(f"{self.name}, column {name}", str(kind)):
-                    self._columns[name] = _chunked(normalize(self._table.column(index), kind), kind)
+                    self._columns[name] = _chunked(normalize(self._table.column(index), kind, lambda: self.lost.add(name)), kind)
             return self._columns[name]
 
     def _column_statistics(self, name: str) -> ColumnStatistics:

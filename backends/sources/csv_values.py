@@ -143,10 +143,10 @@ def _moved(day: str, clock: str, days: int, kind: Type) -> int | None:
     return value + days if value is not None and low <= value + days <= high else None
 
 
-def convert_column(array: pa.Array, kind: Type, format: TextFormat) -> tuple[pa.Array, pa.Array | None]:
+def convert_column(array: pa.Array, kind: Type, format: TextFormat, lost: Callable[[], None] = lambda: None) -> tuple[pa.Array, pa.Array | None]:
     """Text as values of `kind`, and which rows could not be converted, if any: the ordinary values first, then the others."""
     # Arrow refuses to make decimals of 39 digits from numbers, though it carries them: they are left for the second step.
-    found, wrong = convert_text(array, DECIMAL(38, 0) if kind == HUGEINT else kind, format)
+    found, wrong = convert_text(array, DECIMAL(38, 0) if kind == HUGEINT else kind, format, lost)
     if wrong is None or not (kind == HUGEINT or kind in _TIMES):
         return found, wrong
     rest = array.filter(wrong).dictionary_encode()

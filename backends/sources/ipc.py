@@ -33,6 +33,7 @@ class IpcSource:
         self.paths = expand(self.patterns, "ipc")
         self._schemas: dict[str, Schema] = {}
         self._local = threading.local()
+        self.lost: set[str] = set()
         self.schema = self._schema_of(self.paths[0])
 
     def statistics(self) -> Statistics:
@@ -104,7 +105,7 @@ class IpcSource:
     def _column(self, array: pa.Array, source: Any, name: str, path: str) -> list[pa.Array]:
         array.validate(full=True)
         kind = self.schema[name].type
-        parts = normalize(array, source)
+        parts = normalize(array, source, lambda: self.lost.add(name))
         if source == kind:
             return parts
         try:

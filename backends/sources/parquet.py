@@ -76,7 +76,7 @@ class _File:
     def __init__(self, footer: Footer):
         self.footer = footer
         self._forms: dict[int, ColumnForm | None] = {}
-        found = engine_schema(_with_uuids(footer), footer.path)
+        found = engine_schema(_meant(footer), footer.path)
         self.types: list[Type] = [DECIMAL(*footer.unscaled[f.name]) if f.name in footer.unscaled else f.type for f in found]
         self.names = found.names
         self.index = {name.lower(): i for i, name in enumerate(found.names)}
@@ -91,11 +91,13 @@ class _File:
         return self._forms[index]
 
 
-def _with_uuids(footer: Footer) -> pa.Schema:
-    """The schema with the columns that Parquet calls UUID, of which pyarrow says that they are 16 bytes."""
+def _meant(footer: Footer) -> pa.Schema:
+    """The schema with what the bytes of some columns are: a UUID (pyarrow says that these are 16 bytes), or a timestamp (INT96)."""
     fields = list(footer.schema)
     for index, (field, leaf) in enumerate(zip(fields, footer.leaves, strict=True)):
-        if field.type == _SIXTEEN_BYTES and footer.metadata.schema.column(leaf).logical_type.type == "UUID":
+        if field.name in footer.int96:
+            fields[index] = field.with_type(pa.timestamp("ns"))
+        elif field.type == _SIXTEEN_BYTES and footer.metadata.schema.column(leaf).logical_type.type == "UUID":
             fields[index] = field.with_type(pa.uuid())
     return pa.schema(fields)
 
@@ -113,6 +115,7 @@ class ParquetSource:
         self._bounds: dict[tuple[str, str], list[Bounds]] = {}
         self._lock = threading.Lock()
         self._local = threading.local()
+        self.lost: set[str] = set()
         self.schema = self._schema()
 
     def statistics(self) -> Statistics:
@@ -276,7 +279,7 @@ class ParquetSource:
             if source == kind:
                 return array if array.type == pa.int64() else array.cast(pa.int64())
             array = _scaled(array, source)
-        (array,) = normalize(array, source) or (pa.nulls(0, source.to_arrow()),)
+        (array,) = normalize(array, source, lambda: self.lost.add(name)) or (pa.nulls(0, source.to_arrow()),)
         if source == kind:
             return array
         try:
@@ -355,7 +358,6 @@ class ParquetSource:
                 metadata=file.footer.metadata,
                 read_dictionary=[file.footer.schema.field(i).name for i in file.dictionaries],
                 pre_buffer=False,
-                coerce_int96_timestamp_unit="us",
                 page_checksum_verification=True,
                 arrow_extensions_enabled=False,
             )

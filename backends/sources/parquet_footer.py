@@ -1,9 +1,11 @@
 """Parquet footers: read, checked, and rewritten so that pyarrow reads each column in the cheapest form.
 
-`read_footer` is called by `ParquetSource` once per file. It edits two things in the footer (in memory, never in the file):
+`read_footer` is called by `ParquetSource` once per file. It edits three things in the footer (in memory, never in the file):
 
 - The DECIMAL annotation of INT32 and INT64 columns goes away, so that pyarrow delivers the unscaled integers as they are
   stored instead of widening each to 16 bytes. Only the list of schema elements is parsed and written again.
+- INT96 becomes 12 plain bytes, which `normalize` makes timestamps of: pyarrow would drop what is below microseconds without a word,
+  or, in nanoseconds, overflow after 2262.
 - The ARROW:schema entry goes away, so that a file means what its Parquet types say, whoever wrote it (as in DuckDB);
   otherwise pyarrow would bring back large strings, views and dictionaries just to have them converted.
 """
@@ -24,17 +26,19 @@ from tsql.backends.sources.files import reading
 from tsql.kernels.errors import SourceError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_INT32, _INT64 = 1, 2
+_INT32, _INT64, _INT96 = 1, 2, 3
+_THRIFT_I32, _TWELVE_BYTES = 5, (b"\x0e", b"\x18")
+"""The numbers of FIXED_LEN_BYTE_ARRAY and of its 12 bytes, as Thrift writes them (doubled), and the kind of these fields."""
 _CONVERTED_DECIMAL, _LOGICAL_DECIMAL = 5, 5
 _SCHEMA, _ROW_GROUPS = 2, 4
-_TYPE, _NAME, _CHILDREN, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 4, 5, 6, 7, 8, 10
+_TYPE, _LENGTH, _NAME, _CHILDREN, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 2, 4, 5, 6, 7, 8, 10
 _ARROW_SCHEMA = b"ARROW:schema"
 
 
 @dataclass
 class Footer:
     """The footer of one file. `unscaled` are the columns that pyarrow delivers as plain integers: name to (width, scale). `leaves` says
-    for each column which of the stored columns it is; None for a struct, a list or a map, which may be several."""
+    for each column which of the stored columns it is; None for a struct, a list or a map, which may be several. `int96`: the columns that are INT96 in the file."""
 
     path: str
     size: int
@@ -42,6 +46,7 @@ class Footer:
     schema: pa.Schema
     unscaled: dict[str, tuple[int, int]]
     leaves: list[int | None]
+    int96: set[str]
     raw: bytes
 
     @cached_property
@@ -75,7 +80,7 @@ def read_footer(path: str) -> Footer:
     with reading(path, "a Parquet file"):
         raw, size = _read_tail(path)
         try:
-            edited, unscaled, leaves = _plain_decimals(raw)
+            edited, unscaled, leaves, int96 = _edited_schema(raw)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
             raise _damaged(path) from None
         at = edited.rfind(_ARROW_SCHEMA)
@@ -86,7 +91,7 @@ def read_footer(path: str) -> Footer:
         schema = metadata.schema.to_arrow_schema()
         if not _is_sound(metadata) or len(leaves) != len(schema):
             raise _damaged(path)
-    return Footer(path, size, metadata, schema, unscaled, leaves, bytes(edited))
+    return Footer(path, size, metadata, schema, unscaled, leaves, int96, bytes(edited))
 
 
 def _is_sound(metadata: pq.FileMetaData) -> bool:
@@ -116,8 +121,9 @@ def _read_tail(path: str) -> tuple[bytes, int]:
         return file.read(length), size
 
 
-def _plain_decimals(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]], list[int | None]]:
-    """The footer with the DECIMAL annotation of integer columns taken away, their names, widths and scales, and `Footer.leaves`.
+def _edited_schema(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]], list[int | None], set[str]]:
+    """The footer with the DECIMAL annotation of integer columns taken away and INT96 as bytes; the names, widths and scales of those
+    decimals; `Footer.leaves`; and the names of columns of INT96.
 
     A footer is a struct; field 2 is the list of schema elements: the root, and what is below each element right behind it. Field ids
     are relative to the field before, so that everything after the list can be copied as it is.
@@ -137,6 +143,7 @@ def _plain_decimals(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]
     at = start
     unscaled: dict[str, tuple[int, int]] = {}
     leaves: list[int | None] = []
+    int96: set[str] = set()
     leaf, open_groups = 0, list[int]()
     for element in range(count):
         fields, at = _fields(footer, at)
@@ -158,13 +165,18 @@ def _plain_decimals(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]
             if width is not None and 1 <= width <= 18 and 0 <= scale <= width:
                 unscaled[values[_NAME].decode("utf-8")] = (width, scale)
                 fields = [f for f in fields if f[0] not in (_CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE)]
+        elif is_column and values.get(_TYPE) == _INT96 and not children:
+            kind, stored, length = _THRIFT_I32, *_TWELVE_BYTES
+            int96.add(values[_NAME].decode("utf-8"))
+            others = [f for f in fields if f[0] not in (_TYPE, _LENGTH)]
+            fields = [(_TYPE, kind, None, stored), (_LENGTH, kind, None, length), *others]
         last = 0
         for number, kind, _, raw in fields:
             out += thrift.header(number, last, kind) + raw
             last = number
         out.append(thrift.STOP)
     out += footer[at:]
-    return out, unscaled, leaves
+    return out, unscaled, leaves, int96
 
 
 def _is_decimal(values: dict[int, Any]) -> bool:

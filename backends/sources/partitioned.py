@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -87,6 +87,10 @@ class PartitionedSource:
         self.schema = Schema(tuple(fields.values()))
         self.types = {fields[name.lower()].name: kind for name, kind in partitions.types.items()}
         self.values = {path: {fields[name.lower()].name: value for name, value in row.items()} for path, row in partitions.values.items()}
+
+    @property
+    def lost(self) -> Collection[str]:
+        return getattr(self.source, "lost", ())
 
     def statistics(self) -> Statistics:
         known = self.source.statistics()

@@ -271,9 +271,19 @@ def from_stored(values: list[Any], kind: Type) -> pa.Array:
     return pa.array(values, arrow)
 
 
-def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO) -> tuple[pa.Array, pa.Array | None]:
+_NANOSECONDS = re.compile(rb"\.[0-9]{6}[0-9]*[1-9]")
+
+
+def has_nanoseconds(text: str | bytes) -> bool:
+    """Whether a time has digits that microseconds do not hold."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    return len(raw) > 15 and _NANOSECONDS.search(raw) is not None
+
+
+def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO, lost: Callable[[], None] = lambda: None) -> tuple[pa.Array, pa.Array | None]:
     """Text as values of `kind`, each distinct one converted once; and which rows could not be, if any.
-    Dates and times in the usual form go through pyarrow's cast, whose grammar is within ours."""
+    Dates and times in the usual form go through pyarrow's cast, whose grammar is within ours; it leaves times with nanoseconds to us,
+    of which `lost` is told."""
     if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and format == ISO and array.type == pa.string():
         try:
             return array.cast(kind.to_arrow()), None
@@ -283,7 +293,10 @@ def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO) -> tuple
     encoded = array.dictionary_encode()
     values: list[Any] = []
     bad = []
-    for raw in encoded.dictionary.to_pylist():
+    texts = encoded.dictionary.to_pylist()
+    if kind.is_temporal and any(map(has_nanoseconds, texts)):
+        lost()
+    for raw in texts:
         try:
             value = read(raw.decode("utf-8") if isinstance(raw, bytes) else raw)
         except UnicodeDecodeError:

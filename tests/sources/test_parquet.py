@@ -69,7 +69,7 @@ def test_narrow_decimals_arrive_unscaled_and_few_strings_as_dictionary(tmp_path:
 def test_timestamps_in_nanoseconds_and_int96(tmp_path: Path) -> None:
     table = pa.table({"t": pa.array([0, 1499, 1500, -1500, None], pa.timestamp("ns"))})
     pq.write_table(table, tmp_path / "ns.parquet")
-    expected = [0, 1, 2, -2, None]
+    expected = [0, 1, 1, -2, None]
     assert table_of(open_source(tmp_path / "ns.parquet")).column("t").cast(pa.int64()).to_pylist() == expected
     pq.write_table(pa.table({"t": pa.array([0, 1, 2000], pa.timestamp("us"))}), tmp_path / "i96.parquet", use_deprecated_int96_timestamps=True)
     assert table_of(open_source(tmp_path / "i96.parquet")).column("t").cast(pa.int64()).to_pylist() == [0, 1, 2000]
@@ -136,7 +136,7 @@ def test_the_first_file_decides_and_later_ones_are_cast(tmp_path: Path, first: p
         (pa.table({"x": [2**40]}), r"2\.parquet: column x is BIGINT here and INTEGER in .*1\.parquet: .*1099511627776"),
         (pa.table({"x": [dt.date(2020, 1, 1)]}), r"2\.parquet: column x is DATE here and INTEGER in .*1\.parquet"),
         (pa.table({"y": [1]}), r"2\.parquet: column x, which is in .*1\.parquet, is missing here"),
-        (pa.table({"x": [[1]]}), r"2\.parquet: column x has type list"),
+        (pa.table({"x": [[1]]}), r"2\.parquet: column x is BIGINT\[\] here and INTEGER in"),
     ],
 )
 def test_files_that_disagree_are_named(tmp_path: Path, second: pa.Table, message: str) -> None:
