@@ -181,6 +181,8 @@ def from_arrow(arrow: pa.DataType) -> Type:
     if pa.types.is_dictionary(arrow):
         return from_arrow(arrow.value_type)
     if pa.types.is_decimal(arrow):
+        if (arrow.precision, arrow.scale) == (39, 0):
+            return HUGEINT
         if arrow.precision > 38 or arrow.scale < 0:
             raise ValueError(f"no SQL type for Arrow {arrow}")
         return HUGEINT if (arrow.precision, arrow.scale) == (38, 0) else DECIMAL(arrow.precision, arrow.scale)

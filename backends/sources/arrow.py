@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from decimal import Context
 from typing import Any
 
 import pyarrow as pa
@@ -15,12 +16,15 @@ import pyarrow.compute as pc
 
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.files import reading
+from tsql.backends.sources.frames import table_of_stream
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
 from tsql.kernels.types import Type
 
 SPLIT_ROWS = 131_072
+_DIGITS = Context(prec=76)
+"""Room for the digits of any DECIMAL: Python's own context rounds to 28."""
 
 
 class ArrowSource:
@@ -87,14 +91,14 @@ def _as_table(data: Any, name: str) -> pa.Table:
         if isinstance(data, pa.RecordBatchReader):
             return data.read_all()
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data).read_all()
+            return table_of_stream(data)
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
         if hasattr(data, "__dataframe__"):
             from pyarrow.interchange import from_dataframe
 
             return from_dataframe(data)
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise SourceError(f"{name} cannot be read as an Arrow table: {error}") from error
     raise SourceError(f"{name}: a {type(data).__name__} is no Arrow data", hint="pass a pyarrow Table or RecordBatchReader, or anything with __arrow_c_stream__ (pandas, polars)")
 
@@ -140,5 +144,5 @@ def _stored(column: pa.ChunkedArray, kind: Type) -> pa.ChunkedArray:
 def _value(scalar: pa.Scalar, kind: Type) -> Any:
     value = scalar.as_py()
     if kind.is_decimal:
-        return int(value.scaleb(kind.scale))
+        return int(value.scaleb(kind.scale, _DIGITS))
     return int(value) if kind.is_integer else value

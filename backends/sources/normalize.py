@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from tsql.kernels.errors import SourceError
 from tsql.kernels.keywords import quote
 from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import INTERVAL, TIMESTAMP, Type, from_arrow, unreadable
+from tsql.kernels.types import HUGEINT, INTERVAL, TIMESTAMP, Type, from_arrow, unreadable
 
 _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MAX_OFFSET = 2**31 - 1
@@ -132,6 +132,8 @@ def _normalize_chunk(array: pa.Array, kind: Type, lost: Lost) -> list[pa.Array]:
         return [_micros(array, target, lost)]
     if arrow == INT96 and kind == TIMESTAMP:
         return [_from_int96(array, target, lost)]
+    if kind == HUGEINT and pa.types.is_decimal256(arrow):
+        return [_low_half(array)]
     if kind.is_string and arrow not in (pa.string(), pa.binary()):
         return [part.cast(target) for part in _small_parts(array)]
     return [array.cast(target, safe=not pa.types.is_date64(arrow))]
@@ -181,6 +183,16 @@ def _from_int96(array: pa.Array, target: pa.DataType, lost: Lost) -> pa.Array:
     if (np.abs(days) > _MAX_DAYS).any():
         raise pa.ArrowInvalid("a timestamp (INT96) is out of the range of TIMESTAMP")
     return pc.add(_floored(nanos, array, lost), pa.array(days * _DAY_US)).view(target)
+
+
+def _low_half(array: pa.Array) -> pa.Array:
+    """HUGEINTs of numbers with 256 bits: Arrow would look at their digits, of which a HUGEINT may have 39."""
+    words = np.frombuffer(array.buffers()[1], np.int64, 4 * len(array), 32 * array.offset).reshape(-1, 4)
+    valid = np.asarray(array.is_valid())
+    if ((words[:, 2:] != (words[:, 1:2] >> 63)).any(axis=1) & valid).any():
+        raise pa.ArrowInvalid("a number is out of the range of HUGEINT")
+    mask = pc.is_valid(array).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(HUGEINT.to_arrow(), len(array), [mask, pa.py_buffer(np.ascontiguousarray(words[:, :2]))], array.null_count)
 
 
 def _interval(array: pa.Array, lost: Lost) -> pa.Array:

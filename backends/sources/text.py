@@ -257,11 +257,18 @@ def _rounded(text: str, scale: int) -> int | None:
         return int(exact.scaleb(scale).to_integral_value("ROUND_HALF_UP"))
 
 
+def _decimals(values: list[int | None], arrow: pa.DataType) -> pa.Array:
+    """Decimals and HUGEINTs by their bytes: these have room for the 39 digits of a HUGEINT, and Python's Decimal would round to 28."""
+    data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
+    valid = None if None not in values else pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+    return pa.Array.from_buffers(arrow, len(values), [valid, pa.py_buffer(data)])
+
+
 def from_stored(values: list[Any], kind: Type) -> pa.Array:
     """An Arrow array of `kind` from values in stored form."""
     arrow = kind.to_arrow()
     if pa.types.is_decimal(arrow):
-        return pa.array([None if value is None else Decimal(value).scaleb(-kind.scale) for value in values], arrow)
+        return _decimals(values, arrow)
     if kind.name == "DATE":
         return pa.array(values, pa.int32()).view(arrow)
     if kind.name in ("TIME", "TIMESTAMP", "TIMESTAMPTZ"):
