@@ -43,10 +43,9 @@ def engine_schema(schema: pa.Schema, origin: str) -> Schema:
     """The engine's schema of an Arrow schema; names made unique as DuckDB does (`a`, `a_1`). A column without a SQL type here has one
     that only says what it is (`unreadable`)."""
     try:
-        names = unique_names(schema.names)
+        return Schema(tuple(Field(name, _shown_type(field.type), True) for name, field in zip(unique_names(schema.names), schema, strict=True)))
     except UnicodeDecodeError as error:
         raise SourceError(f"{origin}: the name of a column is not UTF-8: {error.object!r}") from None
-    return Schema(tuple(Field(name, _shown_type(field.type), True) for name, field in zip(names, schema, strict=True)))
 
 
 def _shown_type(arrow: pa.DataType) -> Type:
