@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow as pa
 from tsql import changes, copying, introspect, plan_store, registering, statements
 from tsql import settings as setting
 from tsql.backends import Backend, Run, Settings
+from tsql.backends.whole_files import write_text
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.kernels import garbage
@@ -232,7 +232,7 @@ class Session:
             case statements.CompilePlan():
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
                 try:
-                    Path(statement.path).write_text(text, encoding="utf-8")
+                    write_text(statement.path, text)
                 except OSError as error:
                     raise PlanError(f"cannot write {statement.path}: {error.strerror or error}") from error
             case statements.ExecutePlan():

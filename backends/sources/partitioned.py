@@ -69,7 +69,7 @@ def _retyped(paths: tuple[str, ...], found: Partitions, stated: dict[str, Any]) 
         for path, row in values.items():
             text = texts[path][name]
             row[name] = None if text is None else read(str(text))
-            if text is not None and row[name] is None:
+            if text is not None and row[name] is None and str(text).upper() != "NULL":
                 raise SourceError(f"{path}: partition {name}: could not convert '{text}' to {kind}")
     return Partitions(types, values)
 
