@@ -87,6 +87,12 @@ def counted(rows: int) -> Relation:
     return of_table(("Count",), (BIGINT,), [[rows]], message=f"{rows} row{'' if rows == 1 else 's'}")
 
 
+def telling(result: Relation, ran: Iterable[Relation]) -> Relation:
+    """The result of a statement with what the queries that ran for it have to tell."""
+    result.notes_before = list(dict.fromkeys(note for relation in ran if relation is not result for note in relation.notes))
+    return result
+
+
 def kept(relation: Relation) -> Relation:
     """A result that is computed now, before what it reads changes."""
     table = relation.arrow()

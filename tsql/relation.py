@@ -62,6 +62,7 @@ class Relation:
         self._last: Run | None = None
         self._cursor: Iterator[tuple[Any, ...]] | None = None
         self.source = source
+        self.notes_before: list[str] = []
         self.message = message
         self.text = text
 
@@ -267,8 +268,9 @@ class Relation:
 
     @property
     def notes(self) -> list[str]:
-        """What the latest run has to tell its user, such as rows that were left out."""
-        return [] if self._last is None else self._last.told()
+        """What the latest run has to tell its user, such as rows that were left out; of a statement that ran at once (COPY, CREATE TABLE AS)
+        that is what its query had to tell (`notes_before`)."""
+        return [*self.notes_before, *([] if self._last is None else self._last.told())]
 
     @property
     def counts(self) -> dict[str, int]:

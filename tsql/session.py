@@ -167,7 +167,8 @@ class Session:
         if not relation.columns:
             return relation
         table = relation.arrow()
-        return Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+        result = Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+        return changes.telling(result, [relation])
 
     def _statement(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any = None) -> Relation:
         from tsql.analyze import analyze
@@ -256,8 +257,9 @@ class Session:
             case statements.Summarize():
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
-                rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options, statement.places)
-                return changes.counted(rows)
+                relation = self._relation(query(statement.query), values)
+                rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
+                return changes.telling(changes.counted(rows), [relation])
             case _ if isinstance(statement, statements.Change):
                 return self._change(statement, query, values)
             case _:
@@ -268,9 +270,15 @@ class Session:
         relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete | statements.Alter) else self._relation
         if not isinstance(statement, statements.Insert):
             self._inserts.clear()
-        result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)
+        ran: list[Relation] = []
+
+        def related(inner: statements.Query) -> Relation:
+            ran.append(relate(query(inner), values))
+            return ran[-1]
+
+        result = changes.perform(self, statement, related, values)
         self._plans.clear()
-        return result
+        return changes.telling(result, ran)
 
     def _summarize(self, inner: statements.Query, query: Any, values: dict[str, Any]) -> Relation:
         from tsql.analyze import Analyzer

@@ -20,8 +20,8 @@ from tsql.kernels.types import HUGEINT, INTERVAL, TIMESTAMP, Type, from_arrow, u
 _UNIT_NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MAX_OFFSET = 2**31 - 1
 _EMPTY = pa.struct([])
-INT96 = pa.binary(12)
-"""How the timestamps of old Parquet files arrive (`parquet_footer`)."""
+TWELVE_BYTES = pa.binary(12)
+"""How the timestamps of old Parquet files (INT96, see `parquet_footer`) and the intervals of Parquet arrive."""
 _EPOCH_JULIAN, _MAX_DAYS, _DAY_US = 2_440_588, 106_000_000, 86_400_000_000
 _INTERVAL = np.dtype([("months", "i4"), ("days", "i4"), ("nanos", "i8")])
 
@@ -129,13 +129,17 @@ def _normalize_chunk(array: pa.Array, kind: Type, lost: Lost) -> list[pa.Array]:
         return [_interval(array, lost)]
     if (pa.types.is_timestamp(arrow) or pa.types.is_time64(arrow)) and arrow.unit == "ns":
         return [_micros(array, target, lost)]
-    if arrow == INT96 and kind == TIMESTAMP:
+    if arrow == TWELVE_BYTES and kind == TIMESTAMP:
         return [_from_int96(array, target, lost)]
+    if arrow == TWELVE_BYTES and kind == INTERVAL:
+        return [_from_parquet_interval(array)]
+    if pa.types.is_date64(arrow):
+        return [pc.cast(pc.floor(pc.divide(pc.cast(array.view(pa.int64()), pa.float64()), 86_400_000.0)), pa.int32()).view(target)]
     if kind == HUGEINT and pa.types.is_decimal256(arrow):
         return [_low_half(array)]
     if kind.is_string and arrow not in (pa.string(), pa.binary()):
         return [part.cast(target) for part in _small_parts(array)]
-    return [array.cast(target, safe=not pa.types.is_date64(arrow))]
+    return [array.cast(target)]
 
 
 def _normalize_dictionary(array: pa.DictionaryArray, kind: Type, lost: Lost) -> list[pa.Array]:
@@ -182,6 +186,18 @@ def _from_int96(array: pa.Array, target: pa.DataType, lost: Lost) -> pa.Array:
     if (np.abs(days) > _MAX_DAYS).any():
         raise pa.ArrowInvalid("a timestamp (INT96) is out of the range of TIMESTAMP")
     return pc.add(_floored(nanos, array, lost), pa.array(days * _DAY_US)).view(target)
+
+
+def _from_parquet_interval(array: pa.Array) -> pa.Array:
+    """Intervals of Parquet: months, days and milliseconds, in four bytes without a sign each."""
+    stored = np.frombuffer(array.buffers()[1], "<u4", 3 * len(array), 12 * array.offset).reshape(-1, 3)
+    stored = np.where(np.asarray(array.is_valid())[:, None], stored, 0)
+    if (stored[:, :2] > _MAX_OFFSET).any():
+        raise pa.ArrowInvalid("an interval is out of the range of INTERVAL")
+    parts = np.zeros(len(array), dtype=_INTERVAL)
+    parts["months"], parts["days"], parts["nanos"] = stored[:, 0], stored[:, 1], stored[:, 2].astype(np.int64) * 1_000_000
+    mask = pc.is_valid(array).buffers()[1] if array.null_count else None
+    return pa.Array.from_buffers(INTERVAL.to_arrow(), len(array), [mask, pa.py_buffer(parts)], array.null_count)
 
 
 def _low_half(array: pa.Array) -> pa.Array:

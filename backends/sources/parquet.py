@@ -51,7 +51,7 @@ import pyarrow.parquet as pq
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.convert import castable, convert
 from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading
-from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
+from tsql.backends.sources.normalize import TWELVE_BYTES, batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
 from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
 from tsql.backends.sources.parquet_lanes import LaneReader
@@ -92,13 +92,15 @@ class _File:
 
 
 def _meant(footer: Footer) -> pa.Schema:
-    """The schema with what the bytes of some columns are: a UUID (pyarrow says that these are 16 bytes), or a timestamp (INT96)."""
+    """The schema with what the bytes of some columns are, where pyarrow says no more than that they are bytes: a UUID, an interval, a timestamp (INT96)."""
     fields = list(footer.schema)
     for index, (field, leaf) in enumerate(zip(fields, footer.leaves, strict=True)):
         if field.name in footer.int96:
             fields[index] = field.with_type(pa.timestamp("ns"))
         elif field.type == _SIXTEEN_BYTES and footer.metadata.schema.column(leaf).logical_type.type == "UUID":
             fields[index] = field.with_type(pa.uuid())
+        elif field.type == TWELVE_BYTES and footer.metadata.schema.column(leaf).converted_type == "INTERVAL":
+            fields[index] = field.with_type(pa.month_day_nano_interval())
     return pa.schema(fields)
 
 

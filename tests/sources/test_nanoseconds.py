@@ -87,6 +87,17 @@ def test_a_time_stays_in_its_window(tmp_path: Path) -> None:
     assert "digits below microseconds" in db.sql("SELECT max(ts) FROM t").explain("analyze")
 
 
+def test_statements_that_run_at_once_tell_it(tmp_path: Path) -> None:
+    db, name = opened(parquet, pa.table({"ts": pa.array([1], pa.timestamp("ns"))}), tmp_path)
+    for statement in (f"CREATE TABLE x AS FROM {name}", f"INSERT INTO x FROM {name}", f"COPY (FROM {name}) TO '{tmp_path}/x.csv'", f"COPY x FROM {name}"):
+        done = db.sql(statement)
+        assert done.notes == [NOTE.format("ts")], statement
+        done.fetchall()
+        assert done.notes == [NOTE.format("ts")], statement
+    assert db.sql("SELECT * FROM x").notes == []
+    assert db.execute(f"SELECT ts FROM {name}").notes == [NOTE.format("ts")]
+
+
 @pytest.mark.parametrize("write", [parquet, plain_parquet, ipc, "arrow", "polars"])
 def test_times_of_day(write: Any, tmp_path: Path) -> None:
     values = [0, 1, 999, DAY_NS - 1, 1500, None]
