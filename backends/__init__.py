@@ -68,6 +68,12 @@ class Run:
             with self._counting:
                 self.counts[what] = self.counts.get(what, 0) + rows
 
+    def note(self, text: str) -> None:
+        """Something that the user should hear of, once however often it is said."""
+        with self._counting:
+            if text not in self.notes:
+                self.notes.append(text)
+
     def told(self) -> list[str]:
         """Everything that the user should hear of the run: the notes, and the counts as texts."""
         return [*self.notes, *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items()))]

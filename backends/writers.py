@@ -1,7 +1,7 @@
 """Results as files: `write` streams batches as CSV, JSON (one object per line), Arrow IPC or Parquet.
 
-Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). A file is written
-beside its target and renamed when it is whole, so that a query that fails leaves no half file and no target harmed.
+Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). A file appears when it is
+whole (`whole_files`), so that a query that fails leaves no half file and no target harmed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ import pyarrow.compute as pc
 
 from tsql.backends.sources.normalize import unique_names
 from tsql.backends.value_text import json_string, json_texts, texts
+from tsql.backends.whole_files import write_whole
 from tsql.kernels.errors import SourceError
 
 SLICE_ROWS = 16_384
@@ -69,11 +69,7 @@ def write(
             WRITERS[kind](counted, schema, packed, options)
 
     try:
-        if path.exists() and not path.is_file():
-            with open(path, "wb") as stream:
-                fill(stream)
-        else:
-            _write_whole(path, fill)
+        write_whole(path, fill)
     except OSError as error:
         raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
     return counted.rows
@@ -86,16 +82,6 @@ def _packing(path: Path, kind: str, options: WriteOptions) -> str | None:
     if options.compression in (None, "auto"):
         return {".gz": "gzip", ".zst": "zstd"}.get(path.suffix.lower())
     return None if options.compression in ("none", "uncompressed") else options.compression
-
-
-def _write_whole(path: Path, fill: Callable[[BinaryIO], None]) -> None:
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with open(partial, "wb") as stream:
-            fill(stream)
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
 
 
 def _distinct(schema: pa.Schema) -> pa.Schema:

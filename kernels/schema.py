@@ -45,6 +45,11 @@ class Schema:
         return tuple([f.name for f in self.fields])
 
     @cached_property
+    def readable(self) -> tuple[str, ...]:
+        """The names of the columns that can be read (`Type.is_readable`)."""
+        return tuple([f.name for f in self.fields if f.type.is_readable])
+
+    @cached_property
     def by_name(self) -> dict[str, Field]:
         """The fields by name; of several with the same name the first counts."""
         return {f.name: f for f in reversed(self.fields)}

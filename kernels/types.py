@@ -23,6 +23,11 @@ class Type:
         return f"DECIMAL({self.width},{self.scale})" if self.name == "DECIMAL" else self.name
 
     @property
+    def is_readable(self) -> bool:
+        """Whether a value of it can be held. Columns of files may have other types (`unreadable`): these are named, never read."""
+        return self.name in FIXED_BITS or self.name in ("DECIMAL", "VARCHAR", "BLOB")
+
+    @property
     def is_integer(self) -> bool:
         return self.name in INTEGER_BITS
 
@@ -125,6 +130,12 @@ def DECIMAL(width: int, scale: int) -> Type:
     return Type("DECIMAL", width, scale)
 
 
+def unreadable(text: str) -> Type:
+    """The type of a column that cannot be read, such as a list; the text is what DESCRIBE shows."""
+    found = Type(text)
+    return Type(f"{text} (unreadable)") if found.is_readable else found
+
+
 INTEGER_BITS = {
     "TINYINT": 8, "SMALLINT": 16, "INTEGER": 32, "BIGINT": 64, "HUGEINT": 128,
     "UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64,
@@ -186,6 +197,8 @@ def from_arrow(arrow: pa.DataType) -> Type:
     if pa.types.is_dictionary(arrow):
         return from_arrow(arrow.value_type)
     if pa.types.is_decimal(arrow):
+        if (arrow.precision, arrow.scale) == (39, 0):
+            return HUGEINT
         if arrow.precision > 38 or arrow.scale < 0:
             raise ValueError(f"no SQL type for Arrow {arrow}")
         return HUGEINT if (arrow.precision, arrow.scale) == (38, 0) else DECIMAL(arrow.precision, arrow.scale)
@@ -254,6 +267,8 @@ def common_type(a: Type, b: Type) -> Type | None:
     """The type to which both sides of a comparison, CASE, COALESCE or UNION are cast; None where there is none."""
     if a == b or b == NULL:
         return a
+    if not a.is_readable or not b.is_readable:
+        return None
     if a == NULL:
         return b
     if a.is_numeric and b.is_numeric:

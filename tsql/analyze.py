@@ -18,12 +18,13 @@ from tsql import analyze_change, analyze_ddl, parser, parser_changes, statements
 from tsql.analyze_emit import check_emit
 from tsql.analyze_files import constant
 from tsql.analyze_query import QueryAnalyzer
-from tsql.analyze_scope import Relation
-from tsql.analyze_select import project
+from tsql.analyze_scope import Relation, unread_star
+from tsql.analyze_select import left_out, project
 from tsql.analyze_streams import create_stream
 from tsql.hints import HintReader
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
+from tsql.kernels.keywords import quote
 from tsql.kernels.types import INTEGER, NULL, Type
 from tsql.macros import expand_macros
 from tsql.named_statements import deallocate, execute, prepare
@@ -92,7 +93,7 @@ class Analyzer:
             case ShowStreams():
                 return statements.ShowStreams()
             case parser.DescribeQuery():
-                return statements.Describe(self.query(node.this, self._inner_text(1)), _only_table(node.this))
+                return self._describe(node.this)
             case parser_changes.SummarizeQuery():
                 return statements.Summarize(self.query(node.this, self._inner_text(1)))
             case parser_changes.TransactionStep():
@@ -103,10 +104,23 @@ class Analyzer:
             return replace(found, position=_name_position(node)) if getattr(found, "position", 0) is None else found
         return self.query(node, self.parsed.text)
 
+    def _describe(self, node: exp.Expr) -> statements.Describe:
+        """DESCRIBE, which also shows columns that cannot be read."""
+        relation = self._relation(node, None, True)
+        query = self._shown(relation, node, self._inner_text(1))
+        return statements.Describe(query, _only_table(node), tuple((f.name, INTEGER if f.type == NULL else f.type) for f in relation.fields))
+
+    def defined(self, node: exp.Expr, text: str) -> statements.Query:
+        """The query of a view: one that is around it may leave out columns that cannot be read, so that they may be there."""
+        return self._shown(self._relation(node, None, False), node, text)
+
     def query(self, node: exp.Expr, text: str, top: bool = True) -> statements.Query:
         """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows leave, and are not read by other queries."""
-        relation = self.relation(node, top=top)
-        return self.output(_typed(relation), tuple(f.column for f in relation.fields), tuple(f.name for f in relation.fields), node, text)
+        return self._shown(self.relation(node, top=top), node, text)
+
+    def _shown(self, relation: Relation, node: exp.Expr, text: str) -> statements.Query:
+        shown = Relation(relation.plan, relation.readable, relation.life)
+        return self.output(_typed(shown), tuple(f.column for f in shown.fields), tuple(f.name for f in shown.fields), node, text)
 
     def output(self, plan: logical.Node, columns: tuple[str, ...], names: tuple[str, ...], node: exp.Expr, text: str | None = None) -> statements.Query:
         """A query that gives these columns of a plan under these names."""
@@ -137,6 +151,12 @@ class Analyzer:
 
     def relation(self, node: exp.Expr, plain: str | None = None, top: bool = True) -> Relation:
         """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal one."""
+        relation = self._relation(node, plain, top)
+        if len(relation.readable) != len(relation.fields):
+            raise unread_star(relation.fields, *_first_star(node)).locate(self.parsed.source.text)
+        return relation
+
+    def _relation(self, node: exp.Expr, plain: str | None, top: bool) -> Relation:
         relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node, top=top)
         if plain is not None and relation.life is not None:
             raise BindError(
@@ -202,6 +222,17 @@ def _only_table(query: exp.Expr) -> str | None:
     table = clause.this if clause is not None else None
     alone = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and query.expressions == [exp.Star()]
     return table.name if alone and not any(query.args.get(k) for k in ("joins", "where", "with_", "limit", "order", "group")) else None
+
+
+def _first_star(query: exp.Expr) -> tuple[int | None, list[str], str]:
+    """Where the first star of a select list stands, what it leaves out, and its text. FROM without SELECT has none: its first table stands for it."""
+    for node in query.find_all(exp.Star):
+        qualified = isinstance(node.parent, exp.Column)
+        owner = node.parent if qualified else node
+        if isinstance(owner.parent, exp.Select) and position_of(owner.parts[0] if qualified else node) is not None:
+            text = f"{quote(owner.parts[-2].name)}.*" if qualified else "*"
+            return position_of(owner.parts[0] if qualified else node), left_out(node), text
+    return next((at for table in query.find_all(exp.Table) if (at := position_of(table)) is not None), None), [], "*"
 
 
 def _typed(relation: Relation) -> logical.Node:

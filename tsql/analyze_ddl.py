@@ -56,7 +56,7 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
-    bound = analyzer.query(query, text, top=kind == "TABLE")
+    bound = analyzer.query(query, text, top=kind == "TABLE") if kind == "TABLE" or columns else analyzer.defined(query, text)
     if columns:
         bound = _renamed(analyzer, bound, columns)
     if kind == "TABLE":

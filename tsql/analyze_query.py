@@ -18,7 +18,7 @@ from tsql.analyze_limit import limited
 from tsql.analyze_qualified import check_qualified, database_of
 from tsql.analyze_recursive import names_itself, recursive
 from tsql.analyze_sample import sampled
-from tsql.analyze_scope import TARGET, Field, Names, Relation, Scope, Table, integer_of
+from tsql.analyze_scope import TARGET, Field, Names, Relation, Scope, Table, integer_of, unread_field, unread_star
 from tsql.analyze_select import SelectAnalyzer, project
 from tsql.analyze_subquery import Frame, Level, computed_rows
 from tsql.analyze_tables import SERIES, TABLE_FUNCTIONS, TableFunctions, call_of
@@ -363,6 +363,9 @@ class QueryAnalyzer:
                 raise self.error(f"{kind.upper()} BY NAME is not supported", node.expression)
             sides = list(_by_name(*map(without_lifetime, sides), self.taken))
         sides = list(map(without_lifetime, sides))
+        for side in sides:
+            if len(side.readable) != len(side.fields):
+                raise unread_star(side.fields, position_of(node))
         first = sides[0]
         types = [f.type for f in first.fields]
         for side in sides[1:]:
@@ -463,8 +466,8 @@ def sort(relation: Relation, keys: list[SortKey], taken: frozenset[str]) -> Rela
 
 
 def _scan(name: str, source: Any, alias: str | None) -> Relation:
-    schema = source.schema
-    return Relation(logical.Scan(name, source, schema.names, alias=alias or None), tuple(Field(f.name, f.name, f.type, f.nullable) for f in schema))
+    fields = tuple(Field(f.name, f.name, f.type, f.nullable) if f.type.is_readable else unread_field(f.name, f.type) for f in source.schema)
+    return Relation(logical.Scan(name, source, source.schema.readable, alias=alias or None), fields)
 
 
 def _recast(relation: Relation, names: list[str], types: list[Type]) -> logical.Node:

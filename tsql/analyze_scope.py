@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from sqlglot import exp
 
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal
+from tsql.kernels.keywords import quote
 from tsql.kernels.types import BOOLEAN, TIMESTAMP, Type
 from tsql.planner import logical
 from tsql.planner.bind import nearest
@@ -22,7 +24,8 @@ WINDOW_COLUMNS = ("window_start", "window_end", "window_id")
 @dataclass(frozen=True)
 class Field:
     """A column of a relation: the name that users say, and its unique name in the plan. `also` is a second name by which it can
-    be said: `range` of `range(3) AS a`, whose column is `a`."""
+    be said: `range` of `range(3) AS a`, whose column is `a`. A column of a file that cannot be read (`is_readable` of its type) has a
+    name and no column in the plan: it is shown by DESCRIBE, left out by EXCLUDE, and an error where its value is wanted."""
 
     name: str
     column: str
@@ -34,7 +37,31 @@ class Field:
         return name.lower() in (self.name.lower(), (self.also or self.name).lower())
 
     def to_column(self, position: int | None = None) -> Column:
+        if not self.type.is_readable:
+            raise BindError(f'column "{self.name}" is {short(self.type)}, which cannot be read', position=position, hint="leave it out; the other columns can be read")
         return Column(self.column, self.type, self.nullable, position)
+
+
+_unread = itertools.count()
+
+
+def unread_field(name: str, dtype: Type) -> Field:
+    """A column that cannot be read."""
+    return Field(name, f"\0{next(_unread)}", dtype)
+
+
+def short(dtype: Type) -> str:
+    """The name of a type, cut where it is long."""
+    text = str(dtype)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def unread_star(fields: Iterable[Field], position: int | None, excluded: Sequence[str] = (), star: str = "*") -> BindError:
+    """The error for a star that stands for columns that cannot be read; `excluded` is what it leaves out already."""
+    unread = list({f.name.lower(): f for f in fields if not f.type.is_readable}.values())
+    listed = ", ".join(f"{quote(f.name)} ({short(f.type)})" for f in unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
+    clause = ", ".join([*excluded, *(quote(f.name) for f in unread)])
+    return BindError(f"{star} has {'a column' if len(unread) == 1 else 'columns'} that cannot be read: {listed}", position=position, hint=f"SELECT {star} EXCLUDE ({clause})")
 
 
 @dataclass(frozen=True)
@@ -59,6 +86,11 @@ class Relation:
     fields: tuple[Field, ...]
     life: Life | None = None
 
+    @property
+    def readable(self) -> tuple[Field, ...]:
+        """The columns that the plan has."""
+        return tuple(f for f in self.fields if f.type.is_readable)
+
     def renamed(self, names: Sequence[str]) -> Relation:
         """The first columns under other names."""
         fields = tuple(f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None) for i, f in enumerate(self.fields))
@@ -72,12 +104,12 @@ class Relation:
         names = Names((*known, *self.plan.schema.names))
         renamed: dict[str, str] = {}
         columns: list[tuple[str, Column]] = []
-        for field in self.fields:
+        for field in self.readable:
             if field.column not in renamed:
                 is_taken = field.column.lower() in known
                 renamed[field.column] = names.unique(f"{alias}_{field.column}" if alias else field.column) if is_taken else field.column
                 columns.append((renamed[field.column], field.to_column()))
-        fields = tuple(replace(f, column=renamed[f.column]) for f in self.fields)
+        fields = tuple(replace(f, column=renamed[f.column]) if f.type.is_readable else f for f in self.fields)
         for column in () if self.life is None else self.life.columns:
             if column not in renamed:
                 renamed[column] = names.unique(column) if column.lower() in known else column
@@ -191,10 +223,16 @@ class Scope:
             lives = [self.life] if len(parts) == 1 else [t.relation.life for t in self._named(*_names(parts[:-1]))]
             if len(lives) == 1 and lives[0] is not None:
                 return lived(lives[0], node.name.lower(), position)
+        found = self.field(node)
+        return None if found is None else found.to_column(position)
+
+    def field(self, node: exp.Column) -> Field | None:
+        """The field that a reference means; None if there is none here."""
+        parts = node.parts
         found = self._qualified(node) if len(parts) > 1 else self._by_name.get(node.name.lower(), [])
         if len(found) > 1:
-            raise self._ambiguous(node, position)
-        return found[0].to_column(position) if found else None
+            raise self._ambiguous(node, position_of(parts[0]))
+        return found[0] if found else None
 
     def _qualified(self, node: exp.Column) -> list[Field]:
         return [f for t in self._named(*_names(node.parts[:-1])) for f in t.relation.fields if f.is_called(node.name)]
@@ -240,6 +278,8 @@ class Scope:
             table, name = ".".join(_names(node.parts[:-1])), node.parts[-1].name
             tables = self._named(*_names(node.parts[:-1]))
             if not tables:
+                for field in self._by_name.get(table.lower(), ()):
+                    field.to_column(position_of(node.parts[-2]))  # a field of a struct
                 return self._no_table(table, position_of(node.parts[0]))
             columns = (f.name for t in tables for f in t.relation.fields)
             return self.error(f'table "{table}" has no column "{name}"', position_of(node.parts[-1]), nearest(name, columns))

@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from tsql.analyze_group import Grouping, mentions_aggregate
 from tsql.analyze_names import display_name
-from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, lower_names, plan_name
+from tsql.analyze_scope import Field, Names, Relation, Scope, integer_of, lower_names, plan_name, unread_star
 from tsql.analyze_star import StarPattern, column_alias, star_pattern
 from tsql.analyze_subquery import Level, Pending
 from tsql.analyze_unnest import Unnests, is_unnest, refuse_unnest
 from tsql.analyze_windows import Windows, mentions_window
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, SortKey
+from tsql.kernels.keywords import quote
 from tsql.planner import logical
 from tsql.planner.bind import Binder, nearest
 from tsql.planner.bind_forms import current_database
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 @dataclass
 class Item:
     """One column of the select list. `alias` is what the user wrote; `name` is shown; `expr` is bound over the input;
-    `plan_name` is its name in the plan."""
+    `plan_name` is its name in the plan. `unread` is a column of a star that cannot be read: it is named by the result, and no more."""
 
     node: exp.Expr | None
     alias: str | None
@@ -48,6 +49,7 @@ class Item:
     expr: Expr | None = None
     plan_name: str = ""
     binding: bool = False
+    unread: Field | None = None
 
 
 class SelectAnalyzer:
@@ -67,7 +69,7 @@ class SelectAnalyzer:
         self.grouping.shown = {f.column: f.name for table in scope.tables for f in table.relation.fields}
         self.windows = Windows(self.source, node.args.get("windows") or [])
         self.unnests = Unnests()
-        self.items = self._expand()
+        self.items, self.unread = self._apart(self._expand())
         self.aliases: dict[str, int] = {}
         for index, item in enumerate(self.items):
             if item.alias is not None:
@@ -93,7 +95,23 @@ class SelectAnalyzer:
         if self.windows.calls:
             refuse_windows(self)
             self._compute_windows(on, order, qualify)
-        return self._project(on, order) if self.life is None else Lived(self).project(on, order)
+        relation = self._project(on, order) if self.life is None else Lived(self).project(on, order)
+        if not self.unread:
+            return relation
+        fields = list(relation.fields)
+        for place, field in self.unread:
+            fields.insert(place, field)
+        return Relation(relation.plan, tuple(fields), relation.life)
+
+    def _apart(self, items: list[Item]) -> tuple[list[Item], list[tuple[int, Field]]]:
+        """The items that have values, and the others with their places."""
+        unread = [(place, item.unread) for place, item in enumerate(items) if item.unread is not None]
+        return ([item for item in items if item.unread is None], unread) if unread else (items, unread)
+
+    @property
+    def _may_have_unread(self) -> bool:
+        """Whether a star may name columns that cannot be read, for a query around this one to leave out: where rows are neither compared nor grouped."""
+        return self.life is None and not any(self.node.args.get(key) for key in ("distinct", "group", "having", "qualify", "order"))
 
     def _error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
@@ -111,7 +129,7 @@ class SelectAnalyzer:
             elif isinstance(inner, exp.Star):
                 items += self._star(inner, self.scope.all_fields(position_of(inner)), alias)
             elif isinstance(inner, exp.Column) and isinstance(inner.this, exp.Star):
-                items += self._star(inner.this, self._fields_of(inner), alias)
+                items += self._star(inner.this, self._fields_of(inner), alias, of_table=inner.parts[-2])
             elif _columns_calls(inner):
                 items += self._columns(inner, alias)
             else:
@@ -130,8 +148,12 @@ class SelectAnalyzer:
                     return known.name
         return display_name(node, self.source.text, self.windows.scope.named)
 
-    def _star(self, star: exp.Star, fields: list[Field], alias: str | None = None, of: list[Field] | None = None) -> list[Item]:
-        """The items of a star; an alias is the name of all of them, as in DuckDB. of: the columns that EXCLUDE can name, if `fields` are fewer."""
+    def _star(
+        self, star: exp.Star, fields: list[Field], alias: str | None = None, of: list[Field] | None = None, of_table: exp.Expr | None = None
+    ) -> list[Item]:
+        """The items of a star; an alias is the name of all of them, as in DuckDB. `of` has the columns that EXCLUDE can name, if `fields`
+        are fewer; `of_table` is what stands before the star."""
+        text, position = ("*", position_of(star)) if of_table is None else (f"{quote(of_table.name)}.*", position_of(of_table))
         if not self.scope.tables:
             raise self._error("* needs a FROM clause", star if position_of(star) is not None else self.node)
         known = {f.name.lower() for f in of or fields}
@@ -150,8 +172,13 @@ class SelectAnalyzer:
             given = shown if alias is not None or name in renamed else None
             if name in replaced:
                 items.append(Item(replaced[name], alias, shown))
-            else:
+            elif f.type.is_readable:
                 items.append(Item(None, given, shown, f.to_column(position_of(star))))
+            elif self._may_have_unread:
+                items.append(Item(None, given, shown, unread=replace(f, name=shown, also=None)))
+            else:
+                kept = [f for f in fields if f.name.lower() not in excluded and f.name.lower() not in replaced]
+                raise unread_star(kept, self._at(position), left_out(star), text).locate(self.source.text)
         if not items and of is None:
             raise self._error("SELECT needs at least one column: EXCLUDE leaves none", self.node)
         return items
@@ -179,10 +206,10 @@ class SelectAnalyzer:
 
     def _excluded(self, node: exp.Column) -> str:
         """The plan column of `t.a` in EXCLUDE."""
-        column = self.scope.find(node)
-        if column is None:
+        field = self.scope.field(node)
+        if field is None:
             raise self.scope.unknown(node)
-        return column.name
+        return field.column
 
     def _listed(self, node: exp.Expr, known: set[str], clause: str, name: str | None = None) -> str:
         name = (name if name is not None else node.name).lower()
@@ -217,7 +244,13 @@ class SelectAnalyzer:
             raise self._error(f"no column matches the regular expression '{pattern.this}'", node)
         return found
 
+    def _at(self, position: int | None) -> int | None:
+        """A position, or where the query begins to say what it is over: FROM without SELECT has no star in its text."""
+        return next((at for table in self.node.find_all(exp.Table) if (at := position_of(table)) is not None), None) if position is None else position
+
     def _field(self, item: Item) -> Field:
+        if item.unread is not None:
+            return item.unread
         if not isinstance(item.expr, Column):
             raise self._error("REPLACE is not supported in COLUMNS", item.node)
         return Field(item.name, item.expr.name, item.expr.dtype, item.expr.nullable)
@@ -556,6 +589,11 @@ def _regex_of(node: CallNode) -> str | None:
 
 def _nullable(expr: Expr) -> bool:
     return expr.nullable if isinstance(expr, Column) else True
+
+
+def left_out(star: exp.Star) -> list[str]:
+    """What stands in EXCLUDE of a star."""
+    return [".".join(quote(name.name) for name in (part.parts if isinstance(part, exp.Column) else [part])) for part in _parts(star, "except_")]
 
 
 def _parts(star: exp.Star, key: str) -> list[exp.Expr]:

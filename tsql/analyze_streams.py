@@ -64,7 +64,7 @@ def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.E
             raise _without_constraints(analyzer, kind, next((part for part in columns if not isinstance(part, exp.ColumnDef)), columns[0]))
         schema = definition.schema
     opened = _opened(analyzer, files, schema, options)
-    schema = opened.schema if schema is None else schema
+    schema = Schema(tuple(f for f in opened.schema if f.type.is_readable)) if schema is None else schema
     files = replace(files, kind=opened.describe()["kind"])
     period = None if not periods else period_of(schema, periods)
     watermark = None if not marks else _watermark(analyzer, schema, marks[0])

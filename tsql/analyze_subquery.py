@@ -222,13 +222,13 @@ class Level:
         relation = self._query(frame, node)
         self._expect(relation, 1, node)
         (only,) = relation.fields
-        return self._pending("single", relation, only.column, only.type, None, node)
+        return self._pending("single", relation, only.to_column(position_of(node)).name, only.type, None, node)
 
     def _query(self, frame: Frame, node: exp.Expr) -> Relation:
         """The relation of the subquery, with exactly the columns that it shows."""
         relation = without_lifetime(self.queries.inside(frame).query(node, self.environment))
         lifetime = () if relation.life is None else relation.life.columns
-        shown = dict.fromkeys((*(f.column for f in relation.fields), *lifetime))
+        shown = dict.fromkeys((*(f.column for f in relation.readable), *lifetime))
         if tuple(shown) == relation.plan.schema.names:
             return relation
         return replace(relation, plan=logical.Project(relation.plan, tuple(kept(relation.plan, shown))))
@@ -259,7 +259,7 @@ class Level:
         self._expect(relation, len(operands), node)
         if len(operands) > 1 and op not in ("=", "<>"):
             raise self.queries.error(f"rows are compared by = and <>, not by {op}", node)
-        inner = [Inner(f.column, f.type, f.nullable) for f in relation.fields]
+        inner = [Inner(f.to_column(position_of(node)).name, f.type, f.nullable) for f in relation.fields]
         equal = [self._comparison("=" if len(operands) > 1 else op, left, right, node) for left, right in zip(operands, inner, strict=True)]
         condition = equal[0] if len(equal) == 1 else Call("and", tuple(equal), BOOLEAN, position_of(node))
         if len(equal) > 1 and op == "<>":

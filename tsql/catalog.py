@@ -258,15 +258,16 @@ def as_source(name: str, data: Any) -> Source:
     import pyarrow as pa
 
     from tsql.backends.sources.arrow import ArrowSource
+    from tsql.backends.sources.frames import table_of_columns, table_of_rows
 
     if all(hasattr(data, needed) for needed in ("schema", "statistics", "splits", "read")):
         return data
     try:
         if isinstance(data, Mapping):
-            data = pa.table(dict(data))
+            data = table_of_columns(data)
         elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
-            data = pa.Table.from_pylist([dict(row) for row in data])
-    except (pa.ArrowException, TypeError, ValueError) as error:
+            data = table_of_rows(data)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"the data of {name} does not make a table: {error}") from error
     if not isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) and not any(hasattr(data, way) for way in _ARROW_WAYS):
         raise SourceError(

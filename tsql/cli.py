@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tsql
+from tsql.backends.whole_files import write_text
 from tsql.kernels.errors import PlanError, TsqlError
 from tsql.loaded import LoadedPlan
 from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, replace_closed, report, timing, tolerate_encoding
@@ -242,8 +243,7 @@ def _plan(arguments: Any) -> int:
     if arguments.output is None:
         print(text.rstrip("\n"))
     else:
-        with open(arguments.output, "w", encoding="utf-8") as file:
-            file.write(text.rstrip("\n") + "\n")
+        write_text(arguments.output, text.rstrip("\n") + "\n")
     return 0
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import secrets
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,8 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from tsql.backends.sources.files import folder_name
 from tsql.backends.sources.open import ALIASES
 from tsql.backends.value_text import texts
+from tsql.backends.whole_files import whole_folder
 from tsql.backends.writers import WriteOptions, write
 from tsql.kernels.errors import SourceError
 from tsql.kernels.schema import Schema
@@ -30,7 +30,8 @@ _KNOWN = {
 }
 _WRITTEN = (*_KNOWN["csv"], *_KNOWN["json"], "codec", "row_group_size")
 _COMPRESSIONS = {"parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none"), "text": ("gzip", "zstd", "none", "auto", "uncompressed")}
-_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""Bytes of the name of a folder, and of a path with room for the names of files: what Linux and macOS have."""
 
 
 def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int] | None = None) -> int:
@@ -138,39 +139,36 @@ def _write_partitions(relation: Relation, path: str, given: dict[str, Any], opti
     data = table if keep else table.drop_columns(columns)
     if not data.num_columns:
         raise SourceError("partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true")
-    partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
+    groups = _groups(shown, columns, path)
     try:
-        _write_groups(data, shown, columns, partial, options)
-        if target.is_dir() and given.get("overwrite"):
-            shutil.rmtree(target)
-        if target.is_dir():
-            shutil.copytree(partial, target, dirs_exist_ok=True)
-        else:
-            os.replace(partial, target)
+        with whole_folder(path, bool(given.get("overwrite"))) as folder:
+            for below, rows in groups:
+                (folder / below).mkdir(parents=True, exist_ok=True)
+                part = data.take(rows)
+                write(part.to_batches(), part.schema, "parquet", folder / below / "data_0.parquet", options)
     except OSError as error:
         raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
     return table.num_rows
 
 
-def _write_groups(data: pa.Table, shown: pa.Table, columns: list[str], folder: Path, options: WriteOptions) -> None:
-    folder.mkdir(parents=True)
+def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, pa.Array]]:
+    """The folders to write, with the rows of each in their order. Names that are too long are an error before anything is written."""
     numbered = shown.append_column("#row", pa.array(range(shown.num_rows), pa.int64()))
     groups = numbered.group_by(shown.column_names).aggregate([("#row", "list")])
+    found = []
     for row in groups.to_pylist():
-        below = folder
-        for column in columns:
-            value = row[f"#{column}"]
-            below = below / f"{_escaped(column)}={_NO_PARTITION if value is None else _escaped(value)}"
-        below.mkdir(parents=True, exist_ok=True)
-        part = data.take(pa.array(sorted(row["#row_list"])))
-        write(part.to_batches(), part.schema, "parquet", below / "data_0.parquet", options)
-
-
-def _escaped(text: str) -> str:
-    """A value as part of a path: what is no plain character becomes %XX."""
-    return "".join(c if c.isalnum() or c in "-_.: " else "".join(f"%{b:02X}" for b in c.encode()) for c in text) or "%00"
+        names = [folder_name(column, row[f"#{column}"]) for column in columns]
+        for column, name in zip(columns, names, strict=True):
+            if len(name) > _LONGEST_NAME:
+                value = row[f"#{column}"] or ""
+                raise SourceError(
+                    f"partition_by: a value of column {column} is too long to be the name of a folder: {value[:40]!r}.. takes {len(name)} bytes with the name of the column, and a name has {_LONGEST_NAME} at most"
+                )
+        below = "/".join(names)
+        if len(os.fsencode(os.path.abspath(path))) + len(below) > _LONGEST_PATH:
+            raise SourceError(f"partition_by: the values of a row make a path that is too long: {below[:80]}..", hint="partition by fewer columns")
+        found.append((below, pa.array(sorted(row["#row_list"]))))
+    return found
 
 
 def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -106,7 +106,7 @@ def _stored(scalar: pa.Scalar, kind: Type) -> Any:
     if kind.name == "INTERVAL":
         return value.months, value.days, value.nanoseconds // 1000
     if kind.is_decimal or kind.name == "HUGEINT":
-        return int(Decimal(value).scaleb(kind.scale if kind.is_decimal else 0))
+        return int(Decimal(value).scaleb(kind.scale if kind.is_decimal else 0, Context(prec=76)))
     return value
 
 

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.text import Text
 
+from tsql.backends.whole_files import write_text
 from tsql.display import print_table
 from tsql.kernels.errors import CancelledError, TsqlError
 from tsql.progress import ProgressBar
@@ -41,7 +42,7 @@ def emit(relation: Relation, kind: str = "table", path: str | None = None, *, ma
             return _print(relation, sys.stdout, max_rows)
         text = io.StringIO()
         rows = _print(relation, text, max_rows)
-        Path(path).write_text(text.getvalue(), encoding="utf-8")
+        write_text(path, text.getvalue())
         return rows
 
 

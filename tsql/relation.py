@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -16,7 +16,7 @@ from tsql.backends import Run
 from tsql.interrupt import Interruptible
 from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
 from tsql.kernels.types import Type
-from tsql.values import python_values
+from tsql.values import beyond_polars, beyond_python, python_values
 
 if TYPE_CHECKING:
     import pandas
@@ -140,8 +140,18 @@ class Relation:
         return pa.Table.from_batches(list(self._batches(self._start_all or self._start)), schema=self.schema)
 
     def pandas(self, **options: Any) -> pandas.DataFrame:
-        """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`."""
-        return self._unique(self.arrow()).to_pandas(**options)
+        """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`. A column with dates or times that Python
+        does not have (the year 10000, 24:00:00) has the values of `fetchall`."""
+        table = self._unique(self.arrow())
+        as_rows = [index for index, t in enumerate(self._types) if beyond_python(table.column(index), t)]
+        plain = table
+        for index in as_rows:
+            plain = plain.set_column(index, table.column_names[index], pa.nulls(table.num_rows))
+        frame = plain.to_pandas(**options)
+        for index in as_rows:
+            values = [value for chunk in table.column(index).chunks for value in python_values(chunk, self._types[index])]
+            frame[table.column_names[index]] = type(frame.iloc[:, index])(values, dtype=object, index=frame.index)
+        return frame
 
     def polars(self) -> polars.DataFrame:
         """The whole result as a polars frame."""
@@ -149,6 +159,9 @@ class Relation:
 
         table = self._unique(self.arrow())
         for index, t in enumerate(self._types):
+            text = beyond_polars(table.column(index), t)
+            if text is not None:
+                raise SourceError(f"column {table.column_names[index]} holds {text}, which polars cannot hold", hint="use .arrow(), or CAST it to VARCHAR in the query")
             if t.name == "INTERVAL":
                 table = table.set_column(index, table.column_names[index], _durations(table.column(index), table.column_names[index]))
         return polars.from_arrow(table)
@@ -255,12 +268,13 @@ class Relation:
 
     @property
     def notes(self) -> list[str]:
-        """What the statement or its latest run has to tell its user, such as rows that were left out."""
+        """What the latest run has to tell its user, such as rows that were left out; of a statement that ran at once (COPY, CREATE
+        TABLE AS) what its queries and its commit had to tell."""
         return [*self._told, *([] if self._last is None else self._last.told())]
 
-    def tell(self, notes: list[str]) -> Relation:
-        """Add notes of the statement that this is the result of; the relation itself."""
-        self._told += notes
+    def tell(self, notes: Iterable[str]) -> Relation:
+        """Add notes of the statement that this is the result of, each once; the relation itself."""
+        self._told = list(dict.fromkeys((*self._told, *notes)))
         return self
 
     @property
@@ -298,7 +312,10 @@ def _durations(column: pa.ChunkedArray, name: str) -> pa.Array:
         if value is not None and value[0]:
             raise SourceError(f"column {name} holds intervals of months, which polars cannot hold", hint="use .arrow(), or compute days in the query")
         found.append(None if value is None else value[1] * 86_400_000_000 + value[2] // 1000)
-    return pa.array(found, pa.duration("us"))
+    try:
+        return pa.array(found, pa.duration("us"))
+    except OverflowError:
+        raise SourceError(f"column {name} holds intervals that are too long for polars", hint="use .arrow(), or compute days in the query") from None
 
 
 def of_table(names: tuple[str, ...], types: tuple[Type, ...], columns: list[list[Any]], message: str | None = None) -> Relation:

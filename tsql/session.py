@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,10 +13,12 @@ import pyarrow as pa
 from tsql import changes, copying, introspect, plan_store, registering, statements
 from tsql import settings as setting
 from tsql.backends import Backend, Run, Settings
+from tsql.backends.whole_files import write_text
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
+from tsql.kernels.keywords import quote
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.named_statements import NamedStatements
@@ -166,8 +167,8 @@ class Session:
         if not relation.columns:
             return relation
         table = relation.arrow()
-        found = Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
-        return found.tell(relation.notes)
+        result = Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+        return result.tell(relation.notes)
 
     def _statement(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any = None) -> Relation:
         from tsql.analyze import analyze
@@ -232,7 +233,7 @@ class Session:
             case statements.CompilePlan():
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
                 try:
-                    Path(statement.path).write_text(text, encoding="utf-8")
+                    write_text(statement.path, text)
                 except OSError as error:
                     raise PlanError(f"cannot write {statement.path}: {error.strerror or error}") from error
             case statements.ExecutePlan():
@@ -251,13 +252,14 @@ class Session:
             case statements.ShowStreams():
                 return introspect.show_streams(self.catalog)
             case statements.Describe():
-                prepared = query(statement.query)
-                return introspect.describe(prepared.names, prepared.types, None if statement.table is None else self.catalog.entry(statement.table))
+                names, types = zip(*statement.columns, strict=True)
+                return introspect.describe(names, types, None if statement.table is None else self.catalog.entry(statement.table))
             case statements.Summarize():
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
-                rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options, statement.places)
-                return changes.counted(rows)
+                relation = self._relation(query(statement.query), values)
+                rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
+                return changes.counted(rows).tell(relation.notes)
             case _ if isinstance(statement, statements.Change):
                 return self._change(statement, query, values)
             case _:
@@ -268,9 +270,15 @@ class Session:
         relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete | statements.Alter) else self._relation
         if not isinstance(statement, statements.Insert):
             self._inserts.clear()
-        result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)
+        ran: list[Relation] = []
+
+        def related(inner: statements.Query) -> Relation:
+            ran.append(relate(query(inner), values))
+            return ran[-1]
+
+        result = changes.perform(self, statement, related, values)
         self._plans.clear()
-        return result
+        return result.tell(note for relation in ran if relation is not result for note in relation.notes)
 
     def _summarize(self, inner: statements.Query, query: Any, values: dict[str, Any]) -> Relation:
         from tsql.analyze import Analyzer
@@ -288,8 +296,10 @@ class Session:
         return introspect.summarize(tuple(relation.columns), relation.sql_types, run)
 
     def _columns_of(self, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
-        relation = self.table(name)
-        return tuple(relation.columns), relation.sql_types
+        from tsql.analyze import analyze
+
+        (found,) = analyze(f"DESCRIBE {quote(name)}", self.catalog, {}, None)
+        return tuple(column for column, _ in found.columns), tuple(kind for _, kind in found.columns)
 
     @property
     def _database_name(self) -> str:

@@ -202,6 +202,11 @@ def start(session: Session, table: str | os.PathLike[str] | Relation, columns: S
     for column in columns or ():
         if column not in source.schema:
             raise PlanError(f"{label} has no column {column}", hint=f"its columns are {', '.join(source.schema.names)}")
+        if not source.schema[column].type.is_readable:
+            raise PlanError(f"column {column} of {label} is {source.schema[column].type}, which cannot be read")
+    if columns is None and len(source.schema.readable) != len(source.schema):
+        unread = ", ".join(f"{f.name} ({f.type})" for f in source.schema if not f.type.is_readable)
+        raise PlanError(f"{label} has columns that cannot be read: {unread}", hint=f"name the others: {list(source.schema.readable)}")
     scan = Scan((), table=str(label), source=source, columns=tuple(columns or source.schema.names))
     return Sharded(session, scan if columns is not None else _Unread((), table=scan.table, source=source, columns=scan.columns), count, params)
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from tsql.definition import Key, Macro, TableDefinition
 from tsql.external import External
 from tsql.kernels.expr import Expr
+from tsql.kernels.types import Type
 from tsql.planner import logical
 from tsql.planner.hints import Hint
 
@@ -246,10 +247,12 @@ class ShowStreams:
 
 @dataclass(frozen=True)
 class Describe:
-    """DESCRIBE query or table; `table` is the name of a table whose constraints are shown too."""
+    """DESCRIBE query or table; `table` is the name of a table whose constraints are shown too. `columns` are those of the result, and
+    such as cannot be read."""
 
     query: Query
     table: str | None = None
+    columns: tuple[tuple[str, Type], ...] = ()
 
 
 Change = CreateTable | CreateView | CreateExternal | CreateMacro | Drop | Alter | Nothing | Insert | Delete | Update | TransactionStep

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tsql.backends import value_text
 from tsql.kernels.types import Type
 
 _DAY_US = 86_400_000_000
+_MAX_DAYS = dt.timedelta.max.days - 110_000
+"""Of an interval, whose time may be another 106,751 days."""
 _EPOCH_ORDINAL = 719_163
 _MIN_DAY, _MAX_DAY = dt.date.min.toordinal() - _EPOCH_ORDINAL, dt.date.max.toordinal() - _EPOCH_ORDINAL
 
@@ -64,10 +67,45 @@ def _time(us: int) -> dt.time | str:
     return (dt.datetime.min + dt.timedelta(microseconds=us)).time()
 
 
-def _interval(value: Any) -> dt.timedelta:
+def _interval(value: Any) -> dt.timedelta | str:
     """A month counts 30 days, as in DuckDB's client."""
     months, days, nanoseconds = value
+    if abs(days + 30 * months) > _MAX_DAYS:
+        return value_text.interval_text(months, days, nanoseconds // 1000)
     return dt.timedelta(days=days + 30 * months, microseconds=nanoseconds // 1000)
+
+
+_HELD = {"DATE": (pa.int32(), _MIN_DAY, _MAX_DAY), "TIME": (pa.int64(), 0, _DAY_US - 1), "TIMESTAMPTZ": (pa.int64(), _MIN_DAY * _DAY_US, (_MAX_DAY + 1) * _DAY_US - 1)}
+"""Types whose values pandas shows as Python objects, with the range of these. (It has a TIMESTAMP of its own, for all of ours.)"""
+
+# The first and the last day that polars can show; beyond it panics.
+_POLARS_DAYS = -96_465_292, 95_026_236
+_POLARS = {
+    "DATE": (pa.int32(), *_POLARS_DAYS),
+    "TIME": (pa.int64(), 0, _DAY_US - 1),
+    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), (pa.int64(), _POLARS_DAYS[0] * _DAY_US, min((_POLARS_DAYS[1] + 1) * _DAY_US, 2**63) - 1)),
+}
+
+
+def beyond_python(column: pa.ChunkedArray, sql_type: Type) -> bool:
+    """Whether a column has values that pandas would make Python objects of, and for which there are none: the year 10000, 24:00:00."""
+    return _outside(column, _HELD.get(sql_type.name)) is not None
+
+
+def beyond_polars(column: pa.ChunkedArray, sql_type: Type) -> str | None:
+    """The text of a value that polars cannot hold; None if it can hold all."""
+    found = _outside(column, _POLARS.get(sql_type.name))
+    if found is None:
+        return None
+    return (value_text.date_text if sql_type.name == "DATE" else value_text.clock_text if sql_type.name == "TIME" else value_text.stamp_text)(found)
+
+
+def _outside(column: pa.ChunkedArray, held: tuple[pa.DataType, int, int] | None) -> int | None:
+    if held is None or not len(column):
+        return None
+    stored, low, high = held
+    found = pc.min_max(column.cast(stored)).as_py()
+    return next((value for value in (found["max"], found["min"]) if value is not None and not low <= value <= high), None)
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

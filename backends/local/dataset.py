@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64, read_u64, take_chunks
+from tsql.backends.sources import tell_lost
 from tsql.kernels.aggregates.base import field_offsets
 from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, joined_morsels, round_range
 from tsql.kernels.codegen.llvm import QUICK, compiler
@@ -309,6 +310,7 @@ class SourceData(Dataset):
                     yield Part(source, morsels, (split.order, number))
                 finally:
                     self.shared.release(bytes)
+            tell_lost(self.source, self.columns, self.shared.run)
 
 
 @dataclass

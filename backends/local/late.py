@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tsql.backends.local.dataset import Dataset, Part, SourceData
+from tsql.backends.sources import tell_lost
 from tsql.backends.sources.parquet_pages import Selection
 from tsql.kernels.batch import Morsels, SourceColumn, all_ones
 from tsql.kernels.operators.choose import LAST_ROW, Admit, Choose
@@ -194,6 +195,7 @@ class LateData(Dataset):
                         number += 1
         finally:
             shared.release(reserved)
+        tell_lost(data.source, data.columns, shared.run)
         for chooser in choosers:
             chooser.close()
 

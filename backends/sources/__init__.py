@@ -46,4 +46,12 @@ class Source(Protocol):
     def describe(self) -> dict[str, Any] | None: ...
 
 
-__all__ = ["ColumnStatistics", "LazyColumns", "Source", "Split", "Statistics"]
+def tell_lost(source: Any, columns: tuple[str, ...], run: Any) -> None:
+    """Let the user know which columns had more digits than their type holds. Sources that read such data (nanoseconds) keep the names of
+    these columns in a set `lost`, from the first value on."""
+    lost = getattr(source, "lost", None)
+    for name in (name for name in columns if name in lost) if lost else ():
+        run.note(f"digits below microseconds of column {name} were dropped")
+
+
+__all__ = ["ColumnStatistics", "LazyColumns", "Source", "Split", "Statistics", "tell_lost"]

@@ -7,6 +7,7 @@ they are first read, and kept; statistics are computed when they are first asked
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Context
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import pyarrow.compute as pc
 
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.files import reading
+from tsql.backends.sources.frames import table_of_stream
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.kernels import forks
 from tsql.kernels.errors import SourceError
@@ -21,6 +23,8 @@ from tsql.kernels.expr import Expr
 from tsql.kernels.types import Type
 
 SPLIT_ROWS = 131_072
+_DIGITS = Context(prec=76)
+"""Room for the digits of any DECIMAL: Python's own context rounds to 28."""
 
 
 class ArrowSource:
@@ -34,10 +38,11 @@ class ArrowSource:
         self.schema = engine_schema(self._table.schema, name)
         self._columns: dict[str, pa.ChunkedArray] = {}
         self._statistics: dict[str, ColumnStatistics] = {}
+        self.lost: set[str] = set()
         self._lock = forks.lock()
 
     def statistics(self) -> Statistics:
-        return Statistics(self._table.num_rows, self._table.get_total_buffer_size(), LazyColumns(self.schema.names, self._column_statistics))
+        return Statistics(self._table.num_rows, self._table.get_total_buffer_size(), LazyColumns(self.schema.readable, self._column_statistics))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         rows = self._table.num_rows
@@ -53,7 +58,7 @@ class ArrowSource:
 
     def table(self) -> pa.Table:
         """The whole table in the engine's types."""
-        names = self.schema.names
+        names = self.schema.readable
         return pa.table([self._column(name) for name in names], names=list(names)) if names else self._table
 
     def describe(self) -> None:
@@ -65,7 +70,7 @@ class ArrowSource:
                 index = self.schema.names.index(name)
                 kind = self.schema.fields[index].type
                 with reading(f"{self.name}, column {name}", str(kind)):
-                    self._columns[name] = _chunked(normalize(self._table.column(index), kind), kind)
+                    self._columns[name] = _chunked(normalize(self._table.column(index), kind, lambda: self.lost.add(name)), kind)
             return self._columns[name]
 
     def _column_statistics(self, name: str) -> ColumnStatistics:
@@ -86,14 +91,14 @@ def _as_table(data: Any, name: str) -> pa.Table:
         if isinstance(data, pa.RecordBatchReader):
             return data.read_all()
         if hasattr(data, "__arrow_c_stream__"):
-            return pa.RecordBatchReader.from_stream(data).read_all()
+            return table_of_stream(data)
         if hasattr(data, "__arrow_c_array__"):
             return pa.Table.from_batches([pa.record_batch(data)])
         if hasattr(data, "__dataframe__"):
             from pyarrow.interchange import from_dataframe
 
             return from_dataframe(data)
-    except (pa.ArrowException, ValueError, TypeError, NotImplementedError) as error:
+    except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise SourceError(f"{name} cannot be read as an Arrow table: {error}") from error
     raise SourceError(f"{name}: a {type(data).__name__} is no Arrow data", hint="pass a pyarrow Table or RecordBatchReader, or anything with __arrow_c_stream__ (pandas, polars)")
 
@@ -139,5 +144,5 @@ def _stored(column: pa.ChunkedArray, kind: Type) -> pa.ChunkedArray:
 def _value(scalar: pa.Scalar, kind: Type) -> Any:
     value = scalar.as_py()
     if kind.is_decimal:
-        return int(value.scaleb(kind.scale))
+        return int(value.scaleb(kind.scale, _DIGITS))
     return int(value) if kind.is_integer else value

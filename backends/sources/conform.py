@@ -7,7 +7,7 @@ files are cast. Names are found without regard to case; a CSV file without a hea
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -80,6 +80,11 @@ class ConformedSource:
             if not castable(source.schema[found].type, kind):
                 raise SourceError(f"{self.paths[0]}: column {name} is {source.schema[found].type} in the file, which cannot be read as {kind}")
             self.names[name] = found
+
+    @property
+    def lost(self) -> Collection[str]:
+        lost = getattr(self.source, "lost", ())
+        return {name for name, found in self.names.items() if found in lost}
 
     def statistics(self) -> Statistics:
         known = self.source.statistics()

@@ -17,6 +17,8 @@ def castable(source: Type, target: Type) -> bool:
     """Whether values of `source` may be read as `target`."""
     if source == target:
         return True
+    if not source.is_readable or not target.is_readable:
+        return False
     if source == VARCHAR:
         return target.name not in ("INTERVAL", "BLOB")
     if source.is_numeric or source.name == "BOOLEAN":

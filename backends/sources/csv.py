@@ -8,6 +8,7 @@ is read on from the same row with all columns as text, which is converted value 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -51,6 +52,7 @@ class CsvSource:
         self.decimal = decimal_separator(self.options)
         self.ignore_errors = bool(opt.flag(self.options, "ignore_errors"))
         self.nulls = opt.texts(self.options, "nullstr") or [""]
+        self.lost: set[str] = set()
         self._formats: dict[str, CsvFormat] = {self.paths[0]: sniff(self.paths[0], self.options)}
         self.schema = self._schema()
 
@@ -232,12 +234,12 @@ class _Reader:
         return self.source.schema[name].type if name in self.source.schema else self.format.types[index]
 
     def _convert(self, batch: pa.RecordBatch, careful: bool) -> pa.RecordBatch:
-        arrays, failed = {}, None
+        arrays, failed, names = {}, None, dict(zip(self.indexes, self.columns, strict=True))
         for name, array in zip(batch.schema.names, batch.columns, strict=True):
             index = int(name[1:])
             kind, format = self._kind(index), self.format.formats[index]
             if careful or array.type != kind.to_arrow():
-                array, wrong = convert_column(array, kind, format)
+                array, wrong = convert_column(array, kind, format, partial(self.source.lost.add, names.get(index)))
                 if wrong is not None:
                     if not self.source.ignore_errors:
                         raise self._bad_value(index, kind, format)

@@ -84,10 +84,11 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
 
 
 def _files_below(folder: str, kind: str) -> list[str]:
-    """Data files of `kind` in a folder and its sub-folders; names that start with `_` or `.` are bookkeeping of writers."""
+    """Data files of `kind` in a folder and its sub-folders; names that start with `_` or `.` are bookkeeping of writers,
+    unless they are those of a partition (`_key=1`)."""
     found = []
     for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith((".", "_"))]
+        folders[:] = [name for name in folders if not name.startswith(".") and (not name.startswith("_") or "=" in name)]
         for name in names:
             if not name.startswith((".", "_")) and kind_of(name) == kind:
                 found.append(os.path.join(base, name))
@@ -122,9 +123,34 @@ def total_bytes(paths: Iterable[str]) -> int:
     return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
 
 
-_PARTITION = re.compile(r"^([^=]+)=(.*)$")
-_NULLS = ("__HIVE_DEFAULT_PARTITION__", "NULL")
+_PARTITION = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~")
 _INTEGER = re.compile(r"^(0|-?[1-9][0-9]*)$")
+
+
+def folder_name(key: str, value: str | None) -> str:
+    """The folder of a partition, `key=value`, as Hive and DuckDB name it. Everything but plain characters is written as %XX, and so is the
+    first character of a text that would be read as NULL: as `_NO_PARTITION` by all, as NULL by readers that take numbers or dates for
+    the other values. A key does not begin with a dot, which would hide it."""
+    if value is None:
+        shown = _NO_PARTITION
+    else:
+        shown = _escaped(value, is_special=value == _NO_PARTITION or value.upper() == "NULL")
+    return f"{_escaped(key, is_special=key.startswith('.'))}={shown}"
+
+
+def _escaped(text: str, is_special: bool) -> str:
+    escaped = [c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text]
+    return "".join([f"%{ord(text[0]):02X}", *escaped[1:]] if is_special else escaped)
+
+
+def _unescaped(text: str) -> str:
+    """What stands for a text in the name of a folder; the name itself, where its %XX are not UTF-8."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
 
 
 @dataclass(frozen=True)
@@ -158,28 +184,33 @@ def partitions_of(paths: tuple[str, ...], autocast: bool = True) -> Partitions:
     return Partitions(types, values)
 
 
-def _keys_of(path: str) -> dict[str, str | None]:
-    pairs: dict[str, str | None] = {}
+def _keys_of(path: str) -> dict[str, str]:
+    """The keys in a path with their values as they are written."""
+    pairs: dict[str, str] = {}
     for part in Path(path).parts[:-1]:
-        match = _PARTITION.match(part)
+        match = _PARTITION.fullmatch(part)
         if match:
-            value = unquote(match[2])
-            pairs[unquote(match[1])] = None if value in _NULLS else value
+            try:
+                part.encode("utf-8")
+            except UnicodeEncodeError:
+                raise SourceError(f"{path!r}: the name of a folder is not UTF-8", hint="hive_partitioning => false reads no columns from names") from None
+            pairs[_unescaped(match[1])] = match[2]
     return pairs
 
 
-def _typed(texts: set[str | None], autocast: bool) -> tuple[Type, dict[str | None, object]]:
+def _typed(written: set[str], autocast: bool) -> tuple[Type, dict[str, object]]:
+    """The type of a partition, and the values of what is written. NULL in any spelling is no value among numbers and dates, and a text among
+    texts, as in DuckDB; a text of ours is never written like that."""
     from tsql.backends.sources.text import parse_date, parse_timestamp
 
-    present = [text for text in texts if text is not None]
+    texts = {one: _unescaped(one) for one in written if one != _NO_PARTITION}
+    present = [one for one in texts if one.upper() != "NULL"]
     candidates = ((BIGINT, _parse_bigint), (DATE, parse_date), (TIMESTAMP, parse_timestamp)) if autocast and present else ()
     for kind, parse in candidates:
-        read: dict[str | None, object] = {None: None}
-        for text in present:
-            read[text] = parse(text)
-        if all(read[text] is not None for text in present):
-            return kind, read
-    return VARCHAR, {text: text for text in texts} | {None: None}
+        read: dict[str, object] = {one: parse(texts[one]) for one in present}
+        if None not in read.values():
+            return kind, dict.fromkeys(written) | read
+    return VARCHAR, dict.fromkeys(written) | texts
 
 
 def _parse_bigint(text: str) -> int | None:

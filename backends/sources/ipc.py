@@ -19,6 +19,7 @@ from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Schema
+from tsql.kernels.types import HUGEINT
 
 EXPECTED = "an Arrow IPC file or stream"
 OPTIONS = ()
@@ -33,6 +34,7 @@ class IpcSource:
         self.paths = expand(self.patterns, "ipc")
         self._schemas: dict[str, Schema] = {}
         self._local = threading.local()
+        self.lost: set[str] = set()
         self.schema = self._schema_of(self.paths[0])
 
     def statistics(self) -> Statistics:
@@ -102,9 +104,9 @@ class IpcSource:
                 raise SourceError(f"{path}: column {name} is {kind} here and {self.schema[name].type} in {self.paths[0]}")
 
     def _column(self, array: pa.Array, source: Any, name: str, path: str) -> list[pa.Array]:
-        array.validate(full=True)
+        array.validate(full=source != HUGEINT)  # of which all 128 bits may be used, more than the 38 digits that Arrow's type says
         kind = self.schema[name].type
-        parts = normalize(array, source)
+        parts = normalize(array, source, lambda: self.lost.add(name))
         if source == kind:
             return parts
         try:

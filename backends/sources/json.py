@@ -8,7 +8,7 @@ pyarrow's reader, or value by value where that cannot read it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from tsql.backends.sources import options as opt
 from tsql.backends.sources.files import expand, reading, total_bytes
 from tsql.backends.sources.json_values import BAD, block_values, blocks, layout_of, reader, values
 from tsql.backends.sources.normalize import batch_of, unique_names
-from tsql.backends.sources.text import convert_text, detect, from_stored
+from tsql.backends.sources.text import convert_text, detect, from_stored, has_nanoseconds
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Schema
@@ -48,6 +48,7 @@ class JsonSource:
         if self.layout not in (*LAYOUTS, "auto"):
             raise SourceError(f"option format is one of {', '.join(LAYOUTS)}, not {self.layout}")
         self._layouts: dict[str, str] = {}
+        self.lost: set[str] = set()
         stated = opt.column_types(self.options, "columns")
         if stated is not None:
             self.keys: dict[str, str] | None = {name: name for name in stated}
@@ -133,14 +134,14 @@ class JsonSource:
             return None
         batches = []
         for batch in table.to_batches():
-            found = [convert_text(array, self.schema[name].type) if self.schema[name].type.is_temporal else (array, None) for name, array in zip(columns, batch.columns, strict=True)]
+            found = [convert_text(array, self.schema[name].type, lost=lambda name=name: self.lost.add(name)) if self.schema[name].type.is_temporal else (array, None) for name, array in zip(columns, batch.columns, strict=True)]
             if any(bad is not None for _, bad in found):
                 return None
             batches.append(batch_of([array for array, _ in found], columns, batch.num_rows))
         return batches
 
     def _careful(self, path: str, records: Iterator[tuple[int, Any]], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        readers = [reader(self.schema[name].type, name in self.texts) for name in columns]
+        readers = [self._reader(name) for name in columns]
         keys = [None if self.keys is None else self.keys[name] for name in columns]
         stored: list[list[Any]] = [[] for _ in columns]
         rows = 0
@@ -153,6 +154,19 @@ class JsonSource:
                 stored, rows = [[] for _ in columns], 0
         if rows:
             yield self._batch(stored, columns, rows)
+
+    def _reader(self, name: str) -> Callable[[Any], Any]:
+        kind = self.schema[name].type
+        read = reader(kind, name in self.texts)
+        if not kind.is_temporal:
+            return read
+
+        def timed(value: Any) -> Any:
+            if isinstance(value, str) and has_nanoseconds(value):
+                self.lost.add(name)
+            return read(value)
+
+        return timed
 
     def _value(self, path: str, line: int, record: Any, key: str | None, name: str, read: Any) -> Any:
         if record is None or record is BAD:

@@ -51,7 +51,7 @@ import pyarrow.parquet as pq
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.convert import castable, convert
 from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading
-from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
+from tsql.backends.sources.normalize import TWELVE_BYTES, batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
 from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
 from tsql.backends.sources.parquet_lanes import LaneReader
@@ -67,6 +67,7 @@ from tsql.kernels.types import DECIMAL, Type, common_type
 
 BATCH_ROWS = 65_536
 OPEN_FILES = 8
+_SIXTEEN_BYTES = pa.binary(16)
 OPTIONS = ("hive_partitioning", "hive_types_autocast", "union_by_name")
 
 
@@ -76,7 +77,7 @@ class _File:
     def __init__(self, footer: Footer):
         self.footer = footer
         self._forms: dict[int, ColumnForm | None] = {}
-        found = engine_schema(footer.schema, footer.path)
+        found = engine_schema(_meant(footer), footer.path)
         self.types: list[Type] = [DECIMAL(*footer.unscaled[f.name]) if f.name in footer.unscaled else f.type for f in found]
         self.names = found.names
         self.index = {name.lower(): i for i, name in enumerate(found.names)}
@@ -89,6 +90,19 @@ class _File:
         if index not in self._forms:
             self._forms[index] = column_form(self.footer, index)
         return self._forms[index]
+
+
+def _meant(footer: Footer) -> pa.Schema:
+    """The schema with what the bytes of some columns are, where pyarrow says no more than that they are bytes: a UUID, an interval, a timestamp (INT96)."""
+    fields = list(footer.schema)
+    for index, (field, leaf) in enumerate(zip(fields, footer.leaves, strict=True)):
+        if field.name in footer.int96:
+            fields[index] = field.with_type(pa.timestamp("ns"))
+        elif field.type == _SIXTEEN_BYTES and footer.metadata.schema.column(leaf).logical_type.type == "UUID":
+            fields[index] = field.with_type(pa.uuid())
+        elif field.type == TWELVE_BYTES and footer.metadata.schema.column(leaf).converted_type == "INTERVAL":
+            fields[index] = field.with_type(pa.month_day_nano_interval())
+    return pa.schema(fields)
 
 
 class ParquetSource:
@@ -104,13 +118,14 @@ class ParquetSource:
         self._bounds: dict[tuple[str, str], list[Bounds]] = {}
         self._lock = forks.lock()
         self._local = threading.local()
+        self.lost: set[str] = set()
         self.schema = self._schema()
 
     def statistics(self) -> Statistics:
         footers = [self._file(path).footer.metadata for path in self.paths]
         rows = sum(metadata.num_rows for metadata in footers)
         size = sum(metadata.row_group(i).total_byte_size for metadata in footers for i in range(metadata.num_row_groups))
-        return Statistics(rows, size, LazyColumns(self.schema.names, self._column_statistics))
+        return Statistics(rows, size, LazyColumns(self.schema.readable, self._column_statistics))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         used = [name for name in columns_of(filter) if name in self.schema]
@@ -193,7 +208,7 @@ class ParquetSource:
 
     def _whole_column(self, file: _File, split: Split, position: int) -> pa.ChunkedArray:
         """A column of a row group that pyarrow reads."""
-        column = self._reader(file).read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False).column(0)
+        column = self._reader(file).read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False).column(file.footer.schema.field(position).name)
         if len(column) != split.rows:
             raise SourceError(f"{split.path}: row group {split.detail} holds {len(column)} rows, its footer says {split.rows}: the file is damaged")
         for array in column.chunks:
@@ -219,7 +234,7 @@ class ParquetSource:
             file = self._file(path)
             for name, kind in zip(file.names, file.types, strict=True):
                 known = found.get(name.lower())
-                merged = kind if known is None else common_type(known.type, kind)
+                merged = kind if known is None else _merged(known.type, kind)
                 if merged is None:
                     raise SourceError(f"{path}: column {name} is {kind} here and {known.type} in {self.paths[0]}, and these have no common type")
                 found[name.lower()] = Field(name if known is None else known.name, merged)
@@ -267,7 +282,7 @@ class ParquetSource:
             if source == kind:
                 return array if array.type == pa.int64() else array.cast(pa.int64())
             array = _scaled(array, source)
-        (array,) = normalize(array, source) or (pa.nulls(0, source.to_arrow()),)
+        (array,) = normalize(array, source, lambda: self.lost.add(name)) or (pa.nulls(0, source.to_arrow()),)
         if source == kind:
             return array
         try:
@@ -346,11 +361,15 @@ class ParquetSource:
                 metadata=file.footer.metadata,
                 read_dictionary=[file.footer.schema.field(i).name for i in file.dictionaries],
                 pre_buffer=False,
-                coerce_int96_timestamp_unit="us",
                 page_checksum_verification=True,
                 arrow_extensions_enabled=False,
             )
         return readers[path]
+
+
+def _merged(a: Type, b: Type) -> Type | None:
+    """The type of a column that is of type a in one file and of type b in another; it cannot be read if one of them cannot."""
+    return common_type(a, b) if a.is_readable and b.is_readable else a if not a.is_readable else b
 
 
 def _check_values(array: pa.Array, kind: Type) -> None:

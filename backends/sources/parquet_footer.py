@@ -1,9 +1,11 @@
 """Parquet footers: read, checked, and rewritten so that pyarrow reads each column in the cheapest form.
 
-`read_footer` is called by `ParquetSource` once per file. It edits two things in the footer (in memory, never in the file):
+`read_footer` is called by `ParquetSource` once per file. It edits three things in the footer (in memory, never in the file):
 
 - The DECIMAL annotation of INT32 and INT64 columns goes away, so that pyarrow delivers the unscaled integers as they are
   stored instead of widening each to 16 bytes. Only the list of schema elements is parsed and written again.
+- INT96 becomes 12 plain bytes, which `normalize` makes timestamps of: pyarrow would drop what is below microseconds without a word,
+  or, in nanoseconds, overflow after 2262.
 - The ARROW:schema entry goes away, so that a file means what its Parquet types say, whoever wrote it (as in DuckDB);
   otherwise pyarrow would bring back large strings, views and dictionaries just to have them converted.
 """
@@ -24,42 +26,49 @@ from tsql.backends.sources.files import reading
 from tsql.kernels.errors import SourceError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
-_INT32, _INT64 = 1, 2
+_INT32, _INT64, _INT96 = 1, 2, 3
+_THRIFT_I32, _TWELVE_BYTES = 5, (b"\x0e", b"\x18")
+"""The numbers of FIXED_LEN_BYTE_ARRAY and of its 12 bytes, as Thrift writes them (doubled), and the kind of these fields."""
 _CONVERTED_DECIMAL, _LOGICAL_DECIMAL = 5, 5
 _SCHEMA, _ROW_GROUPS = 2, 4
-_TYPE, _NAME, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 4, 6, 7, 8, 10
+_TYPE, _LENGTH, _NAME, _CHILDREN, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 2, 4, 5, 6, 7, 8, 10
 _ARROW_SCHEMA = b"ARROW:schema"
 
 
 @dataclass
 class Footer:
-    """The footer of one file. `unscaled` are the columns that pyarrow delivers as plain integers: name to (width, scale)."""
+    """The footer of one file. `unscaled` are the columns that pyarrow delivers as plain integers: name to (width, scale). `leaves` says
+    for each column which of the stored columns it is; None for a struct, a list or a map, which may be several. `int96`: the columns that are INT96 in the file."""
 
     path: str
     size: int
     metadata: pq.FileMetaData
     schema: pa.Schema
     unscaled: dict[str, tuple[int, int]]
+    leaves: list[int | None]
+    int96: set[str]
     raw: bytes
 
     @cached_property
-    def first_chunks(self) -> list[Chunk]:
-        """The chunks of the first row group, one per column; empty where there is no row group."""
+    def first_chunks(self) -> list[Chunk | None]:
+        """The chunks of the first row group, one per column (None for nested ones); empty where there is no row group."""
         return next(iter(self._read_chunks(1)), [])
 
     @cached_property
-    def chunks(self) -> list[list[Chunk]]:
+    def chunks(self) -> list[list[Chunk | None]]:
         """The chunks of all row groups. Read on demand: this takes some milliseconds for a large footer."""
         return self._read_chunks(None)
 
-    def _read_chunks(self, limit: int | None) -> list[list[Chunk]]:
+    def _read_chunks(self, limit: int | None) -> list[list[Chunk | None]]:
         try:
             groups = _chunks(self.raw, limit)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
             raise _damaged(self.path) from None
-        if any(len(group) != len(self.schema) for group in groups):
+        if any(len(group) != self.metadata.num_columns for group in groups):
             raise _damaged(self.path)
-        return groups
+        if self.leaves == list(range(self.metadata.num_columns)):
+            return groups
+        return [[None if leaf is None else group[leaf] for leaf in self.leaves] for group in groups]
 
 
 def _damaged(path: str) -> SourceError:
@@ -71,7 +80,7 @@ def read_footer(path: str) -> Footer:
     with reading(path, "a Parquet file"):
         raw, size = _read_tail(path)
         try:
-            edited, unscaled = _plain_decimals(raw)
+            edited, unscaled, leaves, int96 = _edited_schema(raw)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
             raise _damaged(path) from None
         at = edited.rfind(_ARROW_SCHEMA)
@@ -80,9 +89,9 @@ def read_footer(path: str) -> Footer:
         alone = b"".join((_MAGIC, edited, struct.pack("<I", len(edited)), _MAGIC))
         metadata = pq.read_metadata(pa.BufferReader(alone))
         schema = metadata.schema.to_arrow_schema()
-        if not _is_sound(metadata):
+        if not _is_sound(metadata) or len(leaves) != len(schema):
             raise _damaged(path)
-    return Footer(path, size, metadata, schema, unscaled, bytes(edited))
+    return Footer(path, size, metadata, schema, unscaled, leaves, int96, bytes(edited))
 
 
 def _is_sound(metadata: pq.FileMetaData) -> bool:
@@ -112,11 +121,12 @@ def _read_tail(path: str) -> tuple[bytes, int]:
         return file.read(length), size
 
 
-def _plain_decimals(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]]]:
-    """The footer with the DECIMAL annotation of integer columns taken away, and their names, widths and scales.
+def _edited_schema(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]], list[int | None], set[str]]:
+    """The footer with the DECIMAL annotation of integer columns taken away and INT96 as bytes; the names, widths and scales of those
+    decimals; `Footer.leaves`; and the names of columns of INT96.
 
-    A footer is a struct; field 2 is the list of schema elements. Field ids are relative to the field before, so that
-    everything after the list can be copied as it is.
+    A footer is a struct; field 2 is the list of schema elements: the root, and what is below each element right behind it. Field ids
+    are relative to the field before, so that everything after the list can be copied as it is.
     """
     at = number = 0
     while True:
@@ -132,21 +142,41 @@ def _plain_decimals(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]
     out = bytearray(footer[:start])
     at = start
     unscaled: dict[str, tuple[int, int]] = {}
-    for _ in range(count):
+    leaves: list[int | None] = []
+    int96: set[str] = set()
+    leaf, open_groups = 0, list[int]()
+    for element in range(count):
         fields, at = _fields(footer, at)
         values = {number: value for number, _, value, _ in fields}
-        if values.get(_TYPE) in (_INT32, _INT64) and _is_decimal(values):
+        children, is_column = values.get(_CHILDREN) or 0, bool(element) and not open_groups
+        if is_column:
+            leaves.append(None if children else leaf)
+        if children and element:
+            open_groups.append(children)
+        elif element:
+            leaf += 1
+            while open_groups:
+                open_groups[-1] -= 1
+                if open_groups[-1] > 0:
+                    break
+                open_groups.pop()
+        if is_column and values.get(_TYPE) in (_INT32, _INT64) and _is_decimal(values):
             width, scale = values.get(_PRECISION), values.get(_SCALE, 0)
             if width is not None and 1 <= width <= 18 and 0 <= scale <= width:
                 unscaled[values[_NAME].decode("utf-8")] = (width, scale)
                 fields = [f for f in fields if f[0] not in (_CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE)]
+        elif is_column and values.get(_TYPE) == _INT96 and not children:
+            kind, stored, length = _THRIFT_I32, *_TWELVE_BYTES
+            int96.add(values[_NAME].decode("utf-8"))
+            others = [f for f in fields if f[0] not in (_TYPE, _LENGTH)]
+            fields = [(_TYPE, kind, None, stored), (_LENGTH, kind, None, length), *others]
         last = 0
         for number, kind, _, raw in fields:
             out += thrift.header(number, last, kind) + raw
             last = number
         out.append(thrift.STOP)
     out += footer[at:]
-    return out, unscaled
+    return out, unscaled, leaves, int96
 
 
 def _is_decimal(values: dict[int, Any]) -> bool:

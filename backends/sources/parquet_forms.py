@@ -53,7 +53,9 @@ class ColumnForm:
 
 def column_form(footer: Footer, index: int) -> ColumnForm | None:
     """The form of a column, or None where it is left to pyarrow."""
-    column, field = footer.metadata.schema.column(index), footer.schema.field(index)
+    if footer.leaves[index] is None:
+        return None
+    column, field = footer.metadata.schema.column(footer.leaves[index]), footer.schema.field(index)
     if column.max_repetition_level or column.max_definition_level > 1 or (footer.metadata.created_by or "").startswith(_OLD_WRITERS):
         return None
     physical = _PHYSICAL.get(column.physical_type)

@@ -29,21 +29,21 @@ def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
         chunk = group[index]
         low = high = None
         if not chunk.deprecated or (chunk.physical in _NUMBERS and not kind.is_unsigned):
-            low, high = _bound(chunk.minimum, chunk, arrow, kind, up=False), _bound(chunk.maximum, chunk, arrow, kind, up=True)
+            low, high = _bound(chunk.minimum, chunk, arrow, kind), _bound(chunk.maximum, chunk, arrow, kind)
             if low is None or high is None or _wrong_order(low, high):
                 low = high = None
         found.append(Bounds(low, high, chunk.nulls, chunk.values))
     return found
 
 
-def _bound(raw: bytes | None, chunk: Chunk, arrow: pa.DataType, kind: Type, up: bool) -> Any:
+def _bound(raw: bytes | None, chunk: Chunk, arrow: pa.DataType, kind: Type) -> Any:
     if raw is None:
         return None
     if chunk.physical in _NUMBERS:
         code = _NUMBERS[chunk.physical]
         code = code.upper() if kind.is_unsigned and code in ("<i", "<q") else code
-        return _stored(struct.unpack(code, raw)[0], arrow, kind, up) if len(raw) == struct.calcsize(code) else None
-    return _stored(raw, arrow, kind, up) if chunk.physical in (_BYTES, _FIXED) else None
+        return _stored(struct.unpack(code, raw)[0], arrow, kind) if len(raw) == struct.calcsize(code) else None
+    return _stored(raw, arrow, kind) if chunk.physical in (_BYTES, _FIXED) else None
 
 
 def _wrong_order(low: Any, high: Any) -> bool:
@@ -53,8 +53,8 @@ def _wrong_order(low: Any, high: Any) -> bool:
         return True
 
 
-def _stored(raw: Any, arrow: pa.DataType, kind: Type, up: bool) -> Any:
-    """A raw statistic in stored form; bounds that are not exact after conversion are moved outwards."""
+def _stored(raw: Any, arrow: pa.DataType, kind: Type) -> Any:
+    """A raw statistic in stored form. Nanoseconds become microseconds as values do, downwards, so that bounds stay bounds."""
     if kind.is_string:
         return None if not isinstance(raw, bytes) else _text(raw) if kind.name == "VARCHAR" else raw
     if kind.is_decimal or (kind.name == "HUGEINT" and pa.types.is_decimal(arrow)):
@@ -65,7 +65,7 @@ def _stored(raw: Any, arrow: pa.DataType, kind: Type, up: bool) -> Any:
         scale = {"s": 1_000_000, "ms": 1_000, "us": 1}.get(arrow.unit)
         if scale is not None:
             return raw * scale
-        return raw // 1000 + (1 if up else 0)
+        return raw // 1000
     if kind.is_float:
         return None if not isinstance(raw, float) or raw != raw else raw
     return raw if isinstance(raw, bool | int) else None

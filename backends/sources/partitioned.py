@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -69,7 +69,7 @@ def _retyped(paths: tuple[str, ...], found: Partitions, stated: dict[str, Any]) 
         for path, row in values.items():
             text = texts[path][name]
             row[name] = None if text is None else read(str(text))
-            if text is not None and row[name] is None:
+            if text is not None and row[name] is None and str(text).upper() != "NULL":
                 raise SourceError(f"{path}: partition {name}: could not convert '{text}' to {kind}")
     return Partitions(types, values)
 
@@ -87,6 +87,10 @@ class PartitionedSource:
         self.schema = Schema(tuple(fields.values()))
         self.types = {fields[name.lower()].name: kind for name, kind in partitions.types.items()}
         self.values = {path: {fields[name.lower()].name: value for name, value in row.items()} for path, row in partitions.values.items()}
+
+    @property
+    def lost(self) -> Collection[str]:
+        return getattr(self.source, "lost", ())
 
     def statistics(self) -> Statistics:
         known = self.source.statistics()

@@ -257,11 +257,18 @@ def _rounded(text: str, scale: int) -> int | None:
         return int(exact.scaleb(scale).to_integral_value("ROUND_HALF_UP"))
 
 
+def _decimals(values: list[int | None], arrow: pa.DataType) -> pa.Array:
+    """Decimals and HUGEINTs by their bytes: these have room for the 39 digits of a HUGEINT, and Python's Decimal would round to 28."""
+    data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
+    valid = None if None not in values else pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+    return pa.Array.from_buffers(arrow, len(values), [valid, pa.py_buffer(data)])
+
+
 def from_stored(values: list[Any], kind: Type) -> pa.Array:
     """An Arrow array of `kind` from values in stored form."""
     arrow = kind.to_arrow()
     if pa.types.is_decimal(arrow):
-        return pa.array([None if value is None else Decimal(value).scaleb(-kind.scale) for value in values], arrow)
+        return _decimals(values, arrow)
     if kind.name == "DATE":
         return pa.array(values, pa.int32()).view(arrow)
     if kind.name in ("TIME", "TIMESTAMP", "TIMESTAMPTZ"):
@@ -271,9 +278,19 @@ def from_stored(values: list[Any], kind: Type) -> pa.Array:
     return pa.array(values, arrow)
 
 
-def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO) -> tuple[pa.Array, pa.Array | None]:
+_NANOSECONDS = re.compile(rb"\.[0-9]{6}[0-9]*[1-9]")
+
+
+def has_nanoseconds(text: str | bytes) -> bool:
+    """Whether a time has digits that microseconds do not hold."""
+    raw = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
+    return len(raw) > 15 and _NANOSECONDS.search(raw) is not None
+
+
+def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO, lost: Callable[[], None] = lambda: None) -> tuple[pa.Array, pa.Array | None]:
     """Text as values of `kind`, each distinct one converted once; and which rows could not be, if any.
-    Dates and times in the usual form go through pyarrow's cast, whose grammar is within ours."""
+    Dates and times in the usual form go through pyarrow's cast, whose grammar is within ours; it leaves times with nanoseconds to us,
+    of which `lost` is told."""
     if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and format == ISO and array.type == pa.string():
         try:
             return array.cast(kind.to_arrow()), None
@@ -283,7 +300,10 @@ def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO) -> tuple
     encoded = array.dictionary_encode()
     values: list[Any] = []
     bad = []
-    for raw in encoded.dictionary.to_pylist():
+    texts = encoded.dictionary.to_pylist()
+    if kind.is_temporal and any(map(has_nanoseconds, texts)):
+        lost()
+    for raw in texts:
         try:
             value = read(raw.decode("utf-8") if isinstance(raw, bytes) else raw)
         except UnicodeDecodeError:

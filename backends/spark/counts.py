@@ -1,4 +1,4 @@
-"""Counts of rows that tasks have left out (`Run.count`), on their way to the driver: a Spark accumulator of one entry for each stage and shard.
+"""Counts of rows that tasks have left out (`Run.count`) and their notes, on their way to the driver: a Spark accumulator of one entry for each stage and shard.
 
 A task that Spark runs twice gives its entry twice, and it counts once.
 """
@@ -11,8 +11,8 @@ from pyspark.accumulators import AccumulatorParam
 
 from tsql.backends import Run
 
-Tally = dict[tuple[str, int], dict[str, int]]
-"""(stage, shard) to what its task has counted."""
+Tally = dict[tuple[str, int], tuple[dict[str, int], list[str]]]
+"""(stage, shard) to what its task has counted and noted."""
 
 
 class TallyParam(AccumulatorParam[Tally]):
@@ -27,12 +27,14 @@ class TallyParam(AccumulatorParam[Tally]):
 
 
 def accumulator(context: Any) -> Any:
-    """A new accumulator; tasks add `{(stage, shard): counts}` to it."""
+    """A new accumulator; tasks add `{(stage, shard): (counts, notes)}` to it."""
     return context.accumulator({}, TallyParam())
 
 
 def collect(tallies: Any, run: Run) -> None:
-    """Add what the tasks have counted to the driver's run."""
-    for counts in tallies.value.values():
+    """Add what the tasks have counted and noted to the driver's run."""
+    for counts, notes in tallies.value.values():
+        for note in notes:
+            run.note(note)
         for what, rows in counts.items():
             run.count(what, rows)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tsql.backends import Run
 from tsql.backends.local.dataset import SourceData
 from tsql.backends.local.entry import facts_of
+from tsql.backends.sources import tell_lost
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource, spark_schema
@@ -172,6 +173,7 @@ class Stages:
             batches = (_with_rows(batch) for split in splits for batch in source.read(split, step.columns))
         for number, (shard, blob) in enumerate(_dealt(list(batches), shards)):
             yield shard, step.name, number, blob
+        tell_lost(source, step.columns, self.run)
 
     def _frame(self, step: Scan) -> DataFrame:
         return step.source.select(step.columns)

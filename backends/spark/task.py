@@ -20,7 +20,7 @@ from tsql.backends.local.dataset import ChunkData, Dataset
 from tsql.backends.local.entry import BatchData, chunk_columns
 from tsql.backends.local.executor import Executor, Flow, Kernels
 from tsql.backends.local.host import Chunk
-from tsql.backends.sources import Source, Split
+from tsql.backends.sources import Source, Split, tell_lost
 from tsql.backends.sources.normalize import normalize
 from tsql.backends.sources.open import from_description
 from tsql.backends.spark.wire import (
@@ -210,8 +210,8 @@ def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any], 
 
 def _tell(part: Part, shard: int, run: Run, tallies: Any) -> None:
     """Let the driver know what the task has counted."""
-    if run.counts:
-        tallies.add({(f"{part.top} {part.movement}", shard): run.counts})
+    if run.counts or run.notes:
+        tallies.add({(f"{part.top} {part.movement}", shard): (run.counts, run.notes)})
 
 
 def _key(entry: Entry) -> tuple[str, ...] | None:
@@ -236,7 +236,13 @@ def _dataset(part: Part, entry: Entry, step: Step, blobs: list[tuple[int, Any]],
         if name not in source.schema or source.schema[name].type != step.schema[name].type:
             raise SourceError(f"{', '.join(entry.description['paths'])}: column {name} is not what it was when the query was planned: the files have changed, or this machine has others")
     splits = [Split(*one) for _, blob in blobs for one in json.loads(bytes(blob))]
-    return BatchData(step.schema, entry.facts, lambda: ((split.order, batch) for split in splits for batch in source.read(split, names)), run)
+
+    def read() -> Iterator[tuple[int, pa.RecordBatch]]:
+        for split in splits:
+            yield from ((split.order, batch) for batch in source.read(split, names))
+        tell_lost(source, names, run)
+
+    return BatchData(step.schema, entry.facts, read, run)
 
 
 def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int, Dataset | Flow]) -> Iterator[pa.RecordBatch]:

@@ -195,6 +195,9 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
         set_bit(k, values, at, bit)
     elif t.name == "INTERVAL":
         slot = k.offset(values, at * 16)
+        # Arrow counts nanoseconds, which have room for 292 years.
+        too_long = k.overflows("mul", datum.parts[2], k.i64(1000))
+        k.fail(too_long if datum.valid is None else too_long & datum.valid, "Interval out of range: the time of an INTERVAL in a result is at most 2562047 hours")
         k.store(slot, datum.parts[0])
         k.store(slot, datum.parts[1], 1)
         k.store(slot, datum.parts[2] * 1000, 1)

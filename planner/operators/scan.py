@@ -65,6 +65,8 @@ class Scan(Step):
         for c in columns:
             if c not in source.schema:
                 raise context.error(f"table {table} has no column {c}")
+            if not source.schema[c].type.is_readable:
+                raise context.error(f"column {c} of table {table} is {source.schema[c].type}, which cannot be read")
         step = cls((), table=table, source=source, columns=columns)
         where, ranges = attributes.optional("where"), attributes.optional("ranges")
         if ranges is not None:

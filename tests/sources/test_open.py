@@ -149,3 +149,21 @@ def test_a_list_of_several_kinds(tmp_path: Path) -> None:
         open_source(["a.csv", "b.parquet"])
     with pytest.raises(SourceError, match="not the description of a source"):
         from_description({"kind": "csv"})
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("nested", [True, False])
+def test_a_column_name_that_is_no_text_is_one_clear_error(tmp_path: Path, stream: bool, nested: bool) -> None:
+    inner = pa.array([{"abcdefgh": 1}]) if nested else pa.array([1])
+    table = pa.table({"outer" if nested else "abcdefgh": inner})
+    path = tmp_path / "t.arrow"
+    with pa.OSFile(str(path), "wb") as file, (pa.ipc.new_stream if stream else pa.ipc.new_file)(file, table.schema) as writer:
+        writer.write_table(table)
+    path.write_bytes(path.read_bytes().replace(b"abcdefgh", b"abcd\xff\xfegh"))
+    with pytest.raises(SourceError, match=r"t\.arrow: the name of a column is not UTF-8: b'abcd\\xff\\xfegh'"):
+        open_source(path)
+    pq.write_table(table, tmp_path / "t.parquet")
+    damaged = tmp_path / "t.parquet"
+    damaged.write_bytes(damaged.read_bytes().replace(b"abcdefgh", b"abcd\xff\xfegh"))
+    with pytest.raises(SourceError, match=r"t\.parquet: "):
+        open_source(damaged)

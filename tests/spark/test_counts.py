@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tsql
 from tests.spark.cluster import InProcess
 from tsql.backends.spark import counts, task
+from tsql.kernels.errors import BindError
 
 QUERY = "SELECT auction, count(*) AS n FROM bids GROUP BY auction ORDER BY auction"
 
@@ -51,3 +54,19 @@ def test_a_task_that_runs_twice_counts_once() -> None:
     tally = param.addInPlace(param.zero({}), {("top", 0): {"rows": 3}})
     tally = param.addInPlace(tally, {("top", 1): {"rows": 4}})
     assert param.addInPlace(tally, {("top", 0): {"rows": 3}}) == {("top", 0): {"rows": 3}, ("top", 1): {"rows": 4}}
+
+
+def test_files_with_nanoseconds_and_nested_columns(tmp_path: Path) -> None:
+    for number in range(3):
+        pq.write_table(pa.table({"l": [[1]], "ts": pa.array([1000 * number + 1], pa.timestamp("ns")), "v": [number]}), tmp_path / f"{number}.parquet")
+    with tsql.connect(spark=InProcess(), backend="spark") as session:
+        found = session.sql(f"SELECT v, epoch_us(ts) FROM '{tmp_path}/*.parquet' ORDER BY v")
+        assert found.fetchall() == [(0, 0), (1, 1), (2, 2)]
+        assert found.notes == ["digits below microseconds of column ts were dropped"]
+        assert session.sql(f"SELECT count(*) FROM '{tmp_path}/*.parquet'").fetchall() == [(3,)]
+        with pytest.raises(BindError, match=r"l \(BIGINT\[\]\)"):
+            session.sql(f"FROM '{tmp_path}/*.parquet'")
+        session.register("t", pa.table({"ts": pa.array([1999], pa.timestamp("ns"))}))
+        found = session.sql("SELECT epoch_us(ts) FROM t")
+        assert found.fetchall() == [(1,)]
+        assert found.notes == ["digits below microseconds of column ts were dropped"]

@@ -15,7 +15,7 @@ from tsql.temporal.lifetimes import bounds, columns_of, kept, new_life
 def stitched(relation: Relation, taken: Iterable[str]) -> tuple[logical.Node, Life]:
     """The rows of a relation, each as long as equal ones follow it without a gap."""
     start, end = bounds(relation.life)
-    keys = list(dict.fromkeys(f.column for f in relation.fields))
+    keys = list(dict.fromkeys(f.to_column().name for f in relation.fields))
     names = Names((*taken, *relation.plan.schema.names))
     chain = names.unique("chain")
     calls = ((chain, WindowCall("stitch_chain", (end,), BIGINT)),)
