@@ -107,7 +107,7 @@ class Session:
             return None
         begun = time.perf_counter()
         with garbage.paused():
-            found = plan_store.find(self._stored_key(text, kinds), self.catalog)
+            found = plan_store.find(self._stored_key(text, kinds), self.catalog, kinds)
         if found is None:
             return None
         parameters, start, length, plan = found
