@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.interrupt import Interruptible
+from tsql.kernels.codegen.object_cache import take_notes
 from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
 from tsql.kernels.types import Type
 from tsql.values import python_values
@@ -123,6 +124,7 @@ class Relation:
                 stream.close()
             self._runs.discard(handle)
             run.timings_ms.setdefault("run", (time.perf_counter() - begun) * 1000)
+            run.notes += take_notes()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.batches()
