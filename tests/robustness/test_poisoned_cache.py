@@ -505,6 +505,9 @@ def changed_object(code: bytes, bad: str) -> bytes:
         case "a symbol outside":
             last = sections[symbols][4] + sections[symbols][5] - 24
             changed[last + 6 : last + 16] = sections[relocated][7].to_bytes(2, "little") + (1 << 40).to_bytes(8, "little")
+        case "a symbol of no section":
+            last = sections[symbols][4] + sections[symbols][5] - 24
+            changed[last + 6 : last + 8] = b"\xf2\xff"
         case "a symbol of threads":
             changed[sections[symbols][4] + 24 + 4] = 6
         case "names without an end":
@@ -520,7 +523,7 @@ def changed_object(code: bytes, bad: str) -> bytes:
 OBJECTS = (
     "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside", "a large section", "a link to nothing",
     "relocations of nothing", "an unloaded section", "a relocation outside", "a relocation of nothing", "a relocation of no kind", "a symbol outside",
-    "a symbol of threads", "names without an end",
+    "a symbol of threads", "a symbol of no section", "names without an end",
 )  # fmt: skip
 
 
