@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from pathlib import Path
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 MOST_LINKS = 40
@@ -57,6 +58,14 @@ def open_private(path: str) -> int:
         return os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=at)
     finally:
         os.close(at)
+
+
+def make_folders(path: Path) -> None:
+    """Make a folder and those above it that are missing, for this user alone: `Path.mkdir` leaves those above to the umask, and the cache is not kept
+    below a folder that others can write to."""
+    for folder in reversed((path, *path.parents)):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _parts(path: str) -> list[str]:

@@ -16,11 +16,13 @@ import pytest
 
 from tests.cache_entries import entries, read_code, write_code
 from tests.kernels.programs import compiled, interpreted
+from tsql.costs import calibrated
 from tsql.kernels.codegen import object_cache
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
 from tsql.kernels.codegen.object_cache import cache_directory, flush, write_later
+from tsql.planner.cost import DEFAULT
 
 
 def square_plus(number: int) -> Module:
@@ -192,6 +194,22 @@ def test_the_usual_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_directory() == tmp_path / ".cache" / "tsql" / "kernels"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG specification: a relative path is ignored
+    assert cache_directory() == tmp_path / ".cache" / "tsql" / "kernels"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number which no file knows."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("TSQL_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    forget(monkeypatch)
+    assert cache_directory() is None and calibrated() == DEFAULT
+    assert works(11) == "llvm"
 
 
 def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
