@@ -13,11 +13,12 @@ import pyarrow as pa
 
 from tsql import changes, copying, introspect, plan_store, registering, statements
 from tsql import settings as setting
+from tsql.arguments import checked_mapping, checked_path, checked_text, is_variable_of_caller, optional_text
 from tsql.backends import Backend, Run, Settings
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.kernels import garbage
-from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
+from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
 from tsql.named_statements import NamedStatements
@@ -55,6 +56,8 @@ class Session:
         self.catalog.database = self._database_name
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
+        if not isinstance(backend, str) and not hasattr(backend, "run"):
+            raise CatalogError(f"a backend is the name of one, not {backend!r}", hint=f"backends are {', '.join(BACKENDS)}")
 
     @property
     def backend(self) -> Backend:
@@ -78,6 +81,7 @@ class Session:
         """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
         statements, and every statement before the last, run at once."""
         self._check_open()
+        text, origin = checked_text(text, "a query"), optional_text(origin, "the origin of a query")
         return self._sql(text.removeprefix("\ufeff"), *convert_all(params), origin)
 
     def _sql(self, text: str, kinds: dict[str, Type], values: dict[str, Any], origin: str | None) -> Relation:
@@ -157,7 +161,7 @@ class Session:
         result is asked for, so it sees the tables that those before it have made."""
         self._check_open()
         kinds, values = convert_all(params)
-        for piece in _split(text, origin, values):
+        for piece in _split(checked_text(text, "a script"), optional_text(origin, "the origin of a script"), values):
             yield self._statement(piece, kinds, values)
 
     def execute(self, text: str, params: Parameters = None) -> Relation:
@@ -178,6 +182,8 @@ class Session:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:
                 self.transactions.fail()
+                if isinstance(error, UnknownTableError) and error.table and is_variable_of_caller(error.table, __name__):
+                    error.hint = f'there is a Python variable of this name: db.register("{error.table}", {error.table}) makes it a table'
                 raise piece.relocate(error) from error.__cause__
             except (RecursionError, MemoryError) as error:
                 raise piece.relocate(too_much(error)) from error
@@ -360,6 +366,7 @@ class Session:
         relation over one whole table or file stays lazy; any other one is computed now. `time` names the column with the time of a
         row, `period` the two columns between which it is valid."""
         self._check_open()
+        checked_text(name, "the name of a table")
         self.catalog.add(name, registering.timed(self._source(name, data), time, period))
 
     def _source(self, name: str, data: Any) -> Any:
@@ -389,6 +396,9 @@ class Session:
         It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time` itself unless
         given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to types, and `options` are those of the reader."""
         self._check_open()
+        checked_text(name, "the name of a stream")
+        optional_text(connector, "a connector")
+        columns = None if columns is None else checked_mapping(columns, "columns")
         lateness = {"idle_timeout": idle_timeout, "allowed_lateness": allowed_lateness, "on_late": on_late, "late_table": late_table}
         if not registering.is_path(data):
             if columns is not None or connector is not None or options:
@@ -403,12 +413,12 @@ class Session:
 
     def unregister(self, name: str) -> None:
         """Forget a name."""
-        self.catalog.drop(name)
+        self.catalog.drop(checked_text(name, "the name of a table"))
         self._plans.clear()
 
     def table(self, name: str) -> Relation:
         """A relation over a table or view of the catalog."""
-        self.catalog.require(name)
+        self.catalog.require(checked_text(name, "the name of a table"))
         return self.sql('SELECT * FROM "' + name.replace('"', '""') + '"')
 
     def tables(self) -> list[str]:
@@ -442,7 +452,8 @@ class Session:
         return self._read(path, "ipc", options)
 
     def _read(self, path: str | os.PathLike[str] | Sequence[str], kind: str, options: dict[str, Any]) -> Relation:
-        where = os.fspath(path) if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
+        several = isinstance(path, Sequence) and not isinstance(path, str | bytes)
+        where = [checked_path(one, "the name of a file") for one in path] if several else checked_path(path, "the name of a file")
         arguments = [literal(where), *(f"{name} => {literal(value)}" for name, value in options.items())]
         try:
             return self.sql(f"FROM read_{kind}({', '.join(arguments)})")
@@ -533,7 +544,7 @@ def connect(
     """
     chosen = setting.from_values({"threads": threads, "memory_limit": memory_limit, **settings})
     store = None
-    if path is not None and os.fspath(path) != ":memory:":
+    if path is not None and checked_path(path, "a database") != ":memory:":
         from tsql.storage import Database
 
         store = Database(path, read_only=read_only)

@@ -26,6 +26,7 @@ from tsql.kernels.blocks.file import ColumnFile, write_columns
 from tsql.kernels.errors import StorageError
 from tsql.storage import entries
 from tsql.storage.journal import JournalWriter, encode_record, read_journal, sync_folder
+from tsql.storage.place import check_place
 from tsql.transactions import Changes
 
 CURRENT, LOCK, READERS = "CURRENT", "lock", "readers"
@@ -53,6 +54,7 @@ class Database:
             raise
 
     def _open(self) -> None:
+        check_place(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise StorageError(f"{self.path} is a file; a database is a folder")
         is_new = not (self.path / CURRENT).exists()
@@ -61,7 +63,7 @@ class Database:
         if is_new and self.path.is_dir() and any(child.name not in (LOCK, READERS) and not child.name.startswith("journal-") for child in self.path.iterdir()):
             raise StorageError(f"{self.path} is a folder with other files in it, and no database", hint="name a folder that is empty or not there")
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(exist_ok=True)
         except OSError as error:
             raise StorageError(f"cannot make {self.path}: {error.strerror or error}") from error
         if self.read_only:
