@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,8 @@ class Session:
         self._inserts = InsertCache()
         self._named = NamedStatements()
         self._closed = False
+        self.watch: Callable[[Callable[[], float | None]], AbstractContextManager[Any]] = lambda progress: nullcontext()
+        """Around each statement that runs at once and may last (COPY, INSERT, CREATE TABLE AS), with what tells how far it is."""
         self.catalog.run_plan = self._run_plan
         self.catalog.database = self._database_name
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
@@ -261,8 +264,9 @@ class Session:
             case statements.Summarize():
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
-                rows = copying.copy_to(self._relation(query(statement.query), values), statement.path, statement.options, statement.places)
-                return changes.counted(rows)
+                relation = self._relation(query(statement.query), values)
+                with self.watch(lambda: relation.progress):
+                    return changes.counted(copying.copy_to(relation, statement.path, statement.options, statement.places))
             case _ if isinstance(statement, statements.Change):
                 return self._change(statement, query, values)
             case _:
@@ -273,7 +277,14 @@ class Session:
         relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete | statements.Alter) else self._relation
         if not isinstance(statement, statements.Insert):
             self._inserts.clear()
-        result = changes.perform(self, statement, lambda inner: relate(query(inner), values), values)
+        running: list[Relation] = []
+
+        def start(inner: statements.Query) -> Relation:
+            running[:] = [relate(query(inner), values)]
+            return running[0]
+
+        with self.watch(lambda: running[0].progress if running else None):
+            result = changes.perform(self, statement, start, values)
         self._plans.clear()
         return result
 
@@ -295,6 +306,11 @@ class Session:
     def _columns_of(self, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
         relation = self.table(name)
         return tuple(relation.columns), relation.sql_types
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the database; None for one in memory."""
+        return None if self._store is None else self._store.path
 
     @property
     def _database_name(self) -> str:
