@@ -58,6 +58,12 @@ class BindError(TsqlError):
     """A name, a type or an argument in the query does not fit."""
 
 
+class UnknownTableError(BindError):
+    """A query reads a table that is not there. `table` is its name; None after a journey between processes."""
+
+    table: str | None = None
+
+
 class PlanError(TsqlError):
     """A plan cannot run: an unmet requirement, a bad plan file, a hint that cannot hold."""
 

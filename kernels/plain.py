@@ -114,7 +114,7 @@ def decode(data: bytes, resolve: Resolve = lambda name: None) -> Any:
         return value(found["root"])
     except Damaged:
         raise
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, ImportError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ImportError, ArithmeticError, RecursionError) as error:
         raise Damaged(f"not the data of a value: {error}") from error
 
 

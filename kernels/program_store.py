@@ -18,8 +18,8 @@ from typing import Any
 from tsql.kernels.batch import Dictionary
 from tsql.kernels.codegen.kir import Function, Module
 from tsql.kernels.codegen.lang import Kernel, Val, Var
-from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_later
-from tsql.kernels.context import Program
+from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
+from tsql.kernels.context import Program, Site, Slot
 from tsql.kernels.datum import Datum
 from tsql.kernels.identity import code_identity
 from tsql.kernels.plain import Damaged, NotPlain, decode, encode_if_plain
@@ -181,15 +181,27 @@ class KnownModule(Module):
 
 def find(about: Description, make: Any) -> Program | None:
     """The program of a pipeline of this description; `make` emits its module."""
-    data = read_code(about.key)
+    data = read_entry("program", about.key, code_identity())
     if data is None:
         return None
     dictionaries = {str(number): one for number, one in enumerate(about.dictionaries)}
     try:
         fingerprint, slots, sites, reads = decode(data, dictionaries.__getitem__)
-    except (Damaged, ValueError, TypeError):
+        _check(fingerprint, slots, sites, reads)
+    except UNUSABLE:
         return None
     return Program(KnownModule(fingerprint, make), slots, sites, reads)
+
+
+def _check(fingerprint: Any, slots: Any, sites: Any, reads: Any) -> None:
+    """Raise Damaged unless these are the parts of a program."""
+    if not (
+        isinstance(fingerprint, str)
+        and all(isinstance(parts, list) and all(isinstance(one, kind) for one in parts) for parts, kind in ((slots, Slot), (sites, Site)))
+        and isinstance(reads, tuple)
+        and all(isinstance(name, str) for name in reads)
+    ):
+        raise Damaged("not the parts of a program")
 
 
 def keep(about: Description, pipeline: Any, program: Program) -> None:
@@ -199,4 +211,4 @@ def keep(about: Description, pipeline: Any, program: Program) -> None:
         after = described(pipeline)
         assert after is not None and after.words == about.words, f"emission has changed what {pipeline.name} is described by: {about.difference(after)}"
     parts = (program.module.fingerprint(), program.slots, program.sites, program.reads)
-    write_later(about.key, lambda: encode_if_plain(parts, about.name_of))
+    write_later("program", about.key, lambda: encode_if_plain(parts, about.name_of), code_identity())

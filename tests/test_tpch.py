@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.duck import empty_duckdb
+from tsql.kernels.private_folder import make_folders
 from tsql.tpch import data
 from tsql.tpch.__main__ import main
 from tsql.tpch.check import Oracle, fill
@@ -83,6 +85,17 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert data.data_folder() == tmp_path / "tsql" / "data"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG specification: a relative path is ignored
     assert data.data_folder() == Path.home() / ".cache" / "tsql" / "data"
+
+
+def test_folders_of_data_are_the_users_own(tmp_path: Path) -> None:
+    """With a umask that lets the group write, too: the compile cache beside it is not kept below a folder that others can write to."""
+    umask = os.umask(0o002)
+    try:
+        make_folders(tmp_path / "tsql" / "data" / "tpch")
+        make_folders(tmp_path / "tsql" / "data")
+    finally:
+        os.umask(umask)
+    assert [oct(path.stat().st_mode & 0o777) for path in sorted(tmp_path.rglob("*"))] == ["0o700"] * 3
 
 
 def test_queries_run() -> None:

@@ -13,6 +13,8 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
+from tsql.kernels.private_folder import make_folders
+
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 
 
@@ -37,7 +39,7 @@ def _generate(scale: float, folder: Path) -> None:
     """Make all tables in a temporary folder beside `folder`, then rename it, so that nobody ever sees a part of them."""
     if not scale > 0:
         raise ValueError(f"the scale factor is a positive number, not {scale:g}")
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folders(folder.parent)
     work = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         made = work / "tables"

@@ -22,7 +22,7 @@ from tsql.analyze_scope import TARGET, Field, Names, Relation, Scope, Table, int
 from tsql.analyze_select import SelectAnalyzer, project
 from tsql.analyze_subquery import Frame, Level, computed_rows
 from tsql.analyze_tables import SERIES, TABLE_FUNCTIONS, TableFunctions, call_of
-from tsql.kernels.errors import BindError, TsqlError
+from tsql.kernels.errors import BindError, TsqlError, UnknownTableError
 from tsql.kernels.expr import Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.schema import Field as SchemaField
 from tsql.kernels.schema import Schema
@@ -256,12 +256,14 @@ class QueryAnalyzer:
             return _scan(name, open_path(self.catalog, name, position, self.source.text), node.alias)
         if found is None:
             names = [*environment, *self.catalog.names()]
-            raise BindError(
+            error = UnknownTableError(
                 f'table "{name}" does not exist',
                 position=position,
                 text=self.source.text,
                 hint=nearest(name, names) or (f"a file is named in quotes: '{name}'" if "." in name else None),
             )
+            error.table = name
+            raise error
         if hasattr(found, "text"):
             return self._view(name, found.text, node)
         relation = _scan(name, found, node.alias)

@@ -15,11 +15,12 @@ from typing import Any
 
 import tsql
 from tsql.backends.whole_files import write_text
-from tsql.kernels.errors import PlanError, TsqlError
+from tsql.kernels.errors import CatalogError, PlanError, TsqlError
 from tsql.loaded import LoadedPlan
 from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, replace_closed, report, timing, tolerate_encoding
 from tsql.parameters import parse_value
 from tsql.planner.planfile import lines_of
+from tsql.progress import ProgressBar
 from tsql.relation import FORMATS as EXTENSIONS
 from tsql.relation import Relation
 from tsql.session import Session
@@ -160,6 +161,7 @@ def _session(arguments: Any) -> Session:
         session = tsql.connect(arguments.database, backend=arguments.backend, read_only=arguments.read_only, **settings)
     except TsqlError as error:
         raise UsageError(str(error)) from error
+    session.watch = ProgressBar
     for name, path in _pairs(arguments.table, "--table").items():
         session.register(name, session.catalog.open_file(path))
     return session
@@ -297,8 +299,17 @@ def _plan_text(path: str) -> str:
 def _shell(arguments: Any) -> int:
     from tsql.shell import Shell
 
-    with _session(arguments) as session:
-        return Shell(session, _parameters(arguments), debug=arguments.debug).run()
+    def connect(path: str | None, read_only: bool) -> Session:
+        try:
+            return _session(argparse.Namespace(**{**vars(arguments), "database": path, "read_only": read_only}))
+        except UsageError as error:
+            raise CatalogError(str(error)) from error
+
+    shell = Shell(_session(arguments), _parameters(arguments), debug=arguments.debug, connect=connect)
+    try:
+        return shell.run()
+    finally:
+        shell.session.close()
 
 
 def _calibrate(arguments: Any) -> int:

@@ -50,7 +50,7 @@ class SqlCompleter(Completer):
         if before.startswith("."):
             if " " not in before:
                 yield from (Completion(name, -len(before)) for name in self.commands if name.startswith(before))
-            elif before.startswith(".read "):
+            elif before.startswith((".read ", ".open ")):
                 yield from self._path(before.partition(" ")[2], complete_event)
             return
         if before.count("'") % 2:

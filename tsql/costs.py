@@ -33,7 +33,10 @@ def cost_file() -> Path:
 
 def calibrated() -> Costs:
     """The costs to plan with."""
-    path = cost_file()
+    try:
+        path = cost_file()
+    except RuntimeError:  # a user without a home
+        return DEFAULT
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tsql import statements
+from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.compare import difference
 from tsql.kernels.errors import PlanError, SourceError, TsqlError
@@ -114,6 +115,7 @@ def _described(names: tuple[str, ...], schema: Schema, columns: tuple[str, ...])
 
 def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
     """Read a plan file."""
+    checked_path(path, "a plan file")
     try:
         return LoadedPlan(Path(path).read_text(encoding="utf-8"), os.fspath(path))
     except UnicodeDecodeError as error:
@@ -124,4 +126,4 @@ def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
 
 def load_plan_text(text: str, origin: str | None = None) -> LoadedPlan:
     """A plan from the text of a plan file."""
-    return LoadedPlan(text, origin)
+    return LoadedPlan(checked_text(text, "a plan"), optional_text(origin, "the origin of a plan"))

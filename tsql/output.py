@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -17,11 +18,14 @@ from rich.text import Text
 from tsql.backends.whole_files import write_text
 from tsql.display import print_table
 from tsql.kernels.errors import CancelledError, TsqlError
+from tsql.modes import MODES, write_mode
 from tsql.progress import ProgressBar
 from tsql.relation import Relation
 
-TEXT_FORMATS = ("table", "csv", "json")
-FORMATS = ("table", "csv", "json", "arrow", "parquet")
+TEXT_FORMATS = ("table", "csv", "json", *MODES)
+FORMATS = (*TEXT_FORMATS, "arrow", "parquet")
+ALIASES = {"box": "table", "duckbox": "table", "jsonlines": "json", "ndjson": "json", "md": "markdown"}
+"""What other shells call these formats."""
 PIPE_ROWS = 10_000
 """How many rows a table has at most where it is not cut to a terminal."""
 
@@ -30,7 +34,9 @@ def emit(relation: Relation, kind: str = "table", path: str | None = None, *, ma
     """Write one result to stdout or to a file; the number of its rows where that is known."""
     terminal = sys.stdout.isatty()
     # A bar on the same screen as rows that stream past would be written over.
-    with ProgressBar(lambda: relation.progress, enabled=progress and not (terminal and path is None and kind in ("csv", "json"))):
+    with ProgressBar(lambda: relation.progress, enabled=progress and not (terminal and path is None and kind != "table")):
+        if kind in MODES:
+            return _write_text(path, lambda file: write_mode(relation, kind, file))
         if kind != "table":
             if path is not None:
                 return relation.write(path, kind)
@@ -38,12 +44,19 @@ def emit(relation: Relation, kind: str = "table", path: str | None = None, *, ma
             rows = relation.write_to(sys.stdout.buffer, kind)
             sys.stdout.buffer.flush()
             return rows
-        if path is None:
-            return _print(relation, sys.stdout, max_rows)
-        text = io.StringIO()
-        rows = _print(relation, text, max_rows)
-        write_text(path, text.getvalue())
+        return _write_text(path, lambda file: _print(relation, file, max_rows))
+
+
+def _write_text(path: str | None, write: Callable[[TextIO], int | None]) -> int | None:
+    """Have a text written to stdout, or to a file once it is whole."""
+    if path is None:
+        rows = write(sys.stdout)
+        sys.stdout.flush()
         return rows
+    text = io.StringIO()
+    rows = write(text)
+    write_text(path, text.getvalue())
+    return rows
 
 
 def _print(relation: Relation, file: TextIO, max_rows: int | None) -> int | None:

@@ -242,7 +242,9 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         name = self._parse_id_var(any_token=True)
         if name is None:
             self.raise_error("Expected the name of a setting")
-        if not self._match(TokenType.EQ) and not self._match_text_seq("TO"):
+        if name.name.upper() == "TIME" and self._match_text_seq("ZONE"):
+            name.set("this", "TimeZone")
+        elif not self._match(TokenType.EQ) and not self._match_text_seq("TO"):
             self.raise_error("Expected = after the name of a setting")
         value = self._parse_unary() or self._parse_var(any_token=True)
         if value is None:

@@ -16,12 +16,14 @@ from typing import Any
 
 from tsql.catalog import Catalog
 from tsql.definition import Table, View
-from tsql.kernels.codegen.object_cache import cache_directory, read_code, write_later
+from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
 from tsql.kernels.cores import CORES
+from tsql.kernels.errors import TsqlError
 from tsql.kernels.identity import code_identity
-from tsql.kernels.plain import Damaged, decode, encode_if_plain
+from tsql.kernels.plain import decode, encode_if_plain
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan
+from tsql.planner.step import Step
 
 FORMAT = 1
 """Part of the key: raise it when entries are written differently."""
@@ -86,12 +88,12 @@ def keep(key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], 
         written = encode_if_plain(plan, lambda value: tables.get(id(value)))
         return None if written is None else head + b"\n" + written
 
-    write_later(key, content)
+    write_later("plan", key, content, code_identity())
 
 
-def find(key: str, catalog: Catalog) -> tuple[tuple[str, ...], int, int, PhysicalPlan] | None:
-    """The parameters, the place of the statement in its text, and the plan of an entry that still holds."""
-    data = read_code(key)
+def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> tuple[tuple[str, ...], int, int, PhysicalPlan] | None:
+    """The parameters, the place of the statement in its text, and the plan of an entry that still holds. `kinds`: the parameters that are given."""
+    data = read_entry("plan", key, code_identity())
     if data is None:
         return None
     head, _, written = data.partition(b"\n")
@@ -102,8 +104,11 @@ def find(key: str, catalog: Catalog) -> tuple[tuple[str, ...], int, int, Physica
             if digest(catalog, kind, name) != answer:
                 return None
         plan = decode(written, catalog.lookup)
-        if not isinstance(plan, PhysicalPlan):
+        parameters, start, length = tuple(found["parameters"]), found["start"], found["length"]
+        if not isinstance(plan, PhysicalPlan) or {*parameters} != kinds.keys() or not (type(start) is type(length) is int and min(start, length) >= 0):
             return None
-        return tuple(found["parameters"]), int(found["start"]), int(found["length"]), plan
-    except (Damaged, ValueError, KeyError, TypeError, AttributeError):
+        if not all(isinstance(step, Step) for step in plan.root.walk()) or not len(plan.columns) == len(plan.names) == len(plan.schema):
+            return None
+        return parameters, start, length, plan
+    except (*UNUSABLE, TsqlError):
         return None

@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tsql.arguments import checked_text, optional_text
 from tsql.backends.sources import Source
 from tsql.backends.sources.watermark import POLICIES, Watermark
 from tsql.external import External, checked_period, checked_time
@@ -57,6 +58,7 @@ def stream_text(
 ) -> str:
     """The CREATE STREAM that `Session.stream` says in Python."""
     parts = _parts(lateness)
+    time, watermark = checked_text(time, "time (the name of a column)"), optional_text(watermark, "a watermark")
     clause = f"WATERMARK FOR {quote(time)} AS {watermark or quote(time)}"
     clause += f" IDLE TIMEOUT {shown(parts['idle_timeout_us'])}" if parts["idle_timeout_us"] is not None else ""
     clause += f" ALLOWED LATENESS {shown(parts['allowed_lateness_us'])}" if parts["allowed_lateness_us"] else ""
@@ -71,14 +73,14 @@ def stream_text(
 def _period(source: Source, period: tuple[str, str] | None) -> tuple[str, str] | None:
     if period is None:
         return None
-    if isinstance(period, str) or len(period) != 2:
+    if not isinstance(period, list | tuple) or len(period) != 2 or not all(isinstance(column, str) for column in period):
         raise CatalogError(f"a period is a pair of columns, the start and the end, not {period!r}")
     return checked_period(source.schema, *period)
 
 
 def _watermark(source: Source, time: str, text: str | None, **parts: Any) -> Watermark:
-    column = checked_time(source.schema, time)
-    text = quote(column.name) if text is None else text
+    column = checked_time(source.schema, checked_text(time, "time (the name of a column)"))
+    text = quote(column.name) if text is None else checked_text(text, "a watermark")
     bound = parse_expression(text, source.schema)
     if not bound.type.is_temporal or bound.type.name == "TIME":
         raise CatalogError(f"the watermark is {bound.type}: it must be a time, such as {column.name} - INTERVAL '5 seconds'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 
+from tsql.arguments import checked_count, checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.interrupt import Interruptible
+from tsql.kernels.codegen.object_cache import take_notes
 from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
 from tsql.kernels.types import Type
 from tsql.values import beyond_polars, beyond_python, python_values
@@ -62,6 +65,7 @@ class Relation:
         self._last: Run | None = None
         self._told: list[str] = []
         self._cursor: Iterator[tuple[Any, ...]] | None = None
+        self._fetching = threading.Lock()
         self.source = source
         self.message = message
         self.text = text
@@ -124,6 +128,7 @@ class Relation:
                 stream.close()
             self._runs.discard(handle)
             run.timings_ms.setdefault("run", (time.perf_counter() - begun) * 1000)
+            run.notes += take_notes()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self.batches()
@@ -188,14 +193,16 @@ class Relation:
 
     def fetchall(self) -> list[tuple[Any, ...]]:
         """All rows as tuples of Python values; the rest of them after `fetchone`."""
-        rows, self._cursor = self._cursor, None
-        return list(self._rows() if rows is None else rows)
+        with self._fetching:
+            rows, self._cursor = self._cursor, None
+            return list(self._rows() if rows is None else rows)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row as a tuple, None after the last; the first call runs the query."""
-        if self._cursor is None:
-            self._cursor = self._rows()
-        return next(self._cursor, None)
+        """The next row as a tuple, None after the last; the first call runs the query. Of several threads each gets other rows."""
+        with self._fetching:
+            if self._cursor is None:
+                self._cursor = self._rows()
+            return next(self._cursor, None)
 
     def _rows(self) -> Iterator[tuple[Any, ...]]:
         for batch in self.batches():
@@ -206,6 +213,9 @@ class Relation:
         """Print the result as a table, cut to the terminal (or to `max_rows` and `max_width`)."""
         from tsql.display import print_table
 
+        for given, what in ((max_rows, "max_rows"), (max_width, "max_width")):
+            if given is not None:
+                checked_count(given, what)
         print_table(self, max_rows=max_rows, max_width=max_width)
 
     def __repr__(self) -> str:
@@ -220,7 +230,7 @@ class Relation:
         if self._describe_plan is None:
             raise CatalogError("this statement has no plan")
         try:
-            return self._describe_plan(level.lower())
+            return self._describe_plan(checked_text(level, "a level of EXPLAIN").lower())
         except TsqlError as error:
             raise self._relocate(error) from error.__cause__
         except (RecursionError, MemoryError) as error:
@@ -232,15 +242,13 @@ class Relation:
 
     def candidates(self, count: int = 3) -> str:
         """The best plans that the query could have, as plan files with their costs, the cheapest first."""
-        if count < 1:
-            raise CatalogError(f"candidates are at least 1, not {count}")
-        return self.explain(f"candidates {count}")
+        return self.explain(f"candidates {checked_count(count, 'the number of candidates', 1)}")
 
     def write(self, path: str | os.PathLike[str], format: str | None = None) -> int:
         """Write the result to a file, batch by batch, and return the number of rows. The format is that of the name unless
         given. The file appears, or is replaced, only once it is complete."""
-        target = Path(path)
-        kind = format or FORMATS.get(target.suffix.lower())
+        target = Path(checked_path(path, "the target of a file"))
+        kind = optional_text(format, "a format") or FORMATS.get(target.suffix.lower())
         if kind is None:
             raise SourceError(f"the name {target.name} does not say in which format to write", hint="name the format: csv, json, arrow or parquet")
         return self.write_to(target, kind)

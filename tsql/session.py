@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tsql import changes, copying, introspect, plan_store, registering, statements
 from tsql import settings as setting
+from tsql.arguments import checked_mapping, checked_path, checked_text, is_variable_of_caller, optional_text
 from tsql.backends import Backend, Run, Settings
 from tsql.backends.whole_files import write_text
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.kernels import garbage
-from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
+from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan
@@ -52,10 +55,14 @@ class Session:
         self._inserts = InsertCache()
         self._named = NamedStatements()
         self._closed = False
+        self.watch: Callable[[Callable[[], float | None]], AbstractContextManager[Any]] = lambda progress: nullcontext()
+        """Around each statement that runs at once and may last (COPY, INSERT, CREATE TABLE AS), with what tells how far it is."""
         self.catalog.run_plan = self._run_plan
         self.catalog.database = self._database_name
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
+        if not isinstance(backend, str) and not hasattr(backend, "run"):
+            raise CatalogError(f"a backend is the name of one, not {backend!r}", hint=f"backends are {', '.join(BACKENDS)}")
 
     @property
     def backend(self) -> Backend:
@@ -79,6 +86,7 @@ class Session:
         """The result of the last statement of `text`. A query is lazy: it runs when the relation is consumed. Other
         statements, and every statement before the last, run at once."""
         self._check_open()
+        text, origin = checked_text(text, "a query"), optional_text(origin, "the origin of a query")
         return self._sql(text.removeprefix("\ufeff"), *convert_all(params), origin)
 
     def _sql(self, text: str, kinds: dict[str, Type], values: dict[str, Any], origin: str | None) -> Relation:
@@ -108,7 +116,7 @@ class Session:
             return None
         begun = time.perf_counter()
         with garbage.paused():
-            found = plan_store.find(self._stored_key(text, kinds), self.catalog)
+            found = plan_store.find(self._stored_key(text, kinds), self.catalog, kinds)
         if found is None:
             return None
         parameters, start, length, plan = found
@@ -158,7 +166,7 @@ class Session:
         result is asked for, so it sees the tables that those before it have made."""
         self._check_open()
         kinds, values = convert_all(params)
-        for piece in _split(text, origin, values):
+        for piece in _split(checked_text(text, "a script"), optional_text(origin, "the origin of a script"), values):
             yield self._statement(piece, kinds, values)
 
     def execute(self, text: str, params: Parameters = None) -> Relation:
@@ -180,6 +188,8 @@ class Session:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:
                 self.transactions.fail()
+                if isinstance(error, UnknownTableError) and error.table and is_variable_of_caller(error.table, __name__):
+                    error.hint = f'there is a Python variable of this name: db.register("{error.table}", {error.table}) makes it a table'
                 raise piece.relocate(error) from error.__cause__
             except (RecursionError, MemoryError) as error:
                 raise piece.relocate(too_much(error)) from error
@@ -258,7 +268,8 @@ class Session:
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
                 relation = self._relation(query(statement.query), values)
-                rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
+                with self.watch(lambda: relation.progress):
+                    rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
                 return changes.counted(rows).tell(relation.notes)
             case _ if isinstance(statement, statements.Change):
                 return self._change(statement, query, values)
@@ -276,7 +287,8 @@ class Session:
             ran.append(relate(query(inner), values))
             return ran[-1]
 
-        result = changes.perform(self, statement, related, values)
+        with self.watch(lambda: ran[-1].progress if ran else None):
+            result = changes.perform(self, statement, related, values)
         self._plans.clear()
         return result.tell(note for relation in ran if relation is not result for note in relation.notes)
 
@@ -300,6 +312,11 @@ class Session:
 
         (found,) = analyze(f"DESCRIBE {quote(name)}", self.catalog, {}, None)
         return tuple(column for column, _ in found.columns), tuple(kind for _, kind in found.columns)
+
+    @property
+    def path(self) -> Path | None:
+        """The folder of the database; None for one in memory."""
+        return None if self._store is None else self._store.path
 
     @property
     def _database_name(self) -> str:
@@ -371,6 +388,7 @@ class Session:
         relation over one whole table or file stays lazy; any other one is computed now. `time` names the column with the time of a
         row, `period` the two columns between which it is valid."""
         self._check_open()
+        checked_text(name, "the name of a table")
         self.catalog.add(name, registering.timed(self._source(name, data), time, period))
 
     def _source(self, name: str, data: Any) -> Any:
@@ -400,6 +418,9 @@ class Session:
         It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time` itself unless
         given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to types, and `options` are those of the reader."""
         self._check_open()
+        checked_text(name, "the name of a stream")
+        optional_text(connector, "a connector")
+        columns = None if columns is None else checked_mapping(columns, "columns")
         lateness = {"idle_timeout": idle_timeout, "allowed_lateness": allowed_lateness, "on_late": on_late, "late_table": late_table}
         if not registering.is_path(data):
             if columns is not None or connector is not None or options:
@@ -414,12 +435,12 @@ class Session:
 
     def unregister(self, name: str) -> None:
         """Forget a name."""
-        self.catalog.drop(name)
+        self.catalog.drop(checked_text(name, "the name of a table"))
         self._plans.clear()
 
     def table(self, name: str) -> Relation:
         """A relation over a table or view of the catalog."""
-        self.catalog.require(name)
+        self.catalog.require(checked_text(name, "the name of a table"))
         return self.sql('SELECT * FROM "' + name.replace('"', '""') + '"')
 
     def tables(self) -> list[str]:
@@ -453,7 +474,8 @@ class Session:
         return self._read(path, "ipc", options)
 
     def _read(self, path: str | os.PathLike[str] | Sequence[str], kind: str, options: dict[str, Any]) -> Relation:
-        where = os.fspath(path) if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
+        several = isinstance(path, Sequence) and not isinstance(path, str | bytes)
+        where = [checked_path(one, "the name of a file") for one in path] if several else checked_path(path, "the name of a file")
         arguments = [literal(where), *(f"{name} => {literal(value)}" for name, value in options.items())]
         try:
             return self.sql(f"FROM read_{kind}({', '.join(arguments)})")
@@ -544,7 +566,7 @@ def connect(
     """
     chosen = setting.from_values({"threads": threads, "memory_limit": memory_limit, **settings})
     store = None
-    if path is not None and os.fspath(path) != ":memory:":
+    if path is not None and checked_path(path, "a database") != ":memory:":
         from tsql.storage import Database
 
         store = Database(path, read_only=read_only)

@@ -14,6 +14,9 @@ from tsql.kernels.errors import CatalogError
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _BOOLEANS = {"true": True, "on": True, "1": True, "yes": True, "false": False, "off": False, "0": False, "no": False}
 NAMES = tuple(f.name for f in fields(Settings))
+_UTC = ("utc", "uct", "universal", "zulu", "gmt", "gmt0", "gmt+0", "gmt-0", "greenwich")
+UTC_NAMES = frozenset((*_UTC, *(f"etc/{name}" for name in _UTC)))
+"""What DuckDB and others call the one time zone that there is, in small letters."""
 
 
 def parse_bytes(value: int | str) -> int:
@@ -33,6 +36,8 @@ def parse_bytes(value: int | str) -> int:
 def change(settings: Settings, name: str, value: Any) -> None:
     """Set one setting; None resets it to its default."""
     key = name.strip().lower()
+    if key == "timezone":
+        return _check_time_zone(value)
     if key not in NAMES:
         close = difflib.get_close_matches(key, NAMES, 1)
         raise CatalogError(f"unknown setting {name}", hint=f"did you mean {close[0]}?" if close else f"settings are {', '.join(NAMES)}")
@@ -50,6 +55,12 @@ def change(settings: Settings, name: str, value: Any) -> None:
         setattr(settings, key, _count(key, value))
     else:
         setattr(settings, key, str(value))
+
+
+def _check_time_zone(value: Any) -> None:
+    """Times are in UTC, so that a program which asks for that is content, and one that asks for another zone is refused."""
+    if value is not None and str(value).lower() not in (*UTC_NAMES, "default"):
+        raise CatalogError(f"the time zone is UTC, and cannot be {value!r}", hint="SET TimeZone = 'UTC' works, and so do its other names, such as 'Etc/UTC' and 'GMT'")
 
 
 def _count(key: str, value: Any) -> int:

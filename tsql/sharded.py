@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tsql.arguments import checked_count, checked_path
 from tsql.kernels.cores import CORES
 from tsql.kernels.errors import PlanError
 from tsql.kernels.expr import Expr
@@ -184,6 +185,10 @@ class Sharded(_Builder):
 
 def start(session: Session, table: str | os.PathLike[str] | Relation, columns: Sequence[str] | None, shards: int | None, params: Parameters) -> Sharded:
     """The dataset of a table, a file, or a relation over one of them. Without `columns`, those that later steps use are read."""
+    if shards is not None:
+        checked_count(shards, "the number of shards", 1)
+    if columns is not None and not (isinstance(columns, list | tuple) and all(isinstance(column, str) for column in columns)):
+        raise PlanError(f"columns are a list of names, not {columns!r}")
     count = shards or session.settings.shards or session.settings.threads or CORES
     if not 1 <= count <= MOST_SHARDS:
         raise PlanError(f"a dataset has 1 to {MOST_SHARDS} shards, not {count}")
@@ -192,7 +197,7 @@ def start(session: Session, table: str | os.PathLike[str] | Relation, columns: S
             raise PlanError("a dataset starts at a table or a file, not at a query", hint="give the query's result a name with db.register")
         label, source = getattr(table.source, "path", None) or "rows", table.source
     else:
-        label = os.fspath(table)
+        label = checked_path(table, "a table or a file")
         source = session.catalog.lookup(label)
         if source is None and (os.path.exists(label) or re.search(r"[./*?]", label)):
             source = session.catalog.open_file(label)

@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsql.catalog import External, Table, View
 from tsql.kernels.errors import CatalogError, TsqlError
+from tsql.kernels.keywords import quote
+from tsql.output import ALIASES as MODE_ALIASES
 from tsql.output import TEXT_FORMATS, emit, read_text, report, timing
 from tsql.parameters import Parameters
 from tsql.script import is_complete
 from tsql.session import Session
+from tsql.session import connect as open_session
+
+if TYPE_CHECKING:
+    from tsql.completion import SqlCompleter
 
 PROMPT = "tsql> "
 CONTINUATION = " ...> "
+ALIASES = {
+    "exit": ".quit", "quit": ".quit", "help": ".help", ".exit": ".quit", ".q": ".quit", ".timer": ".timing",
+    "\\q": ".quit", "\\?": ".help", "\\d": ".describe", "\\dt": ".tables", "\\i": ".read", "\\timing": ".timing", "\\c": ".open",
+}  # fmt: skip
+"""What people type who come from other shells."""
+_WORD = re.compile(r"\s*(exit|quit|help)\s*;?\s*", re.IGNORECASE)
+
+
+def is_command(text: str) -> bool:
+    """Whether what was typed is a command of the shell, and no statement."""
+    return text.startswith((".", "\\")) or _WORD.fullmatch(text) is not None
 
 
 def history_path() -> Path:
@@ -29,20 +48,24 @@ def history_path() -> Path:
 class Shell:
     """Reads statements and shows their results until the input ends or `.quit`."""
 
-    def __init__(self, session: Session, params: Parameters = None, *, debug: bool = False) -> None:
+    def __init__(self, session: Session, params: Parameters = None, *, debug: bool = False, connect: Callable[[str | None, bool], Session] | None = None) -> None:
         self.session = session
+        self.connect = connect or (lambda path, read_only: open_session(path, read_only=read_only))
         self.params = params
         self.debug = debug
         self.mode = "table"
         self.show_timing = False
         self.interactive = False
         self.done = False
+        self.completer: SqlCompleter | None = None
         self.commands: dict[str, tuple[Callable[[str], None], str, str]] = {
             ".help": (self._help, "", "list the commands"),
             ".tables": (self._tables, "", "list tables and views"),
             ".schema": (self._schema, "[NAME]", "show the columns of a table, or of all"),
+            ".describe": (self._describe, "[NAME]", "show the columns of a table with their types, or list the tables"),
             ".timing": (self._timing, "[on|off]", "show the time that each statement takes"),
-            ".mode": (self._mode, "[table|csv|json]", "choose how results are written"),
+            ".mode": (self._mode, "[MODE]", f"choose how results are written: {', '.join(TEXT_FORMATS)}"),
+            ".open": (self._open, "[--readonly] [FOLDER]", "close the database and open another (none: one in memory)"),
             ".read": (self._read, "FILE", "run the statements of a file"),
             ".quit": (self._quit, "", "leave (also Ctrl-D)"),
         }
@@ -71,8 +94,9 @@ class Shell:
         except OSError as error:
             print(f"the history is not kept: {path}: {error.strerror}", file=sys.stderr)
             history = InMemoryHistory()
+        self.completer = SqlCompleter(self.session.catalog, self.commands)
         return PromptSession(
-            PROMPT, history=history, completer=SqlCompleter(self.session.catalog, self.commands), complete_while_typing=False,
+            PROMPT, history=history, completer=self.completer, complete_while_typing=False,
             lexer=PygmentsLexer(SqlLexer), multiline=True, prompt_continuation=CONTINUATION, key_bindings=_keys(),
             enable_history_search=True, **options,
         )  # fmt: skip
@@ -94,7 +118,7 @@ class Shell:
         """Run statements and dot commands from lines of text; False at the first that fails."""
         pending: list[str] = []
         for number, line in enumerate(lines):
-            if not pending and line.startswith("."):
+            if not pending and is_command(line):
                 if not self.submit(line, origin):
                     return False
                 if self.done:
@@ -114,7 +138,7 @@ class Shell:
     def submit(self, text: str, origin: str | None = None) -> bool:
         """Run a dot command or statements and show the outcome; whether all went well."""
         try:
-            if text.startswith("."):
+            if is_command(text):
                 self.command(text.strip())
             elif text.strip(" \t\r\n;"):
                 self._statements(text, origin)
@@ -128,11 +152,10 @@ class Shell:
         return False
 
     def command(self, text: str) -> None:
-        """Run one dot command."""
-        name, _, argument = text.partition(" ")
+        """Run one command: a dot command, or what others call it."""
+        name, _, argument = text.rstrip("; \t\r\n").partition(" ")
+        name = ALIASES.get(name.lower(), name)
         matches = [known for known in self.commands if known == name] or [known for known in self.commands if known.startswith(name) and len(name) > 1]
-        if name in (".exit", ".q"):
-            matches = [".quit"]
         if len(matches) != 1:
             raise CatalogError(f"unknown command {name}", hint=".help lists the commands")
         self.commands[matches[0]][0](argument.strip())
@@ -154,7 +177,8 @@ class Shell:
 
     def _help(self, _: str) -> None:
         for name, (_, usage, text) in self.commands.items():
-            print(f"{name + ' ' + usage:<24}{text}")
+            print(f"{name + ' ' + usage:<32}{text}")
+        print("exit, quit, \\q, \\d [NAME], \\dt, \\i FILE and \\? work too")
 
     def _tables(self, _: str) -> None:
         for name in self.session.tables():
@@ -172,6 +196,30 @@ class Shell:
                 columns = ", ".join(f"{f.name} {f.type}" for f in entry.schema)
                 print(f"CREATE TABLE {table} ({columns});")
 
+    def _describe(self, name: str) -> None:
+        if not name:
+            return self._tables("")
+        self.session.catalog.require(name)
+        emit(self.session.sql(f"DESCRIBE {quote(name)}"), self.mode)
+
+    def _open(self, argument: str) -> None:
+        try:
+            words = shlex.split(argument)
+        except ValueError as error:
+            raise CatalogError(f".open takes the name of a folder: {error}") from error
+        read_only = bool(words) and words[0] in ("--readonly", "--read-only", "-readonly")
+        words = words[read_only:]
+        if len(words) > 1:
+            raise CatalogError(".open takes the name of one folder")
+        # The old one stays open if there is no new one; the same one cannot be open twice.
+        old, path = self.session, words[0] if words else None
+        if path is not None and old.path is not None and os.path.exists(path) and os.path.samefile(path, old.path):
+            old.close()
+        self.session = self.connect(path, read_only)
+        old.close()
+        if self.completer is not None:
+            self.completer.catalog = self.session.catalog
+
     def _timing(self, argument: str) -> None:
         if argument not in ("", "on", "off"):
             raise CatalogError(f".timing is on or off, not {argument}")
@@ -180,9 +228,10 @@ class Shell:
             print(f"timing is {'on' if self.show_timing else 'off'}")
 
     def _mode(self, argument: str) -> None:
-        if argument and argument not in TEXT_FORMATS:
+        chosen = MODE_ALIASES.get(argument.lower(), argument.lower())
+        if chosen and chosen not in TEXT_FORMATS:
             raise CatalogError(f"unknown mode {argument}", hint=f"modes are {', '.join(TEXT_FORMATS)}")
-        self.mode = argument or self.mode
+        self.mode = chosen or self.mode
         if not argument:
             print(f"the mode is {self.mode}")
 
@@ -212,7 +261,7 @@ def _keys() -> Any:
     def enter(event: KeyPressEvent) -> None:
         buffer = event.current_buffer
         text = buffer.text
-        if text.startswith(".") or not text.strip() or is_complete(text):
+        if is_command(text) or not text.strip() or is_complete(text):
             buffer.validate_and_handle()
         else:
             buffer.insert_text("\n")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -23,9 +24,10 @@ from llvmlite.binding import ffi
 
 from tsql.kernels import forks
 from tsql.kernels.codegen import memory
+from tsql.kernels.codegen.elf import check_object
 from tsql.kernels.codegen.kir import Module, parse
-from tsql.kernels.codegen.object_cache import read_code, write_later
-from tsql.kernels.codegen.objects import DamagedObject, ObjectCode
+from tsql.kernels.codegen.object_cache import UNUSABLE, read_entry, write_later
+from tsql.kernels.codegen.objects import ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
 from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
 from tsql.kernels.runtime import pool
@@ -117,6 +119,7 @@ class Compiler:
         self._last_foreground = 0.0
         self._cpu = binding.get_host_cpu_name()
         self._features = binding.get_host_cpu_features().flatten()
+        self._made_by = "\0".join((str(VERSION), llvmlite.__version__, self._cpu, self._features))
 
     def begin_again(self) -> None:
         """In the child of a fork: what other threads were making is made by nobody now."""
@@ -141,8 +144,7 @@ class Compiler:
 
     def _key(self, name: str, opt: int) -> str:
         """The key of the code of a module by its fingerprint, or of code that has a name."""
-        parts = (str(VERSION), llvmlite.__version__, self._cpu, self._features, str(opt), name)
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return hashlib.sha256(f"{self._made_by}\0{opt}\0{name}".encode()).hexdigest()
 
     def known(self, module: Module, opt: int = FULL) -> Compiled | None:
         """The machine code of `module` if it is in memory or on disk."""
@@ -192,7 +194,7 @@ class Compiler:
                 found = self._loaded(key, start)
             if found is None:
                 made = self._build(module, opt, check)
-                write_later(key, made.encode)
+                write_later("code", key, made.encode, self._made_by)
                 with self._lock:
                     # Another thread may have met the code on disk since it was written there (`known`).
                     found = self._memory.get(key) or self._link(key, made, start, "llvm")
@@ -217,11 +219,11 @@ class Compiler:
 
     def _loaded(self, key: str, start: float) -> Compiled | None:
         """Code that is in memory or on disk, with the code of others that it needs. Processes write without asking each other: an entry whose
-        needs are not met, or that needs itself in the end, is one that is not there."""
+        needs are not met, that needs itself in the end, or that cannot be linked is one that is not there."""
         found = self._memory.get(key)
         if found is not None or key in self._loading:
             return found
-        data = read_code(key)
+        data = read_entry("code", key, self._made_by)
         if data is None:
             return None
         self._loading.add(key)
@@ -233,16 +235,16 @@ class Compiler:
             if any(name not in self._shared for name in kept.imports):
                 return None
             return self._link(key, kept, start, "disk")
-        except DamagedObject:
+        except UNUSABLE:
             return None
         finally:
             self._loading.discard(key)
 
     def store(self, name: str, module: Module, opt: int = FULL) -> None:
         """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
-        data = read_code(self._key(module.fingerprint(), opt))
+        data = read_entry("code", self._key(module.fingerprint(), opt), self._made_by)
         if data is not None:
-            write_later(self._key(name, opt), lambda: data)
+            write_later("code", self._key(name, opt), lambda: data, self._made_by)
 
     def stored(self, name: str, opt: int = FULL) -> Compiled | None:
         """The code that `store` has kept under a name, in this process or an earlier one."""
@@ -304,13 +306,17 @@ class Compiler:
         with _pool_lock:
             if not _pool:
                 key = self._key(POOL_SOURCE.read_text(), FULL)
-                code = read_code(key)
-                if code is None:
+                kept = read_entry("pool", key, self._made_by)
+                if kept is not None:
+                    with contextlib.suppress(*UNUSABLE):
+                        check_object(kept)
+                        _pool.append(self._linked(kept, pool.EXPORTS, {pool.STATE: memory.STATE}))
+                if not _pool:
                     machine = self._machine(FULL)
                     with _gate:
                         code = machine.emit_object(self.optimized(pool.pool_module(), FULL, machine))
-                    write_later(key, lambda: code)
-                _pool.append(self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}))
+                    write_later("pool", key, lambda: code, self._made_by)
+                    _pool.append(self._linked(code, pool.EXPORTS, {pool.STATE: memory.STATE}))
                 memory.are_at(_pool[0])
             return _pool[0]
 

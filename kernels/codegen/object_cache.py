@@ -1,8 +1,11 @@
-"""Object code on disk, by key: what one process has compiled the next one loads.
+"""Object code, programs and plans on disk, by key: what one process has made the next one loads.
 
-An entry is a file with a digest and the code; a damaged one counts as missing and is written again. The folder is kept small:
-one write in `TRIM_EVERY` looks at all entries, and the ones that were used longest ago go. Any number of processes may read,
-write and trim at the same time. A disk that is full or read-only costs the next process a compilation and nothing else.
+What is found here is run, so the folder must be the user's own (`kernels/private_folder.py`), and an entry has a tag that only this user's
+key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its place, and a note says so once. An entry that is
+damaged, or was made for another name, counts as missing and is written again. A disk that is full or read-only costs the next
+process a compilation and nothing else. Any number of processes may read, write and trim at the same time.
+
+The folder is kept small: one write in `TRIM_EVERY` looks at all entries, and the ones that were used longest ago go.
 
 A query does not wait for the disk: `write_later` leaves an entry to a thread, which waits until nothing new has come for a moment. Until it is
 written the entry is found all the same. What is left at the end of the process is written then.
@@ -12,82 +15,178 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import os
-import tempfile
+import shutil
+import stat
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tsql.kernels.codegen.sealed import KEY_FILE, key_of, seal, unseal
+from tsql.kernels.private_folder import NotPrivate, open_private
+
+FORMAT = "1"
+"""Part of what the tags cover: raise it when entries are written differently."""
 MOST_FILES = 20_000
 MOST_BYTES = 512 << 20
+LARGEST_BYTES = 64 << 20
+"""An entry that is larger is none of ours."""
 TRIM_EVERY = 1000
 PAUSE_SECONDS, MOST_PAUSES = 0.05, 20
 """Entries are written once no other has come for so long; where others never cease to come, after so many times that long."""
 KEPT = 0.75
 """The part of the most files and bytes that trimming leaves."""
 
+UNUSABLE = (ValueError, TypeError, LookupError, AttributeError, ImportError, ArithmeticError, RuntimeError, AssertionError)
+"""What the contents of an entry may raise while they are taken for what they should be (RecursionError and linker errors are RuntimeErrors).
+Readers of entries catch these and go on as if there were none."""
+
 
 def cache_directory() -> Path | None:
-    """Where object code is kept: TSQL_CACHE, else the user's cache directory; None if TSQL_CACHE is empty."""
+    """Where entries are kept: TSQL_CACHE, else the user's cache directory; None if TSQL_CACHE is empty."""
     given = os.environ.get("TSQL_CACHE")
     if given is not None:
         return Path(given) if given else None
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tsql" / "kernels"
-
-
-def read_code(key: str) -> bytes | None:
-    """The code of an entry; the entry counts as used now."""
-    directory = cache_directory()
-    if directory is None:
-        return None
-    waiting = _waiting.get((directory, key))
-    if waiting is not None:
-        return waiting()
-    path = directory / key
+    home = os.environ.get("XDG_CACHE_HOME", "")
     try:
-        data = path.read_bytes()
+        return (Path(home) if os.path.isabs(home) else Path.home() / ".cache") / "tsql" / "kernels"
+    except RuntimeError:  # a user without a home
+        return None
+
+
+class Folder:
+    """An open cache folder: the descriptor that everything in it is reached by, and the key of its entries."""
+
+    def __init__(self, path: Path, descriptor: int):
+        self.path, self.descriptor = path, descriptor
+        self.key = key_of(descriptor)
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # modules may be gone when this is called
+        close(self.descriptor)
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the folder was removed since it was opened."""
+        return os.fstat(self.descriptor).st_nlink == 0
+
+    def read(self, kind: str, key: str, made_by: str) -> bytes | None:
+        """The content of an entry; it counts as used now."""
+        try:
+            descriptor = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.descriptor)
+        except OSError:
+            return None
+        try:
+            known = os.fstat(descriptor)
+            if not stat.S_ISREG(known.st_mode) or known.st_size > LARGEST_BYTES:
+                return None
+            with open(descriptor, "rb", buffering=0, closefd=False) as file:
+                content = unseal(self.key, (FORMAT, kind, key, made_by), file.read())
+            if content is not None:
+                with contextlib.suppress(OSError):
+                    os.utime(descriptor)
+            return content
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+    def write(self, kind: str, key: str, made_by: str, content: bytes) -> None:
+        """Make or replace an entry: a reader finds the old one or the new one, whole. Raises OSError."""
+        partial = f".{key[:16]}.{os.urandom(8).hex()}"
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(seal(self.key, (FORMAT, kind, key, made_by), content))
+            os.replace(partial, key, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+        except OSError:
+            os.unlink(partial, dir_fd=self.descriptor)
+            raise
+        if int(key[:8], 16) % TRIM_EVERY == 0:
+            trim(self.descriptor)
+
+
+_opening = threading.Lock()
+_opened: tuple[tuple[Path, int], Folder | None] | None = None
+"""The folder that was asked for last, by its path and the user who asked."""
+_temporary: tuple[int, Path] | None = None
+"""The folder that stands in for one that is not private, and the process that removes it."""
+_notes: list[str] = []
+
+
+def take_notes() -> list[str]:
+    """What the user should hear of the cache, once."""
+    if not _notes:
+        return []
+    taken, _notes[:] = _notes[:], []
+    return taken
+
+
+def _folder(again: bool = False) -> Folder | None:
+    """The folder where entries are now; None if there is none. `again`: look once more, since it was removed."""
+    global _opened
+    path = cache_directory()
+    if path is None:
+        return None
+    asked = (path, os.geteuid())
+    known = _opened
+    if known is not None and known[0] == asked and not again:
+        return known[1]
+    with _opening:
+        if again or _opened is None or _opened[0] != asked:
+            _opened = (asked, _open(path))
+        return _opened[1]
+
+
+def _open(path: Path) -> Folder | None:
+    try:
+        return Folder(path, open_private(os.fspath(path)))
+    except NotPrivate as reason:
+        with contextlib.suppress(OSError, NotPrivate):
+            return _stand_in(path, str(reason))
+        return None
     except OSError:
         return None
-    digest, code = data[:32], data[32:]
-    if hashlib.sha256(code).digest() != digest:
+
+
+def _stand_in(path: Path, reason: str) -> Folder:
+    """A private folder for as long as the process lasts. Others can write to the usual one, and what is in it would be run."""
+    global _temporary
+    if _temporary is None or not _temporary[1].exists():
+        import tempfile
+
+        _temporary = (os.getpid(), Path(tempfile.mkdtemp(prefix="tsql-cache-")))
+        _notes.append(f"compiled code is not kept in {path}: {reason} (make it a folder that only you can write to, or name another with TSQL_CACHE)")
+    return Folder(_temporary[1], open_private(os.fspath(_temporary[1])))
+
+
+def read_entry(kind: str, key: str, made_by: str = "") -> bytes | None:
+    """The content of an entry. `kind` says what it is, and `made_by` which code made it for which machine: an entry that was written as
+    another kind, under another key or by others is not found."""
+    folder = _folder()
+    if folder is None:
         return None
-    with contextlib.suppress(OSError):
-        os.utime(path)
-    return code
+    waiting = _waiting.get((folder.path, kind, key))
+    if waiting is not None:
+        return waiting[1]()
+    return folder.read(kind, key, made_by)
 
 
-def _write(directory: Path, key: str, code: bytes) -> None:
-    """Make or replace an entry."""
-    with contextlib.suppress(OSError):
-        directory.mkdir(parents=True, exist_ok=True)
-        descriptor, path = tempfile.mkstemp(dir=directory)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(hashlib.sha256(code).digest() + code)
-            os.replace(path, directory / key)
-        except OSError:
-            os.unlink(path)
-        if int(key[:8], 16) % TRIM_EVERY == 0:
-            trim(directory)
-
-
-_waiting: dict[tuple[Path, str], Callable[[], bytes | None]] = {}
+_waiting: dict[tuple[Path, str, str], tuple[Folder, Callable[[], bytes | None], str]] = {}
 """Entries that are not written yet."""
 _arrived = threading.Event()
 _writing = threading.Lock()
 _writer: threading.Thread | None = None
 
 
-def write_later(key: str, make: Callable[[], bytes | None]) -> None:
+def write_later(kind: str, key: str, make: Callable[[], bytes | None], made_by: str = "") -> None:
     """Make or replace an entry once the process has a moment. `make` gives its content, in another thread perhaps, or None if there is to be
     no entry."""
     global _writer
-    directory = cache_directory()
-    if directory is None:
+    folder = _folder()
+    if folder is None:
         return
-    _waiting[directory, key] = make
+    _waiting[folder.path, kind, key] = (folder, make, made_by)
     if _writer is None or not _writer.is_alive():
         writer = threading.Thread(target=_serve, name="tsql-cache", daemon=True)
         try:
@@ -112,43 +211,62 @@ def _serve() -> None:
 def flush() -> None:
     """Write what waits to be written."""
     with _writing:
-        for (directory, key), make in list(_waiting.items()):
+        for place, waiting in list(_waiting.items()):
+            folder, make, made_by = waiting
             content = make()
             if content is not None:
-                _write(directory, key, content)
-            if _waiting.get((directory, key)) is make:  # and not one that has come since
-                del _waiting[directory, key]
+                _write(folder, place[1], place[2], made_by, content)
+            if _waiting.get(place) is waiting:  # and not one that has come since
+                del _waiting[place]
 
 
-atexit.register(flush)
+def _write(folder: Folder, kind: str, key: str, made_by: str, content: bytes) -> None:
+    """Write an entry if that is possible."""
+    with contextlib.suppress(OSError):
+        try:
+            folder.write(kind, key, made_by, content)
+        except FileNotFoundError:
+            found = _folder(again=True) if folder.is_gone else None
+            if found is not None:
+                found.write(kind, key, made_by, content)
+
+
+def _leave() -> None:
+    """At the end of the process: write what waits, and remove the folder that stood in for another."""
+    flush()
+    if _temporary is not None and _temporary[0] == os.getpid():
+        shutil.rmtree(_temporary[1], ignore_errors=True)
+
+
+atexit.register(_leave)
 
 
 def _after_fork() -> None:
     """The child of a fork has no writer, and what waits is its parent's to write."""
-    global _writing, _writer, _arrived
-    _writing, _writer, _arrived = threading.Lock(), None, threading.Event()
+    global _writing, _writer, _arrived, _opening
+    _writing, _writer, _arrived, _opening = threading.Lock(), None, threading.Event(), threading.Lock()
     _waiting.clear()
 
 
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def trim(directory: Path) -> None:
-    """Remove the entries that were used longest ago, until there are not too many."""
+def trim(folder: int) -> None:
+    """Remove the entries of an open folder that were used longest ago, until there are not too many."""
     found = []
-    with os.scandir(directory) as entries:
+    with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                if entry.is_file(follow_symlinks=False):
+                if entry.name != KEY_FILE and entry.is_file(follow_symlinks=False):
                     known = entry.stat(follow_symlinks=False)
-                    found.append((known.st_mtime, known.st_size, entry.path))
+                    found.append((known.st_mtime, known.st_size, entry.name))
     size = sum(bytes for _, bytes, _ in found)
     if len(found) <= MOST_FILES and size <= MOST_BYTES:
         return
     left = len(found)
-    for _, bytes, path in sorted(found):
+    for _, bytes, name in sorted(found):
         if left <= MOST_FILES * KEPT and size <= MOST_BYTES * KEPT:
             break
         with contextlib.suppress(OSError):
-            os.unlink(path)
+            os.unlink(name, dir_fd=folder)
         left, size = left - 1, size - bytes

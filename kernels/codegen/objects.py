@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-
-class DamagedObject(ValueError):
-    """The bytes are not those of object code."""
+from tsql.kernels.codegen.elf import DamagedObject, check_object
 
 
 @dataclass(frozen=True)
@@ -33,8 +31,9 @@ class ObjectCode:
         try:
             exports, imports = json.loads(data[4:end])
             kept = cls(data[end:], tuple(exports), dict(imports))
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, RecursionError) as error:
             raise DamagedObject(str(error)) from error
         if not kept.exports or not all(isinstance(name, str) for name in (*kept.exports, *kept.imports, *kept.imports.values())):
             raise DamagedObject("object code exports its main function, and names are text")
+        check_object(kept.code)
         return kept

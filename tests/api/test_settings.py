@@ -3,9 +3,10 @@
 import pytest
 
 import tsql
+from tests.duck import empty_duckdb
 from tsql.backends import Settings
 from tsql.kernels.errors import CatalogError
-from tsql.settings import change, key_of, parse_bytes
+from tsql.settings import UTC_NAMES, change, key_of, parse_bytes
 
 
 @pytest.mark.parametrize(("text", "size"), [("2GB", 2 * 10**9), ("512 MiB", 512 * 2**20), ("1.5kb", 1500), ("100", 100), (4096, 4096)])
@@ -45,3 +46,27 @@ def test_connect_takes_settings():
         tsql.connect(read_only=True)
     with pytest.raises(CatalogError, match="unknown backend cloud"):
         tsql.connect(backend="cloud")
+
+
+def test_the_time_zone_is_utc():
+    """Under every name that DuckDB has for it, however it is written."""
+    db, oracle = tsql.connect(), empty_duckdb()
+    for name in sorted(UTC_NAMES):
+        for spelt in (name, name.upper(), name.title()):
+            for statement in (f"SET TimeZone = '{spelt}'", f"SET TIME ZONE '{spelt}'", f"SET SESSION timezone TO '{spelt}'"):
+                oracle.execute(statement)
+                db.execute(statement)
+        assert oracle.sql("SELECT strftime(TIMESTAMPTZ '2024-07-01 12:00:00+00', '%H:%M')").fetchall() == [("12:00",)]
+    for statement in ("RESET TimeZone", "SET TimeZone TO DEFAULT", "SET TimeZone = UTC"):
+        oracle.execute(statement)
+        db.execute(statement)
+    assert tsql.connect(TimeZone="UTC").sql("SELECT 1").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/New_York", "nonsense", "+02:00", ""])
+def test_other_time_zones_are_refused(zone):
+    db = tsql.connect()
+    for statement, column in ((f"SET TimeZone = '{zone}'", 5), (f"SET TIME ZONE '{zone}'", 5)):
+        with pytest.raises(CatalogError, match="the time zone is UTC, and cannot be") as caught:
+            db.sql(statement)
+        assert "SET TimeZone = 'UTC' works" in caught.value.hint and caught.value.line_column == (1, column)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import tsql
+from tests.cache_entries import entries
 from tsql import plan_store
 from tsql.kernels import pipeline, program_store
 from tsql.kernels.codegen.kir import parse
@@ -175,7 +176,7 @@ def test_explain_of_a_stored_plan(analyses: Analyses) -> None:
 def test_damaged_entries_are_ignored_and_written_again(cache: Path, analyses: Analyses) -> None:
     expected = session().sql(QUERY).fetchall()
     flush()
-    for path in cache.iterdir():
+    for path in entries(cache):
         data = path.read_bytes()
         path.write_bytes(data[:32] + data[32:60] + b"?" + data[61:])
     assert session().sql(QUERY).fetchall() == expected
@@ -186,8 +187,8 @@ def test_damaged_entries_are_ignored_and_written_again(cache: Path, analyses: An
 def test_entries_of_another_shape_are_ignored(monkeypatch: pytest.MonkeyPatch, analyses: Analyses) -> None:
     expected = session().sql(QUERY).fetchall()
     for store in (plan_store, program_store):
-        real = store.read_code
-        monkeypatch.setattr(store, "read_code", lambda key, real=real: b'{"depends": {}}\n[1]' if real(key) else None)
+        real = store.read_entry
+        monkeypatch.setattr(store, "read_entry", lambda *which, real=real: b'{"depends": {}}\n[1]' if real(*which) else None)
     assert session().sql(QUERY).fetchall() == expected
     assert analyses.of(QUERY) == 2
 

@@ -241,3 +241,143 @@ def test_ctrl_c_cancels_the_statement_that_runs(terminal):
     child.wait_for("tsql>")
     child.send(".quit\r")
     assert child.exit_code() == 0
+
+
+# What people type who come from other shells
+
+
+@pytest.mark.parametrize("leave", ["exit", "quit", "EXIT;", "quit ;", "\\q", ".exit", ".quit", "\\q;"])
+def test_ways_to_leave(typed, capfd, monkeypatch, leave):
+    assert script(f".mode csv\nSELECT 1 AS a;\n{leave}\nSELECT 2 AS b;\n", capfd, monkeypatch) == (0, "a\n1\n", "")
+    out, err = typed(f".mode csv\r{leave}\rSELECT 2 AS b;\r")
+    assert out.count("\n") == 1 and err == "", "the shell has left, and the statement was not run"
+
+
+def test_words_that_leave_are_columns_inside_a_statement(capfd, monkeypatch):
+    text = ".mode csv\nSELECT\nquit\nFROM (SELECT 1 AS quit);\n"
+    assert script(text, capfd, monkeypatch) == (0, "quit\n1\n", "")
+
+
+def test_backslash_commands(capfd, monkeypatch, tmp_path):
+    (tmp_path / "more.sql").write_text("SELECT 5 AS five;\n")
+    text = f".mode csv\nCREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR);\nCREATE VIEW v AS SELECT 1 AS x;\n\\d\n\\dt\n\\d t\n\\d v;\n\\i {tmp_path / 'more.sql'}\n"
+    code, out, err = script(text, capfd, monkeypatch)
+    described = "column_name,column_type,null,key,default,extra\n"
+    assert (code, err) == (0, "")
+    assert out == "t\nv\n" * 2 + f"{described}a,INTEGER,NO,PRI,,\nb,VARCHAR,YES,,,\n{described}x,INTEGER,YES,,,\nfive\n5\n"
+
+
+@pytest.mark.parametrize("command", ["\\?", "help", ".help", "help;"])
+def test_help(capfd, monkeypatch, command):
+    code, out, _ = script(f"{command}\n", capfd, monkeypatch)
+    assert code == 0 and all(name in out for name in (".open", ".mode", ".describe", ".quit", "\\d [NAME]", "markdown"))
+
+
+@pytest.mark.parametrize(("command", "message"), [("\\x", "unknown command \\x"), ("\\d nope", "unknown table nope"), (".open a b", "one folder"), (".open 'a", "No closing quotation"), (".open nowhere/a", "there is no folder nowhere")])
+def test_bad_commands_of_others(command, message, capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = script(command + "\n", capfd, monkeypatch)
+    assert code == 1 and message in err and "Traceback" not in err and "internal" not in err
+
+
+def test_timer_is_timing(capfd, monkeypatch):
+    code, out, err = script(".mode csv\n.timer on\nSELECT 1 AS a;\n", capfd, monkeypatch)
+    assert (code, out) == (0, "a\n1\n") and err.count("total ") == 1
+
+
+def test_open(capfd, monkeypatch, tmp_path):
+    """From memory to a database and back; the tables are those of the one that is open."""
+    shop = tmp_path / "my shop"
+    text = f"""CREATE TABLE kept_in_memory AS SELECT 1 AS x;
+.open '{shop}'
+.tables
+CREATE TABLE items AS SELECT 2 AS y;
+.open '{shop}'
+.tables
+.open
+.tables
+.open --readonly '{shop}'
+.mode csv
+SELECT * FROM items;
+INSERT INTO items VALUES (3);
+"""
+    code, out, err = script(text, capfd, monkeypatch)
+    assert (code, out) == (1, "items\ny\n2\n") and "reading only" in err
+    tsql.connect(shop).close()  # nothing has kept it open
+
+
+def test_a_database_that_cannot_be_opened_leaves_the_other_one(typed, tmp_path):
+    out, err = typed(f".mode csv\rCREATE TABLE t AS SELECT 1 AS x;\r.open {tmp_path / 'a' / 'b'}\rSELECT x FROM t;\r.quit\r")
+    assert "there is no folder" in err and out.endswith("x\n1\n")
+
+
+def test_completion_follows_open(tmp_path):
+    with tsql.connect(tmp_path / "db") as db:
+        db.execute("CREATE TABLE the_only_one AS SELECT 1 AS x")
+    shell = Shell(tsql.connect())
+    with create_app_session(output=DummyOutput()):
+        shell.prompt_session()
+    shell.submit(f".open {tmp_path / 'db'}")
+    assert [c.text for c in shell.completer.get_completions(Document("FROM the_o"), CompleteEvent())] == ["the_only_one"]
+    shell.session.close()
+
+
+# Modes
+
+ROWS = "SELECT * FROM (VALUES (1, 'a|b', 2.5), (20, NULL, -1.0), (3, 'x <y>' || chr(10) || 'z', NULL)) AS t(id, \"a name\", price)"
+MODES = {
+    "list": "id|a name|price\n1|a|b|2.5\n20||-1.0\n3|x <y>\nz|\n",
+    "tabs": "id\ta name\tprice\n1\ta|b\t2.5\n20\t\t-1.0\n3\tx <y>\nz\t\n",
+    "line": "    id = 1\na name = a|b\n price = 2.5\n\n    id = 20\na name = NULL\n price = -1.0\n\n    id = 3\na name = x <y>\\nz\n price = NULL\n",
+    "markdown": "|  id | a name   | price |\n|----:|----------|------:|\n|   1 | a\\|b     |   2.5 |\n|  20 | NULL     |  -1.0 |\n|   3 | x <y>\\nz |  NULL |\n",
+    "html": (
+        "<tr><th>id</th><th>a name</th><th>price</th></tr>\n<tr><td>1</td><td>a|b</td><td>2.5</td></tr>\n"
+        "<tr><td>20</td><td>NULL</td><td>-1.0</td></tr>\n<tr><td>3</td><td>x &lt;y&gt;\\nz</td><td>NULL</td></tr>\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(mode, capfd, monkeypatch, tmp_path):
+    assert script(f".mode {mode.upper()}\n{ROWS};\n", capfd, monkeypatch) == (0, MODES[mode], "")
+    assert main(["run", ROWS, "-f", mode]) == 0
+    assert capfd.readouterr().out == MODES[mode]
+    assert main(["run", ROWS, "-f", mode, "-o", str(tmp_path / "out")]) == 0
+    assert (tmp_path / "out").read_text() == MODES[mode]
+
+
+@pytest.mark.parametrize("mode", ["table", "csv", "json", *MODES])
+def test_modes_without_rows(mode, capfd, monkeypatch):
+    code, out, err = script(f".mode {mode}\nSELECT 1 AS x WHERE false;\n", capfd, monkeypatch)
+    assert (code, err) == (0, "") and ("x" in out) is (mode not in ("json", "line"))
+
+
+@pytest.mark.parametrize(("alias", "mode"), [("box", "table"), ("duckbox", "table"), ("jsonlines", "json"), ("md", "markdown")])
+def test_names_of_modes_in_other_shells(alias, mode, capfd, monkeypatch):
+    assert script(f".mode {alias}\n.mode\n", capfd, monkeypatch) == (0, f"the mode is {mode}\n", "")
+
+
+COPY_SHELL = """
+import tsql.session
+from tests.api.slow import SlowBackend
+tsql.session._make_backend = lambda name, spark: SlowBackend()
+from tsql.cli import main
+main(["shell"])
+"""
+
+
+def test_copy_shows_its_progress(terminal, tmp_path):
+    child = terminal(sys.executable, "-c", COPY_SHELL)
+    child.wait_for("tsql>")
+    child.send(f"COPY (SELECT 1 AS x) TO '{tmp_path}/out.csv';\r")
+    child.wait_for("running")
+    child.wait_for(r"\d%")
+    child.send("\x03")
+    child.wait_for("cancelled")
+    child.wait_for("tsql>")
+    child.send("CREATE TABLE t AS SELECT 1 AS x;\r")
+    child.wait_for("running")
+    child.send("\x03")
+    child.wait_for("cancelled")
+    child.send("exit\r")
+    assert child.exit_code() == 0

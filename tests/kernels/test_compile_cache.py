@@ -14,18 +14,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.cache_entries import entries, read_code, write_code
 from tests.kernels.programs import compiled, interpreted
+from tsql.costs import calibrated
 from tsql.kernels.codegen import object_cache
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
-from tsql.kernels.codegen.object_cache import cache_directory, flush, read_code, write_later
-
-
-def write_code(key: str, code: bytes) -> None:
-    """Make or replace an entry now."""
-    write_later(key, lambda: code)
-    flush()
+from tsql.kernels.codegen.object_cache import cache_directory, flush, write_later
+from tsql.planner.cost import DEFAULT
 
 
 def square_plus(number: int) -> Module:
@@ -65,19 +62,20 @@ def works(number: int) -> str:
 
 def test_memory_then_disk_then_llvm(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert works(1) == "llvm"
-    (entry,) = fresh.iterdir()
+    (entry,) = entries(fresh)
     found = compiler().compile(square_plus(1))
     assert compiler().compile(square_plus(1)) is found
     forget(monkeypatch)
     assert works(1) == "disk"
-    assert [entry] == list(fresh.iterdir())
+    assert [entry] == entries(fresh)
 
 
 def test_code_met_on_disk_while_it_is_made_is_linked_once(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     met = []
 
-    def write_and_meet(key: str, make: Callable[[], bytes]) -> None:
-        write_code(key, make())
+    def write_and_meet(kind: str, key: str, make: Callable[[], bytes], made_by: str) -> None:
+        write_later(kind, key, make, made_by)
+        flush()
         met.append(compiler().known(square_plus(8)))
 
     monkeypatch.setattr("tsql.kernels.codegen.llvm.write_later", write_and_meet)
@@ -127,7 +125,7 @@ def test_levels_and_programs_have_entries_of_their_own(fresh: Path) -> None:
 @pytest.mark.parametrize("damage", ["empty", "cut", "changed", "garbage", "longer"])
 def test_a_damaged_entry_is_written_again(fresh: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
     works(3)
-    (entry,) = fresh.iterdir()
+    (entry,) = entries(fresh)
     good = entry.read_bytes()
     middle = len(good) // 2
     entry.write_bytes(
@@ -143,12 +141,12 @@ def test_a_damaged_entry_is_written_again(fresh: Path, monkeypatch: pytest.Monke
 def test_an_entry_that_cannot_be_read(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory in its place: neither read nor replaced, and no harm done."""
     works(4)
-    (entry,) = fresh.iterdir()
+    (entry,) = entries(fresh)
     entry.unlink()
     entry.mkdir()
     forget(monkeypatch)
     assert works(4) == "llvm"
-    assert [entry] == list(fresh.iterdir()), "a file that could not be moved into place is left behind"
+    assert [entry] == entries(fresh), "a file that could not be moved into place is left behind"
 
 
 def test_a_directory_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -170,12 +168,12 @@ def test_a_read_only_directory(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_full_disk(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(source: str, target: Path) -> None:
+    def full(source: str, target: str, **folders: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "replace", full)
     assert works(8) == "llvm"
-    assert list(fresh.iterdir()) == []
+    assert entries(fresh) == []
 
 
 def test_an_empty_setting_turns_the_disk_off(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -196,6 +194,22 @@ def test_the_usual_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Non
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_directory() == tmp_path / ".cache" / "tsql" / "kernels"
+    monkeypatch.setenv("XDG_CACHE_HOME", "relative")  # the XDG specification: a relative path is ignored
+    assert cache_directory() == tmp_path / ".cache" / "tsql" / "kernels"
+
+
+def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as a number which no file knows."""
+
+    def nowhere() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("TSQL_CACHE", "XDG_CACHE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    forget(monkeypatch)
+    assert cache_directory() is None and calibrated() == DEFAULT
+    assert works(11) == "llvm"
 
 
 def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
@@ -217,11 +231,11 @@ def test_the_folder_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         os.utime(tmp_path / key, (1000 + age, 1000 + age))
     assert read_code(keys[0]) == b"code 00000001"  # used now
     write_code(f"{0:08x}", b"new")
-    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([f"{0:08x}", keys[0], *keys[4:]])
+    assert [p.name for p in entries(tmp_path)] == sorted([f"{0:08x}", keys[0], *keys[4:]])
     monkeypatch.setattr("tsql.kernels.codegen.object_cache.MOST_BYTES", 200)
     write_code(f"{object_cache.TRIM_EVERY:08x}", b"x" * 100)
     assert read_code(f"{object_cache.TRIM_EVERY:08x}") == b"x" * 100
-    assert sum(p.stat().st_size for p in tmp_path.iterdir()) <= 150
+    assert sum(p.stat().st_size for p in entries(tmp_path)) <= 150
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,18 +249,18 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
 def test_what_is_written_later_is_there_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
     with object_cache._writing:
-        write_later("00000001", lambda: b"code")
-        write_later("00000002", lambda: None)
-        assert read_code("00000001") == b"code" and list(tmp_path.iterdir()) == []
-    write_later("00000001", lambda: b"newer")
+        write_later("code", "00000001", lambda: b"code")
+        write_later("code", "00000002", lambda: None)
+        assert read_code("00000001") == b"code" and entries(tmp_path) == []
+    write_later("code", "00000001", lambda: b"newer")
     flush()
     assert read_code("00000001") == b"newer" and read_code("00000002") is None
-    assert [p.name for p in tmp_path.iterdir()] == ["00000001"]
+    assert [p.name for p in entries(tmp_path)] == ["00000001"]
 
 
 def test_an_entry_that_is_replaced_while_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
-    write_later("00000001", lambda: (write_later("00000001", lambda: b"newer"), b"code")[1])
+    write_later("code", "00000001", lambda: (write_later("code", "00000001", lambda: b"newer"), b"code")[1])
     flush()
     assert read_code("00000001") == b"newer"
     flush()
@@ -255,16 +269,16 @@ def test_an_entry_that_is_replaced_while_it_is_written(tmp_path: Path, monkeypat
 
 def test_the_folder_is_that_of_the_time_of_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path / "one"))
-    write_later("00000001", lambda: b"code")
+    write_later("code", "00000001", lambda: b"code")
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path / "other"))
     assert read_code("00000001") is None
     flush()
-    assert [p.name for p in tmp_path.iterdir()] == ["one"]
+    assert [p.name for p in entries(tmp_path / "one")] == ["00000001"] and entries(tmp_path / "other") == []
 
 
 def test_a_thread_writes_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
-    write_later("00000001", lambda: b"code")
+    write_later("code", "00000001", lambda: b"code")
     deadline = time.monotonic() + 60
     while not (tmp_path / "00000001").exists() and time.monotonic() < deadline:
         time.sleep(0.01)

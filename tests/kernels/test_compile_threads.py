@@ -66,7 +66,7 @@ def test_code_that_was_found_on_disk_stays(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
     compiler, module, found = Compiler(), square_plus(5), []
     write = llvm.write_later
-    monkeypatch.setattr(llvm, "write_later", lambda key, make: (write(key, make), flush(), found.append(compiler.known(module))))
+    monkeypatch.setattr(llvm, "write_later", lambda kind, key, make, made_by: (write(kind, key, make, made_by), flush(), found.append(compiler.known(module))))
     made = compiler.compile(module)
     assert found == [made] and found[0] is made
     assert made.function.tracker is made.tracker

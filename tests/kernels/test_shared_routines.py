@@ -14,7 +14,7 @@ from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.codegen.llvm import FULL, QUICK, Compiled, Compiler
-from tsql.kernels.codegen.object_cache import flush, read_code, write_later
+from tsql.kernels.codegen.object_cache import flush, read_entry, write_later
 from tsql.kernels.codegen.objects import DamagedObject, ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
 
@@ -71,7 +71,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def kept(compiler: Compiler, module: Module) -> ObjectCode:
     """The entry of a module on disk."""
-    return ObjectCode.decode(read_code(compiler._key(module.fingerprint(), QUICK)))
+    return ObjectCode.decode(read_entry("code", compiler._key(module.fingerprint(), QUICK), compiler._made_by))
 
 
 def test_a_routine_is_compiled_once(cache: Path) -> None:
@@ -112,10 +112,10 @@ def test_code_whose_needs_are_not_met_is_made_again(cache: Path, damage: str) ->
     if damage == "missing":
         (cache / key).unlink()
     elif damage == "garbage":
-        write_later(key, lambda: b"\xff\xff\xff\xff garbage")
+        write_later("code", key, lambda: b"\xff\xff\xff\xff garbage", before._made_by)
     else:
         other = kept(before, module_of(1, twice))
-        write_later(key, ObjectCode(other.code, ("main",)).encode)
+        write_later("code", key, ObjectCode(other.code, ("main",)).encode, before._made_by)
     flush()
     after = Compiler()
     assert right(after, second).origin == "llvm"
@@ -134,7 +134,7 @@ def test_entries_that_need_each_other_are_made_again(cache: Path) -> None:
         assert [*found.imports] == [names[borrowed.__name__]] and len(found.exports) == 2
         entries[key(module.fingerprint(), QUICK)] = ObjectCode(found.code, found.exports, dict.fromkeys(found.imports, key(owner.fingerprint(), QUICK)))
     for name, entry in entries.items():
-        write_later(name, entry.encode)
+        write_later("code", name, entry.encode, compiler._made_by)
     flush()
     after = Compiler()
     assert right(after, one).origin == "llvm"

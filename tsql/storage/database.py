@@ -30,6 +30,7 @@ from tsql.storage.disk import Disk
 from tsql.storage.journal import JournalWriter, encode_record, read_journal
 from tsql.storage.new_files import NewFiles
 from tsql.storage.owner import LOCK, READERS, Owner
+from tsql.storage.place import check_place
 from tsql.transactions import Changes
 
 CURRENT = "CURRENT"
@@ -69,6 +70,7 @@ class Database:
             raise
 
     def _open(self) -> None:
+        check_place(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise StorageError(f"{self.path} is a file; a database is a folder")
         is_new = not (self.path / CURRENT).exists()

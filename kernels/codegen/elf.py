@@ -1,0 +1,108 @@
+"""Looks whether bytes are object code as LLVM emits it, before its linker sees them: that one ends the process where they are not.
+
+An object is an ELF file to be linked: sections, symbols that lie in them, and relocations, each of which changes a few bytes of a
+section. Everything must lie within the file and within its section. What the instructions do cannot be looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import sys
+
+HEADER = struct.Struct("=4sBBB9xHHIQQQIHHHHHH")
+SECTION = struct.Struct("=IIQQQQIIQQ")
+SYMBOL = struct.Struct("=IBBHQQ")
+RELOCATION = struct.Struct("=QIIq")
+
+MACHINES = {"x86_64": 62, "aarch64": 183}
+ORDER = 1 if sys.byteorder == "little" else 2
+MACHINE = MACHINES.get(os.uname().machine)
+RELOCATIONS = {62: {1: 8, 2: 4, 4: 4, 9: 4, 10: 4, 11: 4, 24: 8, 25: 8, 27: 8, 29: 8, 41: 4, 42: 4}}.get(MACHINE)
+"""The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody has listed them."""
+
+DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN = 1, 2, 3, 4, 8, 0x70000001, 0x6FFF4C03
+KINDS = frozenset((0, DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN))
+WITHOUT_CONTENT = frozenset((0, NO_BYTES))
+HOLDING = frozenset((DATA, NO_BYTES, UNWINDING))
+"""Sections that symbols are in."""
+SOURCE, NO_SECTION = 4, 0xFFF1
+"""The symbol that names the source, and the number that it has in place of a section."""
+OF_THREADS = 6
+"""A symbol of which each thread has its own: LLVM's linker has none of these."""
+LOADED = 2
+"""The flag of a section that is in memory when the code runs."""
+UNKNOWN_FLAGS = ~0x90000277
+"""Sections of threads, compressed ones, and what is not defined."""
+MOST_BYTES, ALIGNMENTS = 1 << 30, frozenset((0, *(1 << shift for shift in range(13))))
+
+
+class DamagedObject(ValueError):
+    """The bytes are not those of object code."""
+
+
+def check_object(code: bytes) -> None:
+    """Raise DamagedObject unless the bytes are an object that a linker can follow."""
+    try:
+        sections = _sections(code)
+        (table,) = (number for number, section in enumerate(sections) if section[1] == SYMBOLS)
+        symbols = _symbols(code, sections, sections[table])
+        for _, kind, _, _, at, size, link, target, _, entry in sections:
+            if kind != RELOCATED:
+                continue
+            if link != table or not 0 < target < len(sections) or not sections[target][2] & LOADED or sections[target][1] not in HOLDING:
+                raise DamagedObject("relocations of nothing")
+            if entry != RELOCATION.size:
+                raise DamagedObject("relocations of another size")
+            _check_relocations(code[at : at + size], symbols, sections[target][5])
+    except (struct.error, ValueError) as error:
+        raise error if isinstance(error, DamagedObject) else DamagedObject("a part of it is missing") from error
+
+
+def _sections(code: bytes) -> list[tuple[int, ...]]:
+    """The sections, each of which lies within the file and has a name."""
+    magic, wide, order, version, kind, machine, _, _, _, at, _, _, _, segments, section_bytes, count, named = HEADER.unpack_from(code)
+    if magic != b"\x7fELF" or wide != 2 or order != ORDER or version != 1 or machine != (MACHINE or machine):
+        raise DamagedObject("no ELF file of this machine")
+    if kind != 1 or segments or section_bytes != SECTION.size or named >= count or at % 8:
+        raise DamagedObject("no object")
+    sections = list(SECTION.iter_unpack(code[at : at + count * SECTION.size]))
+    if len(sections) != count:
+        raise DamagedObject("sections are missing")
+    names, end = _names_bytes(code, sections[named]), len(code)
+    for name, kind, flags, _, start, size, link, _, align, _ in sections:
+        if name >= names or kind not in KINDS or flags & UNKNOWN_FLAGS or link >= count or size > MOST_BYTES or align not in ALIGNMENTS:
+            raise DamagedObject("a section that no object has")
+        if start + size > end and kind not in WITHOUT_CONTENT:
+            raise DamagedObject("a section outside of the file")
+    return sections
+
+
+def _symbols(code: bytes, sections: list[tuple[int, ...]], table: tuple[int, ...]) -> int:
+    """How many symbols there are; each is in a section, or elsewhere."""
+    _, _, _, _, start, size, link, local, _, entry = table
+    if entry != SYMBOL.size or size % entry or local > size // entry:
+        raise DamagedObject("symbols of another size")
+    names = _names_bytes(code, sections[link])
+    rooms = [size if kind in HOLDING and flags & LOADED else -1 for _, kind, flags, _, _, size, _, _, _, _ in sections]
+    for name, info, _, owner, value, length in SYMBOL.iter_unpack(code[start : start + size]):
+        if name >= names or info & 15 == OF_THREADS:
+            raise DamagedObject("a symbol without a name, or one of threads")
+        if owner and (owner >= len(rooms) or value + length > rooms[owner]) and not (owner == NO_SECTION and info & 15 == SOURCE):
+            raise DamagedObject("a symbol outside of its section")
+    return size // entry
+
+
+def _check_relocations(table: bytes, symbols: int, room: int) -> None:
+    for at, kind, symbol, _ in RELOCATION.iter_unpack(table):
+        changed = 8 if RELOCATIONS is None else RELOCATIONS.get(kind)
+        if changed is None or symbol >= symbols or at + changed > room:
+            raise DamagedObject("a relocation of no kind, of no symbol, or outside of its section")
+
+
+def _names_bytes(code: bytes, section: tuple[int, ...]) -> int:
+    """The size of a section of names, each of which ends within it."""
+    _, kind, _, _, start, size, _, _, _, _ = section
+    if kind != STRINGS or not 0 < start + size <= len(code) or not size or code[start + size - 1]:
+        raise DamagedObject("names without an end")
+    return size

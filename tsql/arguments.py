@@ -1,0 +1,67 @@
+"""Checks what Python code hands to the public API: an argument of a wrong type is one message, and no traceback from the inside."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tsql.kernels.errors import CatalogError
+
+
+def checked_text(value: Any, what: str) -> str:
+    """A text; `what` says what it stands for ("a query")."""
+    if not isinstance(value, str):
+        raise CatalogError(f"{what} is a text, not {_shown(value)}")
+    return value
+
+
+def optional_text(value: Any, what: str) -> str | None:
+    """A text or None."""
+    return None if value is None else checked_text(value, what)
+
+
+def checked_path(value: Any, what: str) -> str:
+    """A path as text: one that the file system can have."""
+    found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
+    if not isinstance(found, str):
+        raise CatalogError(f"{what} is a path, not {_shown(value)}")
+    try:
+        usable = b"\0" not in os.fsencode(found)
+    except UnicodeEncodeError:
+        usable = False
+    if not usable:
+        raise CatalogError(f"{what} is a path, and {found!r} has a character that no path has")
+    return found
+
+
+def checked_count(value: Any, what: str, least: int = 0) -> int:
+    """A whole number of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise CatalogError(f"{what} is a whole number, not {_shown(value)}")
+    if value < least:
+        raise CatalogError(f"{what} is at least {least}, not {value}")
+    return value
+
+
+def checked_mapping(value: Any, what: str) -> Mapping[Any, Any]:
+    """A dict or something like it."""
+    if not isinstance(value, Mapping):
+        raise CatalogError(f"{what} is a dict, not {_shown(value)}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+def is_variable_of_caller(name: str, inside: str) -> bool:
+    """Whether the code that called a module (`inside`, by its name) has a Python variable of this name. Its value is not looked at."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__") in (__name__, inside):
+        frame = frame.f_back
+    # The command line and the shell have variables too, which mean nothing to who types a query.
+    if frame is None or str(frame.f_globals.get("__name__", "")).startswith("tsql."):
+        return False
+    return name in frame.f_locals or name in frame.f_globals

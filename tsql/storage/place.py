@@ -1,0 +1,20 @@
+"""Looks at the path of a database before it is opened: what cannot be one is one message that says why."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tsql.kernels.errors import StorageError
+
+
+def check_place(path: Path) -> None:
+    """Raise StorageError for a path that the file system refuses, and for one in a folder that is not there: opening a database makes its own
+    folder, and not those above it, since these are more often misspelt than missing."""
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        if not os.path.isdir(path.parent):
+            raise StorageError(f"there is no folder {path.parent} for the database {path}", hint="make that folder first, or look at the path") from None
+    except OSError as error:
+        raise StorageError(f"cannot open {path}: {error.strerror or error}") from error
