@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from tsql.kernels import stopping
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
 from tsql.kernels.schema import Schema
@@ -77,6 +78,7 @@ class Binder:
 
     def operand(self, node: exp.Expr) -> Expr:
         """As `bind`, but a literal may still adapt to what it meets."""
+        stopping.check()
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise self.error(f"{_describe(node)} is not supported", node)
