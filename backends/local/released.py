@@ -17,6 +17,7 @@ from tsql.backends import Run
 from tsql.backends.local.workers import start_thread
 from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError, ExecutionError
+from tsql.kernels.recursion import deep_recursion
 
 GRACE_SECONDS = 0.03
 """How long a cancelled run may take to end properly before its caller is let go."""
@@ -54,7 +55,7 @@ class QueryThread:
     def _serve(self) -> None:
         while (request := self.requests.get()) is not None:
             wanted, items, answers = request
-            with stopping.during(answers.run):
+            with stopping.during(answers.run), deep_recursion():
                 match wanted:
                     case "next":
                         answers.put(_next(items))
