@@ -58,7 +58,11 @@ class Run:
     counts: dict[str, int] = field(default_factory=dict)
     """What happened to rows that the user should hear of (`count`), such as those that were in no window."""
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    _cancelled: threading.Event = field(default_factory=threading.Event)
+    stopped: bool = False
+    """The run has been cancelled."""
+    reason: str = "the query was cancelled"
+    planning: bool = False
+    """Its plan is being made, by the thread that waits for the result."""
     _on_cancel: list[Any] = field(default_factory=list)
 
     def count(self, what: str, rows: int) -> None:
@@ -78,9 +82,11 @@ class Run:
         """Everything that the user should hear of the run: the notes, and the counts as texts."""
         return [*self.notes, *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items()))]
 
-    def cancel(self) -> None:
+    def cancel(self, reason: str | None = None) -> None:
         """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
-        self._cancelled.set()
+        if reason is not None and not self.stopped:
+            self.reason = reason
+        self.stopped = True
         self.stop_workers()
 
     def stop_workers(self) -> None:
@@ -95,11 +101,12 @@ class Run:
 
     @property
     def cancelled(self) -> bool:
-        return self._cancelled.is_set()
+        return self.stopped
 
     def check(self) -> None:
-        if self.cancelled:
-            raise CancelledError("the query was cancelled")
+        """Raise CancelledError if the run is to end. Code without a run at hand calls `kernels.stopping.check`."""
+        if self.stopped:
+            raise CancelledError(self.reason)
 
     @property
     def progress(self) -> float | None:

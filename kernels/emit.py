@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from tsql.kernels import stopping
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel, Slot
 from tsql.kernels.datum import Datum, all_valid, both, literal_parts, null, smallest_int
@@ -25,6 +26,7 @@ class Row(Protocol):
 
 def emit(k: PipelineKernel, expr: Expr, row: Row) -> Datum:
     """The value of `expr` for `row`."""
+    stopping.check()
     match expr:
         case Column():
             return row.column(k, expr.name)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tsql.kernels import stopping
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BOOLEAN, Type
 
@@ -234,6 +235,7 @@ class Aggregate:
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
     """Rebuild `expr` bottom-up through `change`; the same object where nothing changed. Iterative, so depth is no limit."""
+    stopping.check()
     done: dict[int, Expr] = {}
     stack: list[tuple[Expr, bool]] = [(expr, False)]
     while stack:

@@ -8,13 +8,20 @@ a child (`generation` tells it so).
 
 from __future__ import annotations
 
+import _imp
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Callable
 from functools import cached_property
+from importlib import _bootstrap
 from typing import Any
+
+IMPORT_SECONDS = 5.0
+"""So long a fork waits for modules that other threads import, if they are of these packages."""
+IMPORTED = frozenset({"tsql", "sqlglot", "pyarrow", "numpy", "llvmlite"})
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _generation = 0
@@ -63,4 +70,22 @@ def _free_properties() -> None:
                 attribute.lock._at_fork_reinit()
 
 
+def _shut_imports() -> None:
+    """Modules are imported when they are first needed, and one that another thread is in the middle of would never be whole in the child. So a
+    fork comes between imports: with the lock of all imports, no other thread begins one."""
+    deadline = time.monotonic() + IMPORT_SECONDS
+    _imp.acquire_lock()
+    while _is_importing() and time.monotonic() < deadline:
+        _imp.release_lock()
+        time.sleep(0.001)
+        _imp.acquire_lock()
+
+
+def _is_importing() -> bool:
+    """Whether another thread holds the lock of a module of ours, or of a library that we use."""
+    found = [known() for name, known in list(getattr(_bootstrap, "_module_locks", {}).items()) if name.partition(".")[0] in IMPORTED]
+    return any(getattr(held, "owner", None) not in (None, threading.get_ident()) for held in found)
+
+
+os.register_at_fork(before=_shut_imports, after_in_parent=_imp.release_lock, after_in_child=_imp.release_lock)
 in_child(_free_locks)

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterable
 
 from sqlglot import exp
 
+from tsql.kernels import stopping
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner import bind_calls, bind_forms, bind_operators, bind_rows, bind_subquery, bind_text, bind_windows
-from tsql.planner.bind_source import Source, deep_recursion, position_of
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind_types import Bare, castable, coerce, settle
 from tsql.planner.bind_windows import WindowScope
@@ -77,6 +79,7 @@ class Binder:
 
     def operand(self, node: exp.Expr) -> Expr:
         """As `bind`, but a literal may still adapt to what it meets."""
+        stopping.check()
         handler = _HANDLERS.get(type(node))
         if handler is None:
             raise self.error(f"{_describe(node)} is not supported", node)

@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -16,7 +12,6 @@ from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token, TokenType
 
-from tsql.kernels import forks
 from tsql.kernels.errors import ParseError
 
 MAX_NESTING = 200
@@ -119,52 +114,6 @@ def _check_nesting(text: str, tokens: list[Token]) -> None:
         run = run + 1 if kind in _PREFIX else 0
         if depth > MAX_NESTING or run > MAX_NESTING:
             raise ParseError(f"nested too deeply (more than {MAX_NESTING} levels)", position=token.start, text=text)
-
-
-_recursion_lock = forks.lock()
-_recursion_users = 0
-_recursion_before = 0
-_own = threading.local()
-"""How often this thread is a user: in the child of a fork nobody else is."""
-
-
-@contextmanager
-def deep_recursion(frames: int = 20_000) -> Iterator[None]:
-    """Allow the parser's recursion. Python frames take no C stack, so this limit is safe; it is shared by threads and is
-    put back when the last user leaves."""
-    global _recursion_users, _recursion_before
-    with _recursion_lock:
-        if _recursion_users == 0:
-            _recursion_before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_recursion_before, frames))
-        _recursion_users += 1
-        _own.times = getattr(_own, "times", 0) + 1
-    try:
-        yield
-    finally:
-        with _recursion_lock:
-            _recursion_users -= 1
-            _own.times -= 1
-            if _recursion_users == 0:
-                _restore_recursion()
-
-
-def _restore_recursion() -> None:
-    try:
-        sys.setrecursionlimit(_recursion_before)
-    except RecursionError:
-        # The caller is itself deeper than the old limit: leave the higher one.
-        pass
-
-
-def _in_child() -> None:
-    global _recursion_users
-    before, _recursion_users = _recursion_users, getattr(_own, "times", 0)
-    if before and not _recursion_users:
-        _restore_recursion()
-
-
-forks.in_child(_in_child)
 
 
 def is_all(node: exp.Expr) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import count
 
+from tsql.kernels import stopping
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, SortKey, substitute
 from tsql.kernels.selection import is_selectable, string_equality
@@ -74,6 +75,7 @@ class Enumerator:
     def step(self, node: logical.Node) -> Step:
         found = self.done.get(id(node))
         if found is None:
+            stopping.check()
             found = self.done[id(node)] = self._step(node)
             if id(node) in self.several:
                 self.shared.add(id(found))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from tsql.kernels import stopping
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr, SortKey, check_columns
 from tsql.kernels.schema import Field, Schema
@@ -39,9 +40,16 @@ class Node:
         raise NotImplementedError
 
     def walk(self) -> Iterator[Node]:
-        yield self
-        for node in self.inputs:
-            yield from node.walk()
+        """This node and everything below it, users first; one that has several users comes once, at the first of them."""
+        seen: set[int] = set()
+        stack: list[Node] = [self]
+        while stack:
+            node = stack.pop()
+            if id(node) not in seen:
+                seen.add(id(node))
+                stopping.check()
+                yield node
+                stack.extend(reversed(node.inputs))
 
 
 @dataclass(frozen=True)
@@ -395,8 +403,22 @@ class Output(Unary):
         return f"output ({', '.join(shown)})"
 
 
-def show(plan: Node, indent: str = "") -> str:
+LONG_TEXT = 500
+"""In a text of so many lines what has several users is shown once: tables that are used twice, again and again, would be shown thousands of times."""
+
+
+def show(plan: Node) -> str:
     """The plan as indented text, the root first."""
-    lines = [indent + plan.describe()]
-    lines += [show(node, indent + "  ") for node in plan.inputs]
+    lines: list[str] = []
+    shown: set[int] = set()
+    stack = [(plan, "")]
+    while stack:
+        node, indent = stack.pop()
+        if len(lines) >= LONG_TEXT and id(node) in shown and node.inputs:
+            lines.append(f"{indent}{node.describe()} (with inputs as above)")
+            continue
+        shown.add(id(node))
+        stopping.check()
+        lines.append(indent + node.describe())
+        stack.extend((below, indent + "  ") for below in reversed(node.inputs))
     return "\n".join(lines)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from tsql.kernels import stopping
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Expr, SortKey
 from tsql.planner.generating import Series
@@ -23,6 +24,7 @@ def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
 def _up(node: Node, change: Callable[[Node], Node], done: dict[int, Node]) -> Node:
     found = done.get(id(node))
     if found is None:
+        stopping.check()
         found = done[id(node)] = change(node.with_inputs(tuple([_up(i, change, done) for i in node.inputs])))
     return found
 
@@ -35,6 +37,7 @@ def transform_down(node: Node, change: Callable[[Node], Node]) -> Node:
 def _down(node: Node, change: Callable[[Node], Node], done: dict[int, tuple[Node, Node]]) -> Node:
     found = done.get(id(node))
     if found is None:
+        stopping.check()
         changed = change(node)
         found = done[id(node)] = (node, changed.with_inputs(tuple([_down(i, change, done) for i in changed.inputs])))
     return found[1]
@@ -42,14 +45,7 @@ def _down(node: Node, change: Callable[[Node], Node], done: dict[int, tuple[Node
 
 def nodes(plan: Node) -> Iterator[Node]:
     """Every node once, users before inputs where no node is shared; one that has several users comes at the first of them."""
-    seen: set[int] = set()
-    stack = [plan]
-    while stack:
-        node = stack.pop()
-        if id(node) not in seen:
-            seen.add(id(node))
-            yield node
-            stack.extend(reversed(node.inputs))
+    return plan.walk()
 
 
 def shared(plan: Node) -> set[int]:

@@ -25,12 +25,13 @@ from tsql.hints import HintReader
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
 from tsql.kernels.keywords import quote
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.types import INTEGER, NULL, Type
 from tsql.macros import expand_macros
 from tsql.named_statements import deallocate, execute, prepare
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
-from tsql.planner.bind_source import deep_recursion, position_of
+from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint
@@ -38,7 +39,7 @@ from tsql.temporal.nodes import CreateStream, ShowStreams
 from tsql.temporal.refuse import check_time
 from tsql.temporal.sequenced import finished
 
-MAX_PLAN_DEPTH = 200
+MAX_PLAN_DEPTH = 600
 """Levels of a logical plan."""
 
 

@@ -41,6 +41,7 @@ class Grouping:
         self.key_names: list[str] = []
         self.sets: list[tuple[int, ...]] | None = None
         self.aggregates: list[Aggregate] = []
+        self._places: dict[Aggregate, int] = {}
         self.aggregate_names: list[str | None] = []
         self.explicit = False
         self.item_keys: dict[int, int] = {}
@@ -82,12 +83,11 @@ class Grouping:
 
     def placeholder(self, call: Aggregate, node: exp.Expr) -> Expr:
         """The column that stands for an aggregate until the plan is built; equal aggregates are one."""
-        for index, known in enumerate(self.aggregates):
-            if known == call:
-                return Column(f"{_PLACEHOLDER}{index}", call.type, position=call.position)
-        self.aggregates.append(call)
-        self.aggregate_names.append(None)
-        return Column(f"{_PLACEHOLDER}{len(self.aggregates) - 1}", call.type, position=call.position)
+        index = self._places.setdefault(call, len(self.aggregates))
+        if index == len(self.aggregates):
+            self.aggregates.append(call)
+            self.aggregate_names.append(None)
+        return Column(f"{_PLACEHOLDER}{index}", call.type, position=call.position)
 
     def name_result(self, expr: Expr, name: str) -> None:
         """Let a select item that is just a key or an aggregate give it its name in the plan."""

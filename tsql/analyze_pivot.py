@@ -29,7 +29,7 @@ from tsql.planner.tree import expressions, nodes
 if TYPE_CHECKING:
     from tsql.analyze_query import QueryAnalyzer
 
-MOST_COLUMNS = 100_000
+MOST_COLUMNS = 5_000
 _SOURCE = "\0pivoted"
 
 
@@ -66,7 +66,8 @@ class Pivots:
         for choices in columns:
             count *= len(choices)
         if count > MOST_COLUMNS:
-            raise self.queries.error(f"PIVOT would give {count} columns, more than {MOST_COLUMNS}", calls[0][1])
+            message = f"PIVOT would give {count:,} columns, and at most {MOST_COLUMNS:,} are possible"
+            raise self.queries.error(message, calls[0][1], "GROUP BY gives a row for each value; IN (..) says which values to take")
         for chosen in product(*columns):
             condition = exp.and_(*(choice.condition.copy() for choice in chosen), copy=False)
             name = "_".join(choice.name for choice in chosen)

@@ -2,7 +2,8 @@
 
 A KeyboardInterrupt thrown into the middle of a backend could leave locks held and workers running. So SIGINT only
 cancels the run while a backend is at work; the backend answers with CancelledError within 100 ms, and that becomes the
-KeyboardInterrupt that Python code expects. A second Ctrl-C is not held back.
+KeyboardInterrupt that Python code expects. A second Ctrl-C is not held back. Planning is plain Python in the caller's own thread: there
+KeyboardInterrupt is raised at once, and should it get lost (in a finalizer), the planner's own checks find the run cancelled.
 """
 
 from __future__ import annotations
@@ -13,32 +14,36 @@ from types import FrameType, TracebackType
 
 from tsql.backends import Run
 from tsql.kernels.errors import CancelledError
+from tsql.running import AtWork, Running
 
 
 class Interruptible:
-    """A context in which Ctrl-C cancels `run`. Outside the main thread, or where the program has a SIGINT handler of its
-    own, signals stay as they are."""
+    """A context in which this thread works for `run`, and Ctrl-C cancels it. Outside the main thread, or where the program has a SIGINT handler
+    of its own, signals stay as they are."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, running: Running | None = None) -> None:
         self.run = run
         self.interrupted = False
         self._installed = False
+        self._work = AtWork(run, running)
 
     def __enter__(self) -> Interruptible:
+        self._work.__enter__()
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._installed = True
             signal.signal(signal.SIGINT, self._cancel)
         return self
 
     def _cancel(self, signum: int, frame: FrameType | None) -> None:
-        if self.interrupted:
-            signal.default_int_handler(signum, frame)
-        self.interrupted = True
+        again, self.interrupted = self.interrupted, True
         self.run.cancel()
+        if again or self.run.planning:
+            signal.default_int_handler(signum, frame)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         if self._installed:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._work.__exit__()
         if isinstance(error, KeyboardInterrupt):
             self.run.cancel()
         elif self.interrupted and (error is None or isinstance(error, CancelledError)):

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from tsql.analyze_names import display_name
 from tsql.definition import Macro
+from tsql.kernels import stopping
 from tsql.kernels.errors import BindError
 from tsql.parser import Parsed
 from tsql.planner.bind_source import position_of
@@ -19,6 +20,9 @@ from tsql.planner.bind_syntax import Call, parse_scalar
 
 MAX_DEPTH = 50
 """Macros inside macros; deeper means that one is defined by itself."""
+
+MAX_PARTS = 50_000
+"""Parts of expressions (operators, columns, constants) that the macros of a statement may expand to on their way: each macro that calls another one twice doubles them."""
 
 
 def expand_macros(parsed: Parsed, catalog: Any) -> Parsed:
@@ -31,32 +35,50 @@ def expand_macros(parsed: Parsed, catalog: Any) -> Parsed:
             if not isinstance(item, (exp.Alias, exp.Star)) and any(find(call.name) for call in item.find_all(Call)):
                 name = display_name(item, parsed.source.text)
                 item.replace(exp.Alias(this=item.copy(), alias=exp.Identifier(this=name, quoted=True)))
-    return replace(parsed, node=_expanded(parsed.node, find, 0))
+    return replace(parsed, node=_expanded(parsed.node, find, Parts(), 0))
 
 
-def _expanded(node: exp.Expr, find: Any, depth: int) -> exp.Expr:
+class Parts:
+    """Counts what macros expand to."""
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def add(self, number: int, macro: Macro, call: Call) -> None:
+        self.number += number
+        if self.number > MAX_PARTS:
+            raise BindError(f'macro "{macro.name}" expands to more than {MAX_PARTS:,} parts of expressions', position=position_of(call), hint="compute what it repeats in a subquery")
+
+
+def _expanded(node: exp.Expr, find: Any, parts: Parts, depth: int) -> exp.Expr:
     def change(found: exp.Expr) -> exp.Expr:
         macro = find(found.name) if isinstance(found, Call) else None
         if macro is None:
             return found
         if depth >= MAX_DEPTH:
             raise BindError(f'macro "{macro.name}" is defined by itself', position=position_of(found))
-        return _expanded(_body(macro, found), find, depth + 1)
+        stopping.check()
+        return _expanded(_body(macro, found, parts), find, parts, depth + 1)
 
     return node.transform(change, copy=False)
 
 
-def _body(macro: Macro, call: Call) -> exp.Expr:
+def _body(macro: Macro, call: Call, parts: Parts) -> exp.Expr:
     """The macro's expression with the arguments of a call in the place of its parameters; errors in it point to the call."""
     at = position_of(call)
     values = _arguments(macro, call)
     body = parse_scalar(macro.text)[0]
     for inner in body.walk():
         inner._meta = None if at is None else {"at": at}
+        parts.add(1, macro, call)
+    sizes = {name: sum(1 for _ in value.walk()) for name, value in values.items()}
 
     def fill(node: exp.Expr) -> exp.Expr:
         value = values.get(node.name.lower()) if isinstance(node, exp.Column) and len(node.parts) == 1 else None
-        return node if value is None else value.copy()
+        if value is None:
+            return node
+        parts.add(sizes[node.name.lower()], macro, call)
+        return value.copy()
 
     return exp.Paren(this=body.transform(fill, copy=False))
 

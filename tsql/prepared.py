@@ -15,6 +15,7 @@ from tsql.catalog import Catalog, FileUse
 from tsql.costs import calibrated
 from tsql.definition import Table, TableDefinition
 from tsql.kernels import forks, garbage
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.types import Type
 from tsql.planner import PhysicalPlan, make_plan
 from tsql.planner.candidates import Candidate, candidates
@@ -47,7 +48,7 @@ class Prepared:
         """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at the first use."""
         if self.physical is None:
             begun = time.perf_counter()
-            with garbage.paused():
+            with garbage.paused(), deep_recursion():
                 self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
             if self.keep is not None:
                 self.keep(self.physical)

@@ -19,6 +19,7 @@ from tsql.interrupt import Interruptible
 from tsql.kernels.codegen.object_cache import take_notes
 from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
 from tsql.kernels.types import Type
+from tsql.running import Running
 from tsql.values import beyond_polars, beyond_python, python_values
 
 if TYPE_CHECKING:
@@ -55,12 +56,14 @@ class Relation:
         relocate: Callable[[TsqlError], TsqlError] = lambda error: error,
         frame: Callable[[Run], Any] | None = None,
         start_all: Start | None = None,
+        running: Running | None = None,
     ) -> None:
         self._names, self._types = names, types
         self._start, self._start_all, self._new_run = start, start_all, new_run
         self._describe_plan = describe_plan
         self._relocate = relocate
         self._frame = frame
+        self._running = running
         self._runs: weakref.WeakSet[_Handle] = weakref.WeakSet()
         self._last: Run | None = None
         self._told: list[str] = []
@@ -96,6 +99,8 @@ class Relation:
 
     def _batches(self, start: Start) -> Generator[pa.RecordBatch, None, None]:
         run = self._new_run()
+        if self._running is not None:
+            self._running.begin(run)
         handle = _Handle(run)
         self._runs.add(handle)
         self._last = run
@@ -103,15 +108,16 @@ class Relation:
         begun = time.perf_counter()
         stream: Iterator[pa.RecordBatch] | None = None
         try:
-            with Interruptible(run):
+            with Interruptible(run, self._running):
                 found = start(run)
             stream = iter(found)
             at_hand = isinstance(found, list)
             while True:
                 if at_hand:
+                    run.check()
                     batch = next(stream, None)
                 else:
-                    with Interruptible(run):
+                    with Interruptible(run, self._running):
                         batch = next(stream, None)
                 if batch is None:
                     break

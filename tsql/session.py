@@ -19,6 +19,7 @@ from tsql.backends import Backend, Run, Settings
 from tsql.backends.whole_files import write_text
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
+from tsql.interrupt import Interruptible
 from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError
 from tsql.kernels.keywords import quote
@@ -30,6 +31,7 @@ from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.candidates import listing
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, too_much
+from tsql.running import AtWork, Running
 from tsql.script import Piece, split
 from tsql.transactions import Store, Transactions
 
@@ -54,7 +56,7 @@ class Session:
         self._plans = PlanCache()
         self._inserts = InsertCache()
         self._named = NamedStatements()
-        self._closed = False
+        self._running = Running()
         self.watch: Callable[[Callable[[], float | None]], AbstractContextManager[Any]] = lambda progress: nullcontext()
         """Around each statement that runs at once and may last (COPY, INSERT, CREATE TABLE AS), with what tells how far it is."""
         self.catalog.run_plan = self._run_plan
@@ -179,6 +181,10 @@ class Session:
         return result.tell(relation.notes)
 
     def _statement(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any = None) -> Relation:
+        with AtWork(Run(settings=self.settings), self._running):
+            return self._analyzed(piece, kinds, values, key)
+
+    def _analyzed(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any) -> Relation:
         from tsql.analyze import analyze
 
         mine = {name: kinds[name] for name in piece.parameters}
@@ -328,7 +334,7 @@ class Session:
             return self._relation(prepared, values)
         backend, settings = _make_backend("local", None), replace(self.settings)
         plan = prepared.make_plan(settings, "local")
-        return Relation(prepared.names, prepared.types, lambda run: backend.run(plan, run), lambda: Run(settings=settings, parameters=values), relocate=lambda error: self._failed(prepared, error))
+        return Relation(prepared.names, prepared.types, lambda run: backend.run(plan, run), lambda: Run(settings=settings, parameters=values), relocate=lambda error: self._failed(prepared, error), running=self._running)
 
     def _relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
         settings = replace(self.settings)
@@ -339,7 +345,11 @@ class Session:
 
         def plan_for(run: Run) -> PhysicalPlan:
             fresh = prepared.physical is None
-            plan = prepared.make_plan(settings, self.target, self._shards)
+            run.planning = True
+            try:
+                plan = prepared.make_plan(settings, self.target, self._shards)
+            finally:
+                run.planning = False
             if fresh:
                 run.timings_ms["plan"] = prepared.timings_ms["plan"]
             return plan
@@ -361,6 +371,7 @@ class Session:
             relocate=lambda error: self._failed(prepared, error),
             frame=frame if self.target == "spark" else None,
             start_all=start_all,
+            running=self._running,
         )
 
     def _failed(self, prepared: Prepared, error: TsqlError) -> TsqlError:
@@ -371,9 +382,15 @@ class Session:
         """The result of a logical plan that the analyzer asks for."""
         physical = make_plan(plan, self.settings, "", self.target, self._shards)
         run = Run(settings=replace(self.settings))
-        return pa.Table.from_batches(self.backend.run(physical, run), physical.schema)
+        with Interruptible(run, self._running):
+            return pa.Table.from_batches(self.backend.run(physical, run), physical.schema)
 
     def _explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
+        run = Run(settings=replace(self.settings), parameters=values)
+        with AtWork(run, self._running):
+            return self._explained(prepared, level, run)
+
+    def _explained(self, prepared: Prepared, level: str, run: Run) -> str:
         if level == "logical":
             return logical.show(prepared.query.plan)
         if level.startswith("candidates"):
@@ -381,7 +398,8 @@ class Session:
         plan = prepared.make_plan(self.settings, self.target, self._shards)
         if level == "file":
             return plan.text()
-        return explain_plan(self, plan, level, Run(settings=replace(self.settings), parameters=values, timings_ms=dict(prepared.timings_ms)))
+        run.timings_ms = dict(prepared.timings_ms)
+        return explain_plan(self, plan, level, run)
 
     def register(self, name: str, data: Any, *, time: str | None = None, period: tuple[str, str] | None = None) -> None:
         """Make Arrow data, a dataframe, columns, rows or a relation readable under a name; an older entry is replaced. A
@@ -435,16 +453,19 @@ class Session:
 
     def unregister(self, name: str) -> None:
         """Forget a name."""
+        self._check_open()
         self.catalog.drop(checked_text(name, "the name of a table"))
         self._plans.clear()
 
     def table(self, name: str) -> Relation:
         """A relation over a table or view of the catalog."""
+        self._check_open()
         self.catalog.require(checked_text(name, "the name of a table"))
         return self.sql('SELECT * FROM "' + name.replace('"', '""') + '"')
 
     def tables(self) -> list[str]:
         """The names of the tables and views."""
+        self._check_open()
         return self.catalog.names()
 
     def sharded(
@@ -484,8 +505,9 @@ class Session:
             raise
 
     def close(self) -> None:
-        """Free the tables, the plans and the backend's workers."""
-        self._closed = True
+        """End the queries that run, which get a CancelledError, and free the tables, the plans and the backend's workers. What needs
+        the session afterwards is an error."""
+        self._running.close()
         self._plans.clear()
         self.catalog = Catalog()
         if self._store is not None:
@@ -494,8 +516,7 @@ class Session:
             self._backend.close()
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise CatalogError("the session is closed")
+        self._running.check()
 
     def __enter__(self) -> Session:
         return self

@@ -15,8 +15,9 @@ from typing import Any
 
 from tsql.backends import Run
 from tsql.backends.local.workers import start_thread
-from tsql.kernels import forks
+from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError, ExecutionError
+from tsql.kernels.recursion import deep_recursion
 
 GRACE_SECONDS = 0.03
 """How long a cancelled run may take to end properly before its caller is let go."""
@@ -34,6 +35,7 @@ class Answers:
         self._queue: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.put, self.get = self._queue.put, self._queue.get
         self.abandoned = False
+        self.run = run
         run.on_cancel(lambda: self.put(("wake", None)))
 
     def forget(self) -> None:
@@ -53,16 +55,17 @@ class QueryThread:
     def _serve(self) -> None:
         while (request := self.requests.get()) is not None:
             wanted, items, answers = request
-            match wanted:
-                case "next":
-                    answers.put(_next(items))
-                case "all":
-                    answers.put(_all(items))
-                    if answers.abandoned:
+            with stopping.during(answers.run), deep_recursion():
+                match wanted:
+                    case "next":
+                        answers.put(_next(items))
+                    case "all":
+                        answers.put(_all(items))
+                        if answers.abandoned:
+                            answers.forget()
+                    case "close":
                         answers.forget()
-                case "close":
-                    answers.forget()
-                    answers.put(_closed(items))
+                        answers.put(_closed(items))
             del request, items, answers
             if wanted != "next":
                 # The last request of its query, of which there is one: this thread is nobody's now.
@@ -171,7 +174,7 @@ def _answer(answers: Answers, run: Run) -> Answer:
         try:
             answer = answers.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
-            raise CancelledError("the query was cancelled") from None
+            raise CancelledError(run.reason) from None
         if answer[0] != "wake":
             return answer
 

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tsql.backends import Run
-from tsql.kernels import forks
+from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError, ExecutionError
 
 EXIT_SECONDS = 0.1
@@ -160,13 +160,14 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     done: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def take() -> None:
-        while not failures and (number := next(numbers)) < tasks:
-            try:
-                results[number] = work(number)
-            except BaseException as error:
-                # What fails first is what the user hears of; the others are stopped, and end with it.
-                failures.append(error)
-                run.stop_workers()
+        with stopping.during(run):
+            while not failures and (number := next(numbers)) < tasks:
+                try:
+                    results[number] = work(number)
+                except BaseException as error:
+                    # What fails first is what the user hears of; the others are stopped, and end with it.
+                    failures.append(error)
+                    run.stop_workers()
 
     others = min(threads, tasks) - 1
     pool = _enter(threads, others)

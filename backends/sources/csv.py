@@ -66,7 +66,8 @@ class CsvSource:
         format = self._format(split.path)
         if format.empty:
             return
-        present = [name for name in columns if name.lower() in _positions(format)]
+        positions = _positions(format)
+        present = [name for name in columns if name.lower() in positions]
         with reading(split.path, "a CSV file"):
             for batch in _Reader(self, split.path, format, tuple(present)).batches():
                 arrays = {name: batch.column(i) for i, name in enumerate(present)}

@@ -16,6 +16,8 @@ from tsql.kernels.runtime.search import LIKE_BAD_PATTERN, like_match, str_find
 from tsql.kernels.types import BOOLEAN, VARCHAR
 
 NO_ESCAPE = -1
+MOST_PIECES = 16
+"""A constant pattern with more `%` goes through the general matcher: its code would be nested as deep as the pattern has pieces."""
 
 
 def like_pieces(pattern: str, escape: str = "") -> list[bytes] | None:
@@ -44,7 +46,7 @@ def emit_like_literal(k: PipelineKernel, value: Datum, pattern: str, escape: str
     """i1: value LIKE a constant pattern. The texts of the pattern are data of the kernel and only their lengths are code,
     so that the same query with another text of the same length is the same kernel."""
     pieces = like_pieces(pattern, escape)
-    if pieces is None:
+    if pieces is None or len(pieces) > MOST_PIECES:
         data = pattern.encode()
         return _matched(k, value, k.static(data), k.i64(len(data)), k.i64(ord(escape) if escape else NO_ESCAPE))
     p, n = value.parts

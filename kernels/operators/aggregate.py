@@ -8,9 +8,12 @@ exported states. A second pipeline starts at `GroupScan` and reads the groups of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
+from typing import Any
 
 from tsql.kernels.aggregates.base import Body, Input, MemoryState, RegisterState, State, field_offsets, fields_bytes
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
@@ -103,20 +106,32 @@ class Grouping:
 
     def compact(self) -> None:
         """Make states that only one aggregate uses as small as they can be, before they have a place."""
+        if self.absorbs:
+            return
+        alike = self._alike()
         for item in self.items:
-            if not self.absorbs and not any(self._same_state(item, other) for other in self.items if other is not item):
+            if not any(self._same_state(item, other) for other in alike[item.call.args, item.call.filter] if other is not item):
                 item.body = item.body.compact()
 
     def place(self, start: int) -> int:
         """Give each state its offset in the entry; returns the entry's size."""
-        for number, item in enumerate(self.items):
-            item.shared = next((other for other in self.items[:number] if self._same_state(item, other)), None)
+        alike = self._alike()
+        for item in self.items:
+            before = itertools.takewhile(lambda other, item=item: other is not item, alike[item.call.args, item.call.filter])
+            item.shared = next((other for other in before if self._same_state(item, other)), None)
             if item.shared is not None:
                 item.offset = item.shared.offset
                 continue
             item.offset = start
             start += fields_bytes(item.body.fields)
         return start
+
+    def _alike(self) -> dict[Any, list[Item]]:
+        """Aggregates by what they aggregate: to compare each with each takes minutes where there are thousands (PIVOT)."""
+        alike: dict[Any, list[Item]] = {}
+        for item in self.items:
+            alike.setdefault((item.call.args, item.call.filter), []).append(item)
+        return alike
 
     def _same_state(self, a: Item, b: Item) -> bool:
         """Whether two aggregates of rows keep the same state over the same rows."""
@@ -518,6 +533,17 @@ class GroupRow(CachedRow):
         super().__init__()
         self.sink, self.entry, self.number, self.position = sink, entry, number, position
 
+    @cached_property
+    def _items(self) -> dict[str, tuple[Item, int]]:
+        """The aggregate of each column, and which of its exported states the column is."""
+        g = self.sink.grouping
+        found: dict[str, tuple[Item, int]] = {}
+        for item in g.items:
+            names = state_names(item.name, len(item.body.exported())) if g.exports else (item.name,)
+            for index, name in enumerate(names):
+                found.setdefault(name, (item, index))
+        return found
+
     def make(self, k: PipelineKernel, name: str) -> Datum:
         if name == POSITION:
             return Datum(BIGINT, (self.position,))
@@ -525,17 +551,12 @@ class GroupRow(CachedRow):
         for index, (key, _) in enumerate(g.keys):
             if key == name:
                 return self._key(k, index)
-        for item in g.items:
-            state = g.state(k, item, self.entry)
-            if not g.exports:
-                if item.name == name:
-                    with k.guarded(None, item.call.position):
-                        return item.body.finish(k, state)
-                continue
-            names = state_names(item.name, len(item.body.exported()))
-            if name in names:
-                return item.body.export(k, state)[names.index(name)]
-        raise KeyError(name)
+        item, index = self._items[name]
+        state = g.state(k, item, self.entry)
+        if g.exports:
+            return item.body.export(k, state)[index]
+        with k.guarded(None, item.call.position):
+            return item.body.finish(k, state)
 
     def _key(self, k: PipelineKernel, index: int) -> Datum:
         sink = self.sink

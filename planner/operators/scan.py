@@ -114,9 +114,9 @@ def is_filled(source: Any, column: str) -> bool:
 
 def has_progress(source: Any, column: str, columns: tuple[str, ...]) -> bool:
     """Whether a scan can say, part by part, how far a time column has come."""
-    if column not in columns or source.schema[column].type.name not in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"):
+    if getattr(source, "split_bounds", None) is None or column not in columns:
         return False
-    return getattr(source, "split_bounds", None) is not None
+    return source.schema[column].type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
 
 
 def reads_late(source: Any) -> bool:

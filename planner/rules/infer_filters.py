@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
+from tsql.kernels import stopping
 from tsql.kernels.expr import Call, Column, Expr, InList, Literal, Parameter, substitute
 from tsql.planner.logical import Apply, Distinct, Filter, Join, Node, Project, Sort
 from tsql.planner.predicates import conjuncts, join_key
@@ -21,11 +22,14 @@ from tsql.planner.tree import shared
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _MOST = 64
+_MOST_KNOWN = 256
+"""Of conditions that a node's rows meet: where it is made of others that are used twice, again and again, they are more than anybody needs."""
 
 
 def infer_filters(plan: Node) -> Node:
     several = shared(plan)
     done: dict[int, Node] = {}
+    conditions = Known()
 
     def visit(node: Node, above: tuple[Expr, ...]) -> Node:
         """`above` holds for every row of the node that reaches the result."""
@@ -46,7 +50,7 @@ def infer_filters(plan: Node) -> Node:
             case Project():
                 return node.with_inputs((visit(node.input, _renamed(above, {n: e for n, e in node.columns if isinstance(e, Column)})),))
             case Join() if not isinstance(node, Apply):
-                return _join(node, above, visit)
+                return _join(node, above, visit, conditions)
         return node.with_inputs(tuple(visit(i, ()) for i in node.inputs))
 
     return visit(plan, ())
@@ -66,30 +70,44 @@ def _renamed(parts: Collection[Expr], names: dict[str, Column]) -> tuple[Expr, .
     return tuple(substitute(p, dict(names)) for p in parts if p.columns()[0] in names)
 
 
-def holds(node: Node) -> tuple[Expr, ...]:
-    """Simple conditions that all rows of a node meet."""
-    match node:
-        case Filter():
-            return (*holds(node.input), *(p for p in conjuncts(node.predicate) if _is_simple(p)))
-        case Sort() | Distinct():
-            return holds(node.input)
-        case Project():
-            columns: dict[str, Column] = {}
-            for name, expr in node.columns:
-                if isinstance(expr, Column):
-                    columns.setdefault(expr.name, Column(name, expr.dtype, expr.nullable))
-            return _renamed(holds(node.input), columns)
-        case Join() if node.kind in ("inner", "semi") and not isinstance(node, Apply):
-            parts = tuple(p for p in conjuncts(node.condition) if _is_simple(p) and p.columns()[0] in node.schema)
-            return (*holds(node.left), *(holds(node.right) if node.kind == "inner" else ()), *parts)
-        case Join() if node.kind in ("left", "anti", "mark", "single"):
-            return holds(node.left)
-    return ()
+class Known:
+    """What holds for the rows of nodes; each node is looked at once, however many users it has."""
+
+    def __init__(self) -> None:
+        self._of: dict[int, tuple[Node, tuple[Expr, ...]]] = {}
+
+    def holds(self, node: Node) -> tuple[Expr, ...]:
+        """Simple conditions that all rows of a node meet."""
+        found = self._of.get(id(node))
+        if found is None:
+            stopping.check()
+            # With the node, whose id would be another's if it went.
+            found = self._of[id(node)] = (node, self._holds(node)[:_MOST_KNOWN])
+        return found[1]
+
+    def _holds(self, node: Node) -> tuple[Expr, ...]:
+        match node:
+            case Filter():
+                return (*self.holds(node.input), *(p for p in conjuncts(node.predicate) if _is_simple(p)))
+            case Sort() | Distinct():
+                return self.holds(node.input)
+            case Project():
+                columns: dict[str, Column] = {}
+                for name, expr in node.columns:
+                    if isinstance(expr, Column):
+                        columns.setdefault(expr.name, Column(name, expr.dtype, expr.nullable))
+                return _renamed(self.holds(node.input), columns)
+            case Join() if node.kind in ("inner", "semi") and not isinstance(node, Apply):
+                parts = tuple(p for p in conjuncts(node.condition) if _is_simple(p) and p.columns()[0] in node.schema)
+                return (*self.holds(node.left), *(self.holds(node.right) if node.kind == "inner" else ()), *parts)
+            case Join() if node.kind in ("left", "anti", "mark", "single"):
+                return self.holds(node.left)
+        return ()
 
 
-def _join(node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr, ...]], Node]) -> Node:
+def _join(node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr, ...]], Node], conditions: Known) -> Node:
     left_names, right_names = set(node.left.schema.names), set(node.right.schema.names)
-    left, right = holds(node.left), holds(node.right)
+    left, right = conditions.holds(node.left), conditions.holds(node.right)
     from_above_left = tuple(p for p in above if p.columns()[0] in left_names) if node.kind != "full" else ()
     from_above_right = tuple(p for p in above if p.columns()[0] in right_names) if node.kind == "inner" else ()
     own = [p for p in conjuncts(node.condition) if _is_simple(p)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
 
+from tsql.kernels import stopping
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.planner import cost, stats
 from tsql.planner.hints import Constraints
@@ -156,6 +157,7 @@ class Region:
             found: dict[int, None] = {}
             for left_size in range(1, size // 2 + 1):
                 for a in by_size[left_size]:
+                    stopping.check()
                     for b in by_size[size - left_size]:
                         if a & b or not self._connected(a, b) or (left_size * 2 == size and a > b):
                             continue
@@ -192,6 +194,7 @@ class Region:
 
     def _join(self, parts: dict[int, Part], a: int, b: int, is_fixed: bool = False) -> Part:
         """Two parts joined; the larger one is on the left, unless the sides are fixed."""
+        stopping.check()
         first, second = parts[a], parts[b]
         if first.rows < second.rows and not is_fixed:
             a, b, first, second = b, a, second, first

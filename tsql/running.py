@@ -1,0 +1,75 @@
+"""The runs of a session, and the threads that are at work for them: what `close()` ends and waits for."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+
+from tsql.backends import Run
+from tsql.kernels import forks, stopping
+from tsql.kernels.errors import CatalogError
+
+CLOSE_SECONDS = 5.0
+"""So long `close()` waits for queries that it has cancelled: they end sooner, unless a library call does not come back."""
+
+
+class Running:
+    """Runs that have begun and not ended (`open`), among them those for which a thread computes something at this moment (`AtWork`). A
+    result that is read batch by batch is open between two batches, and nobody is at work for it."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.open: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
+        self.at_work: dict[AtWork, None] = {}
+
+    def check(self) -> None:
+        if self.closed:
+            raise CatalogError("the session is closed")
+
+    def begin(self, run: Run) -> None:
+        """A run begins; it ends when nobody holds it any more."""
+        self.check()
+        self.open[id(run)] = run
+        if self.closed:  # by another thread, which may have looked before the run was there
+            self.check()
+
+    def close(self) -> None:
+        """End all runs, and wait until no other thread is at work for one. Nothing begins from now on."""
+        self.closed = True
+        for run in [*(known() for known in self.open.valuerefs()), *(work.run for work in list(self.at_work))]:
+            if run is not None:
+                run.cancel("the connection was closed while the query ran")
+        mine, generation, deadline = threading.get_ident(), forks.generation(), time.monotonic() + CLOSE_SECONDS
+        while any(work.thread != mine and work.generation == generation for work in list(self.at_work)) and time.monotonic() < deadline:
+            time.sleep(0.001)
+
+
+class AtWork:
+    """A context in which this thread is at work for a run of a session."""
+
+    __slots__ = ("_during", "generation", "run", "running", "thread")
+
+    def __init__(self, run: Run, running: Running | None) -> None:
+        self.run, self.running = run, running
+        self.thread, self.generation = threading.get_ident(), forks.generation()
+        self._during = stopping.during(run)
+
+    def __enter__(self) -> AtWork:
+        if self.running is not None:
+            self.running.at_work[self] = None
+            if self.running.closed:
+                self.running.at_work.pop(self, None)
+                self.run.check()
+                self.running.check()
+        outer = stopping.current()
+        if outer is not None and outer is not self.run:
+            # What a statement runs on its way ends with the statement.
+            outer.on_cancel(lambda: self.run.cancel(outer.reason) if outer.stopped else None)
+        self._during.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._during.__exit__()
+        if self.running is not None:
+            self.running.at_work.pop(self, None)
