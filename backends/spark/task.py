@@ -50,12 +50,10 @@ KEPT_SOURCES = 16
 @dataclass(frozen=True)
 class Entry:
     """Where rows enter a part. kind: "chunks": blobs of collected rows; "table": blobs of a table in memory; "splits": lists
-    of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column; `key` the key that
-    the rows carry."""
+    of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column."""
 
     name: str
     kind: str
-    key: list[str] | None = None
     description: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -175,7 +173,7 @@ def run_frame(text: str, tallies: Any, batches: Iterator[pa.RecordBatch]) -> Ite
 
     data = BatchData(step.schema, entry.facts, rows, run)
     try:
-        yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema, key=_key(entry))})
+        yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema)})
         _tell(part, shard, run, tallies)
     except TsqlError as error:
         if part.output is not None:
@@ -203,7 +201,7 @@ def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any], 
             mine = list(enumerate(broadcasts[entry.name].value))
         else:
             mine = sorted(((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0])
-        inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema, key=_key(entry))
+        inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema)
     yield from _leave(part, shard, program, run, inputs)
     _tell(part, shard, run, tallies)
 
@@ -212,10 +210,6 @@ def _tell(part: Part, shard: int, run: Run, tallies: Any) -> None:
     """Let the driver know what the task has counted."""
     if run.counts:
         tallies.add({(f"{part.top} {part.movement}", shard): run.counts})
-
-
-def _key(entry: Entry) -> tuple[str, ...] | None:
-    return None if entry.key is None else tuple(entry.key)
 
 
 def _run_of(part: Part) -> Run:

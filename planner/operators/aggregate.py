@@ -15,7 +15,7 @@ from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.schema import Field, Schema
-from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement
+from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 PHASES = ("partial", "merge", "final", "complete")
@@ -68,13 +68,8 @@ class Aggregate(Step):
         return (Requirement("placed", tuple(e.name for _, e in self.by)),)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        renamed = {e.name: n for n, e in self.by if isinstance(e, Column)}
-        placed = given[0].placed
-        if placed is not None:
-            found = [given[0].known_as(c, renamed) for c in placed]
-            placed = None if None in found else tuple(renamed[c] for c in found)
-        single = self.requires() == (SINGLE,)
-        return replace(given[0], shards=1 if single else given[0].shards, placed=placed, key=None, order=(), equal=())
+        found = by_keys(given[0], {e.name: n for n, e in self.by if isinstance(e, Column)})
+        return replace(found, shards=1) if self.requires() == (SINGLE,) else found
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, assignments, identifier

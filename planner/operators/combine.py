@@ -16,7 +16,7 @@ that sessions have over=rows then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -26,7 +26,7 @@ from tsql.kernels.operators.combine import Windows
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, TIMESTAMP
 from tsql.planner.operators.aggregate import Aggregate, partial_of
-from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 NAMES = ("pane", "first", "last", "start", "end", "id")
@@ -55,7 +55,7 @@ class Combine(Step):
         return (Requirement("placed", self.by) if self.by else SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], order=(), shards=given[0].shards if self.by else 1, equal=())
+        return by_keys(given[0], {name: name for name in self.by})
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, identifier

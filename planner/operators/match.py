@@ -20,7 +20,7 @@ from tsql.kernels.printer import string_sql
 from tsql.kernels.schema import Schema
 from tsql.planner.bind_match import parse_condition
 from tsql.planner.bind_source import deep_recursion
-from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 
@@ -43,10 +43,7 @@ class Match(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         if not self.spec.is_one_row:
             return replace(given[0], order=())
-        names = [c.name for c in self.spec.by]
-        found = None if given[0].placed is None else [given[0].known_as(c, names) for c in given[0].placed]
-        placed = None if found is None or None in found else tuple(found)
-        return replace(given[0], placed=placed, key=None, order=(), equal=())
+        return by_keys(given[0], {c.name: c.name for c in self.spec.by})
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignments, identifiers

@@ -6,7 +6,7 @@ chooses how the kernel finds the row that ends next: see kernels/operators/snaps
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import TIMESTAMP
 from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner.lifetimes import ENDS
-from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 
@@ -49,7 +49,7 @@ class Snapshot(Step):
         return (Requirement("placed", self.by),) if self.by else (SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], order=())
+        return by_keys(given[0], {name: name for name in self.by})
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, identifiers

@@ -27,7 +27,8 @@ class Sort(Step):
         return (ONCE if self.phase == "partial" else SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], shards=given[0].shards if self.phase == "partial" else 1, order=self.keys)
+        # The first rows of each shard come out of a heap, in no order.
+        return replace(given[0], order=()) if self.phase == "partial" else replace(given[0], shards=1, order=self.keys)
 
     def attributes(self) -> list[tuple[str, str]]:
         text = [] if self.phase == "complete" else [("phase", self.phase)]
