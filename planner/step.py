@@ -43,6 +43,10 @@ class Step:
         """The properties of the output, from those of the inputs and the plan's number of shards."""
         return given[0]
 
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        """The columns of inputs whose values a column of the output has, as they are; none if it is computed here."""
+        return [(i, column) for i in self.inputs if column in i.schema]
+
     def attributes(self) -> list[tuple[str, str]]:
         """(name, text) pairs as the plan file prints them; a name of "" prints the text alone."""
         return []

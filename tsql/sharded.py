@@ -20,6 +20,7 @@ from tsql.kernels.expr import Expr
 from tsql.kernels.types import Type
 from tsql.loaded import LoadedPlan
 from tsql.parameters import Parameters, convert_all
+from tsql.planner.attributes import MOST_SHARDS, Attributes
 from tsql.planner.movement import Gather, Movement, Multicast, Rekey
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.filter import Filter
@@ -27,7 +28,7 @@ from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
-from tsql.planner.planfile import Attributes, Context, identifier, identifiers, parse_step
+from tsql.planner.planfile import Context, identifier, identifiers, parse_step
 from tsql.planner.properties import Properties
 from tsql.planner.step import PhysicalPlan, Step, named
 from tsql.relation import Relation
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from tsql.session import Session
 
 ORIGIN = "sharded plan"
-MOST_SHARDS = 4096
 
 _SORT_KEY = re.compile(r"(?P<expr>.*?\S)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.IGNORECASE | re.DOTALL)
 

@@ -45,6 +45,9 @@ class Match(Step):
             return replace(given[0], order=())
         return by_keys(given[0], {c.name: c.name for c in self.spec.by})
 
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [] if self.spec.is_one_row and column not in {c.name for c in self.spec.by} else super().carries(column)
+
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignments, identifiers
 
@@ -68,9 +71,7 @@ class Match(Step):
         within = attributes.optional("within")
         pattern = _pattern(attributes.text("pattern"), context)
         names = pattern.variables()
-        output = attributes.text("output")
-        if output not in OUTPUTS:
-            raise context.error(f"output={output}: it is one of {', '.join(OUTPUTS)}")
+        output = attributes.choice("output", OUTPUTS)
         define = context.assignments(attributes.items("define"))
         for name, _ in define:
             if name not in names:
@@ -89,9 +90,6 @@ class Match(Step):
             )
         except ValueError as error:
             raise context.error(str(error)) from None
-        for name, _ in measures:
-            if name in schema:
-                raise context.error(f"{name} is a column of {inputs[0].name} already")
         return cls(inputs, spec=spec)
 
 

@@ -52,9 +52,7 @@ class Series(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         schema = inputs[0].schema if inputs else Schema(())
-        column = context.name(attributes.text("column"))
-        if column in schema:
-            raise context.error(f"{inputs[0].name} has a column {column} already")
+        column = attributes.name("column")
         start, stop, by = (context.expression(attributes.text(name), schema) for name in ("from", "to", "by"))
         if by.type == INTERVAL:
             start, stop = (e if e.type.name.startswith("TIMESTAMP") else coerce(e, TIMESTAMP) for e in (start, stop))
@@ -64,10 +62,4 @@ class Series(Step):
             check_series(start, stop, by)
         except ValueError as error:
             raise context.error(str(error)) from None
-        flags = {}
-        for name, default in (("inclusive", "no"), ("spread", "yes")):
-            text = attributes.optional(name) or default
-            if text not in ("yes", "no"):
-                raise context.error(f"{name}={text}: it is yes or no")
-            flags[name] = text == "yes"
-        return cls(inputs, column=column, start=start, stop=stop, by=by, **flags)
+        return cls(inputs, column=column, start=start, stop=stop, by=by, inclusive=attributes.flag("inclusive"), spread=attributes.flag("spread", True))
