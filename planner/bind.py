@@ -15,11 +15,12 @@ from sqlglot import exp
 
 from tsql.kernels.errors import BindError
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DECIMAL, DOUBLE, HUGEINT, INTEGER, NULL, VARCHAR, Type
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner import bind_calls, bind_forms, bind_operators, bind_rows, bind_subquery, bind_text, bind_windows
-from tsql.planner.bind_source import Source, deep_recursion, position_of
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind_types import Bare, castable, coerce, settle
 from tsql.planner.bind_windows import WindowScope

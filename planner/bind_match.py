@@ -17,12 +17,13 @@ from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Call, Column, Expr, Literal
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.patterns.reads import Classifier, Fold, MatchNumber, Navigate, Read
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.schema import Schema
 from tsql.kernels.types import VARCHAR, Type
 from tsql.planner.bind import Binder, check_depth, schema_resolver
 from tsql.planner.bind_calls import ORDERED_SETS, aggregate_call
 from tsql.planner.bind_operators import to_boolean
-from tsql.planner.bind_source import Source, deep_recursion, position_of
+from tsql.planner.bind_source import Source, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import settle

@@ -3,11 +3,7 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -106,34 +102,6 @@ def _check_nesting(text: str, tokens: list[Token]) -> None:
         run = run + 1 if kind in _PREFIX else 0
         if depth > MAX_NESTING or run > MAX_NESTING:
             raise ParseError(f"nested too deeply (more than {MAX_NESTING} levels)", position=token.start, text=text)
-
-
-_recursion_lock = threading.Lock()
-_recursion_users = 0
-_recursion_before = 0
-
-
-@contextmanager
-def deep_recursion(frames: int = 20_000) -> Iterator[None]:
-    """Allow the parser's recursion. Python frames take no C stack, so this limit is safe; it is shared by threads and is
-    put back when the last user leaves."""
-    global _recursion_users, _recursion_before
-    with _recursion_lock:
-        if _recursion_users == 0:
-            _recursion_before = sys.getrecursionlimit()
-            sys.setrecursionlimit(max(_recursion_before, frames))
-        _recursion_users += 1
-    try:
-        yield
-    finally:
-        with _recursion_lock:
-            _recursion_users -= 1
-            if _recursion_users == 0:
-                try:
-                    sys.setrecursionlimit(_recursion_before)
-                except RecursionError:
-                    # The caller is itself deeper than the old limit: leave the higher one.
-                    pass
 
 
 def is_all(node: exp.Expr) -> bool:

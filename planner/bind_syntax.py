@@ -20,7 +20,8 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
 from tsql.kernels.errors import ParseError
-from tsql.planner.bind_source import Source, deep_recursion, position_of, tokenize
+from tsql.kernels.recursion import deep_recursion
+from tsql.planner.bind_source import Source, position_of, tokenize
 
 T = TypeVar("T")
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from tsql.kernels.errors import PlanError
-from tsql.planner.operators.recursive import wrong_rounds, loose_tables
+from tsql.planner.operators.recursive import loose_tables, wrong_rounds
 from tsql.planner.operators.scan import Scan
-from tsql.planner.step import PhysicalPlan
+from tsql.planner.step import MOST_DEEP, PhysicalPlan
 
 
 def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None) -> None:
     """Raise PlanError unless every step's requirements are met and the result exists."""
+    if plan.depth > MOST_DEEP:
+        raise _located(PlanError(f"the plan is {plan.depth} steps deep, and it may be {MOST_DEEP}"), _output_line(text), text, origin)
     properties = plan.properties()
     for step in plan.root.walk():
         if isinstance(step, Scan) and step.ranges is not None and plan.target != "local":

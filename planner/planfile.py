@@ -42,7 +42,7 @@ from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
 from tsql.planner.operators.window import Window
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.planner.step import MOST_DEEP, PhysicalPlan, Step
 
 VERSION = 1
 STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Snapshot, Match, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
@@ -162,6 +162,12 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
             yield first, "\n".join(parts).strip()
     if quote:
         yield first, "\n".join(parts).strip()
+
+
+def starts_plan(text: str) -> bool:
+    """Whether a text begins as a plan file does, of this version or another."""
+    first = next((line for _, line in lines_of(text) if line), "")
+    return first.startswith("plan version ")
 
 
 def print_plan(plan: PhysicalPlan, comments: dict[str, str] | None = None) -> str:
@@ -310,6 +316,7 @@ def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None
     """The plan of a file's text."""
     context = Context(catalog, parameters, text, origin)
     steps: dict[str, Step] = {}
+    depths: dict[str, int] = {}
     query, target, shards, seen_version = "", "local", 1, False
     output: tuple[Step, tuple[str, ...], tuple[str, ...]] | None = None
     for number, line in lines_of(text):
@@ -333,6 +340,9 @@ def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None
         else:
             step = _read_step(line, steps, context)
             steps[step.name] = step
+            depths[step.name] = 1 + max((depths[i.name] for i in step.inputs), default=0)
+            if depths[step.name] > MOST_DEEP:
+                raise context.error(f"the plan is more than {MOST_DEEP} steps deep here")
     if output is None:
         context.number = text.count("\n") + 1
         raise context.error("the plan has no output line")

@@ -24,12 +24,13 @@ from tsql.analyze_streams import create_stream
 from tsql.hints import HintReader
 from tsql.kernels.errors import BindError, ParseError, TsqlError
 from tsql.kernels.expr import Expr
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.types import INTEGER, NULL, Type
 from tsql.macros import expand_macros
 from tsql.named_statements import deallocate, execute, prepare
 from tsql.parser import Parsed, parse
 from tsql.planner import logical
-from tsql.planner.bind_source import deep_recursion, position_of
+from tsql.planner.bind_source import position_of
 from tsql.planner.bind_syntax import parse_scalar
 from tsql.planner.bind_types import coerce
 from tsql.planner.hints import Hint

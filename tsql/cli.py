@@ -15,7 +15,7 @@ from typing import Any
 
 import tsql
 from tsql.kernels.errors import PlanError, TsqlError
-from tsql.loaded import LoadedPlan
+from tsql.loaded import LoadedPlan, save_plan
 from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, replace_closed, report, timing, tolerate_encoding
 from tsql.parameters import parse_value
 from tsql.planner.planfile import lines_of
@@ -237,8 +237,7 @@ def _plan(arguments: Any) -> int:
     if arguments.output is None:
         print(text.rstrip("\n"))
     else:
-        with open(arguments.output, "w", encoding="utf-8") as file:
-            file.write(text.rstrip("\n") + "\n")
+        save_plan(text.rstrip("\n") + "\n", arguments.output)
     return 0
 
 

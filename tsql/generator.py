@@ -6,8 +6,8 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.recursion import deep_recursion
 from tsql.parser import CompilePlan, DeallocateStatement, DescribeQuery, ExecutePlan, ExecuteStatement, Explain, PrepareStatement, SetOption, ShowTables, parse
-from tsql.planner.bind_source import deep_recursion
 from tsql.planner.bind_syntax import Call, TemporalExpressions
 from tsql.temporal.generate import TimeGenerator
 from tsql.temporal.generate_duckdb import DuckdbTimeText, Periods, periods_of

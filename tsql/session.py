@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +18,7 @@ from tsql.costs import calibrated
 from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError
 from tsql.kernels.types import VARCHAR, Type
-from tsql.loaded import explain_plan, load_plan
+from tsql.loaded import explain_plan, load_plan, save_plan
 from tsql.named_statements import NamedStatements
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import PhysicalPlan, logical, make_plan
@@ -230,10 +229,7 @@ class Session:
                 return of_text(f"{level}_plan", lambda: self._explain(prepared, values, level), ("explain_key", "explain_value"), VARCHAR)
             case statements.CompilePlan():
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
-                try:
-                    Path(statement.path).write_text(text, encoding="utf-8")
-                except OSError as error:
-                    raise PlanError(f"cannot write {statement.path}: {error.strerror or error}") from error
+                save_plan(text, statement.path)
             case statements.ExecutePlan():
                 return load_plan(statement.path).run(self)
             case statements.Prepare():

@@ -61,9 +61,10 @@ class SparkBackend:
         executor = Executor(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
-            for batch in executor.batches(plan):
-                run.check()
-                yield batch
+            with plan.deep():
+                for batch in executor.batches(plan):
+                    run.check()
+                    yield batch
         finally:
             executor.tell()
             run.timings_ms["compile"] = kernels.compile_ms - before

@@ -240,11 +240,13 @@ def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int,
     if part.one_copy and shard != 0:
         return
     if part.output is not None:
-        yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        with program.plan.deep():
+            yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
         executor.tell()
         return
     movement = None if part.movement is None else program.steps[part.movement]
-    lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
+    with program.plan.deep():
+        lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
     executor.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):

@@ -17,9 +17,9 @@ from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
 from tsql.kernels.printer import string_sql
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.schema import Schema
 from tsql.planner.bind_match import parse_condition
-from tsql.planner.bind_source import deep_recursion
 from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
