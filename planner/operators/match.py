@@ -90,6 +90,9 @@ class Match(Step):
             )
         except ValueError as error:
             raise context.error(str(error)) from None
+        for name, _ in measures:
+            if name in schema:
+                raise attributes.error("measures", f"{name} is a column of {inputs[0].name} already")
         return cls(inputs, spec=spec)
 
 
