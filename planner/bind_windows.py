@@ -19,7 +19,7 @@ from tsql.planner.bind_calls import aggregate_call, no_match, sort_key, unwrap_a
 from tsql.planner.bind_operators import no_operator
 from tsql.planner.bind_source import is_all
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_types import arithmetic_type, coerce, force_type, is_bare_string, settle
+from tsql.planner.bind_types import arithmetic_type, castable, coerce, force_type, is_bare_string, settle
 
 if TYPE_CHECKING:
     from tsql.planner.bind import Binder
@@ -158,6 +158,8 @@ def _function(binder: Binder, function: WindowFunction, node: exp.Expr, call: Ca
                 raise binder.error(f"argument {index + 1} of {name} is a whole number, not {value.type}", argument)
             args.append(coerce(value, BIGINT))
         elif index in function.like_first:
+            if not castable(value.type, args[0].type):
+                raise binder.error(f"argument {index + 1} of {name} is {args[0].type} as its first, not {value.type}", argument)
             args.append(coerce(value, args[0].type))
         elif function.over_time and value.type not in TIMES:
             raise binder.error(f"argument {index + 1} of {name} is a TIMESTAMP, not {value.type}", argument)

@@ -9,7 +9,7 @@ from typing import Any
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, INTERVAL, TIMESTAMP
-from tsql.planner.bind_types import coerce
+from tsql.planner.bind_types import castable, coerce
 from tsql.planner.generating import check_series
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
@@ -54,7 +54,7 @@ class Series(Step):
         schema = inputs[0].schema if inputs else Schema(())
         column = attributes.name("column")
         start, stop, by = (context.expression(attributes.text(name), schema) for name in ("from", "to", "by"))
-        if by.type == INTERVAL:
+        if by.type == INTERVAL and all(castable(e.type, TIMESTAMP) for e in (start, stop)):
             start, stop = (e if e.type.name.startswith("TIMESTAMP") else coerce(e, TIMESTAMP) for e in (start, stop))
         else:
             start, stop, by = (coerce(e, BIGINT) if e.type.is_integer else e for e in (start, stop, by))
