@@ -1,4 +1,4 @@
-"""`deep_recursion()`: Python's limit of recursion, raised while a query is parsed, planned and run."""
+"""Recursion that is deeper than Python allows by itself: of a parser, of expressions, of plans with many steps in a row."""
 
 from __future__ import annotations
 

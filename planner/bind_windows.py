@@ -12,14 +12,14 @@ from sqlglot import exp
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr import Call, Expr, Literal, SortKey
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.types import BIGINT, DATE, INTEGER, NULL, TIME, TIMESTAMP
+from tsql.kernels.types import BIGINT, DATE, INTEGER, NULL, TIME, TIMESTAMP, TIMESTAMPTZ
 from tsql.kernels.windows.call import DEFAULT_FRAME, Bound, Frame, WindowCall
 from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowFunction
 from tsql.planner.bind_calls import aggregate_call, no_match, sort_key, unwrap_arguments
 from tsql.planner.bind_operators import no_operator
 from tsql.planner.bind_source import is_all
 from tsql.planner.bind_syntax import Call as CallNode
-from tsql.planner.bind_types import arithmetic_type, coerce, force_type, is_bare_string, settle
+from tsql.planner.bind_types import arithmetic_type, castable, coerce, force_type, is_bare_string, settle
 
 if TYPE_CHECKING:
     from tsql.planner.bind import Binder
@@ -58,6 +58,7 @@ def bind_window(binder: Binder, node: exp.Window) -> Expr:
 
 
 INSIDE = "a window function"
+TIMES = (TIMESTAMP, TIMESTAMPTZ)
 
 
 def _order_key(binder: Binder, node: exp.Ordered, window: exp.Window) -> SortKey:
@@ -120,7 +121,7 @@ def bind_call(binder: Binder, node: exp.Expr, spec: exp.WindowSpec | None, order
     function = WINDOW_FUNCTIONS.get(ALIASES.get(call.name, call.name))
     frame = bind_frame(binder, spec, order, call)
     if function is not None:
-        return _function(binder, function, node, call, frame)
+        return _function(binder, function, node, call, frame, order)
     if call.name not in AGGREGATES.overloads:
         if call.name in SCALARS.overloads:
             raise binder.error(f"{call.name} is not an aggregate function: OVER does not apply", call)
@@ -131,8 +132,10 @@ def bind_call(binder: Binder, node: exp.Expr, spec: exp.WindowSpec | None, order
     return WindowCall(bound.name, bound.args, bound.dtype, frame, bound.distinct, bound.filter, bound.order, False, bound.position)
 
 
-def _function(binder: Binder, function: WindowFunction, node: exp.Expr, call: CallNode, frame: Frame) -> WindowCall:
+def _function(binder: Binder, function: WindowFunction, node: exp.Expr, call: CallNode, frame: Frame, window: tuple[SortKey, ...]) -> WindowCall:
     name = function.name
+    if function.over_time and (not window or window[0].descending or window[0].expr.type not in TIMES):
+        raise binder.error(f"{name} is computed over rows in the order of a time, from the earliest on", call)
     if node is not call:
         raise binder.error(f"FILTER is not implemented for the window function {name}", call)
     nodes, ignore = _without_nulls(call.expressions)
@@ -155,7 +158,11 @@ def _function(binder: Binder, function: WindowFunction, node: exp.Expr, call: Ca
                 raise binder.error(f"argument {index + 1} of {name} is a whole number, not {value.type}", argument)
             args.append(coerce(value, BIGINT))
         elif index in function.like_first:
+            if not castable(value.type, args[0].type):
+                raise binder.error(f"argument {index + 1} of {name} is {args[0].type} as its first, not {value.type}", argument)
             args.append(coerce(value, args[0].type))
+        elif function.over_time and value.type not in TIMES:
+            raise binder.error(f"argument {index + 1} of {name} is a TIMESTAMP, not {value.type}", argument)
         else:
             args.append(coerce(value, INTEGER) if value.type == NULL else settle(value))
     order = tuple(sort_key(binder, key) for key in ordering)

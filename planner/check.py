@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from tsql.kernels.errors import PlanError
-from tsql.planner.operators.recursive import loose_tables
+from tsql.planner.operators.recursive import loose_tables, wrong_rounds
 from tsql.planner.operators.scan import Scan
-from tsql.planner.step import PhysicalPlan
+from tsql.planner.step import MOST_DEEP, PhysicalPlan
 
 
 def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None) -> None:
     """Raise PlanError unless every step's requirements are met and the result exists."""
+    if plan.depth > MOST_DEEP:
+        raise _located(PlanError(f"the plan is {plan.depth} steps deep, and it may be {MOST_DEEP}"), _output_line(text), text, origin)
     properties = plan.properties()
     for step in plan.root.walk():
         if isinstance(step, Scan) and step.ranges is not None and plan.target != "local":
@@ -24,6 +26,10 @@ def check(plan: PhysicalPlan, text: str | None = None, origin: str | None = None
             if not requirement.met_by(given):
                 message = f"step {step.name}: {step.op} requires of {child.name}: {requirement}; it has {given}"
                 raise _located(PlanError(message, hint=f"put {requirement.fix(given)} between {child.name} and {step.name}"), step.line, text, origin)
+    rounds = wrong_rounds(plan.root)
+    if rounds is not None:
+        step, message, hint = rounds
+        raise _located(PlanError(message, hint=hint), step.line, text, origin)
     loose = loose_tables(plan.root)[id(plan.root)]
     if loose:
         raise _located(PlanError(f"the working table {min(loose)} belongs to no recursive step"), _output_line(text), text, origin)

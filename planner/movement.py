@@ -31,19 +31,7 @@ class Rekey(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        key = attributes.names("key")
-        for c in key:
-            if c not in inputs[0].schema:
-                raise context.error(f"key column {c} is not a column of {inputs[0].name} {inputs[0].schema}")
-        return cls(inputs, key=key)
-
-
-def read_shards(attributes: Any, context: Any) -> int | None:
-    """The number of shards that a step's line gives, if it does."""
-    text = attributes.optional("shards")
-    if text is not None and (not text.isdigit() or not 1 <= int(text) <= 4096):
-        raise context.error(f"shards={text}: it is a number from 1 to 4096")
-    return None if text is None else int(text)
+        return cls(inputs, key=attributes.columns("key", inputs[0].schema, inputs[0].name))
 
 
 @dataclass(frozen=True)
@@ -58,10 +46,7 @@ class Movement(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        scope = attributes.optional("scope") or "local"
-        if scope not in SCOPES:
-            raise context.error(f"scope={scope}: it is local or global")
-        return cls(inputs, scope=scope, shards=read_shards(attributes, context))
+        return cls(inputs, scope=attributes.choice("scope", SCOPES, "local"), shards=attributes.shards())
 
 
 @dataclass(frozen=True)
@@ -132,10 +117,10 @@ class Multicast(Movement):
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         to = tuple(context.expression(item, inputs[0].schema) for item in attributes.items("to"))
         if not to:
-            raise context.error("to=(..) gives the shards that a row goes to: one expression or more")
+            raise attributes.error("to", "to=(..) gives the shards that a row goes to: one expression or more")
         for expr in to:
             if not expr.type.is_integer or expr.type.bits > 64:
-                raise context.error(f"to=({expr}): the number of a shard is an integer, not {expr.type}")
+                raise attributes.error("to", f"to=({expr}): the number of a shard is an integer, not {expr.type}")
         return replace(super().read(inputs, attributes, context), to=to)
 
 

@@ -18,6 +18,7 @@ from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr, SortKey, rewrite
 from tsql.kernels.schema import Schema
 from tsql.kernels.windows.call import WindowCall
+from tsql.planner.attributes import MOST_SHARDS, Attributes, first_twice, split_assignment
 from tsql.planner.bind import parse_aggregate, parse_expression, parse_window
 from tsql.planner.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
 from tsql.planner.operators.aggregate import Aggregate
@@ -41,7 +42,7 @@ from tsql.planner.operators.sort import Sort
 from tsql.planner.operators.union import Union
 from tsql.planner.operators.values import Values
 from tsql.planner.operators.window import Window
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.planner.step import MOST_DEEP, PhysicalPlan, Step
 
 VERSION = 1
 STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Snapshot, Match, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
@@ -163,6 +164,12 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
         yield first, "\n".join(parts).strip()
 
 
+def starts_plan(text: str) -> bool:
+    """Whether a text begins as a plan file does, of this version or another."""
+    first = next((line for _, line in lines_of(text) if line), "")
+    return first.startswith("plan version ")
+
+
 def print_plan(plan: PhysicalPlan, comments: dict[str, str] | None = None) -> str:
     """The plan file; `comments` are printed behind the steps of these names."""
     lines = [f"plan version {VERSION}"]
@@ -183,73 +190,6 @@ def print_plan(plan: PhysicalPlan, comments: dict[str, str] | None = None) -> st
     return "\n".join(lines) + "\n"
 
 
-class Attributes:
-    """The words of a step's line behind its inputs: name=value pairs and, for a scan, one bare word."""
-
-    def __init__(self, words: list[str], context: Context):
-        self.context = context
-        self.bare_words: list[str] = []
-        self.pairs: list[tuple[str, str, bool]] = []
-        """(name, text, whether the name is in quotes): one in quotes is a column, whatever it is called."""
-        self.used: set[str] = set()
-        self.has_columns = False
-        for word in words:
-            parts = _split_assignment(word)
-            if parts is None:
-                self.bare_words.append(word)
-            else:
-                self.pairs.append((context.name(parts[0]), parts[1], parts[0].startswith('"')))
-
-    def bare(self) -> str:
-        if len(self.bare_words) != 1:
-            raise self.context.error("expected one table")
-        return self.bare_words[0]
-
-    def optional(self, name: str) -> str | None:
-        found = [t for n, t, is_quoted in self.pairs if n == name and not is_quoted]
-        if len(found) > 1:
-            raise self.context.error(f"{name} is given twice")
-        self.used.add(name)
-        return found[0] if found else None
-
-    def text(self, name: str) -> str:
-        found = self.optional(name)
-        if found is None:
-            raise self.context.error(f"{name}=.. is missing")
-        return found
-
-    def items(self, name: str) -> list[str]:
-        text = self.text(name)
-        if not (text.startswith("(") and text.endswith(")")):
-            raise self.context.error(f"{name} takes a list in parentheses")
-        return self.context.split(text[1:-1])
-
-    def names(self, name: str) -> tuple[str, ...]:
-        return tuple(self.context.name(i) for i in self.items(name))
-
-    def assignments(self) -> list[tuple[str, str]]:
-        """The pairs that are computed columns: all that were not asked for by name."""
-        rest = [(n, t) for n, t, is_quoted in self.pairs if is_quoted or n not in self.used]
-        self.used |= {n for n, _ in rest}
-        self.has_columns = True
-        if len({n for n, _ in rest}) != len(rest):
-            raise self.context.error("a column is given twice")
-        return rest
-
-    def check_used(self, has_bare: bool) -> None:
-        unknown = [n for n, _, is_quoted in self.pairs if (not self.has_columns if is_quoted else n not in self.used)]
-        if unknown:
-            raise self.context.error(f"unknown attribute {unknown[0]}")
-        if self.bare_words and not has_bare:
-            raise self.context.error(f"unknown word {self.bare_words[0]}")
-
-
-def _split_assignment(word: str) -> tuple[str, str] | None:
-    """name=value at the first top-level =, if what is before it is a name."""
-    match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")=', word)
-    return (match.group(1), word[match.end() :]) if match else None
-
-
 def unplaced(expr: Expr) -> Expr:
     """The expression without positions: those of a plan file's line are no positions in the query."""
     return rewrite(expr, lambda e: replace(e, position=None) if getattr(e, "position", None) is not None else e)
@@ -262,9 +202,12 @@ class Context:
         self.catalog, self.parameters, self.full_text, self.origin = catalog, parameters, text, origin
         self.number = 1
 
-    def error(self, message: str, hint: str | None = None) -> PlanError:
+    def error(self, message: str, hint: str | None = None, at: str | None = None) -> PlanError:
+        """An error on this line; `at` is the attribute that it is about."""
         lines = self.full_text.split("\n")
         position = sum(len(t) + 1 for t in lines[: self.number - 1])
+        found = None if at is None else re.search(rf"(?<=\s){re.escape(at)}=", lines[self.number - 1])
+        position += 0 if found is None else found.start()
         return PlanError(message, position=position, text=self.full_text, origin=self.origin, hint=hint)
 
     def split(self, text: str) -> list[str]:
@@ -281,10 +224,6 @@ class Context:
             raise self.error(f"{text!r} is not a name")
         return text
 
-    def names(self, text: str) -> tuple[str, ...]:
-        text = text.strip()
-        return tuple(self.name(n) for n in self.split(text[1:-1]))
-
     def split_name(self, item: str) -> tuple[str, str]:
         """`name rest`, the name possibly quoted."""
         match = re.match(r'\s*([A-Za-z_]\w*|"(?:[^"]|"")*")\s+(.+)$', item, re.S)
@@ -296,7 +235,7 @@ class Context:
         """`a` or `b=expression`."""
         result = []
         for item in items:
-            parts = _split_assignment(item)
+            parts = split_assignment(item)
             result.append((self.name(item), quoted(self.name(item))) if parts is None else (self.name(parts[0]), parts[1]))
         return result
 
@@ -377,6 +316,7 @@ def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None
     """The plan of a file's text."""
     context = Context(catalog, parameters, text, origin)
     steps: dict[str, Step] = {}
+    depths: dict[str, int] = {}
     query, target, shards, seen_version = "", "local", 1, False
     output: tuple[Step, tuple[str, ...], tuple[str, ...]] | None = None
     for number, line in lines_of(text):
@@ -400,6 +340,9 @@ def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None
         else:
             step = _read_step(line, steps, context)
             steps[step.name] = step
+            depths[step.name] = 1 + max((depths[i.name] for i in step.inputs), default=0)
+            if depths[step.name] > MOST_DEEP:
+                raise context.error(f"the plan is more than {MOST_DEEP} steps deep here")
     if output is None:
         context.number = text.count("\n") + 1
         raise context.error("the plan has no output line")
@@ -423,9 +366,9 @@ def _read_query(rest: str, context: Context) -> str:
 
 
 def _read_target(rest: str, context: Context) -> tuple[str, int]:
-    match = re.match(r"(\w+)\s+shards=(\d+)$", rest)
-    if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= 4096:
-        raise context.error("expected `target local|spark shards=N`, N from 1 to 4096")
+    match = re.match(r"(\w+)\s+shards=([0-9]{1,4})$", rest)
+    if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= MOST_SHARDS:
+        raise context.error(f"expected `target local|spark shards=N`, N from 1 to {MOST_SHARDS}")
     return match.group(1), int(match.group(2))
 
 
@@ -442,7 +385,7 @@ def _read_step(line: str, steps: dict[str, Step], context: Context) -> Step:
     except ValueError as error:
         raise context.error(str(error)) from None
     inputs: list[Step] = []
-    while words and len(inputs) < high and _split_assignment(words[0]) is None:
+    while words and len(inputs) < high and split_assignment(words[0]) is None:
         input_name = context.name(words.pop(0))
         if input_name not in steps:
             raise context.error(f"there is no step {input_name} above this line")
@@ -466,6 +409,9 @@ def parse_step(op: str, inputs: tuple[Step, ...], attributes: Attributes, contex
         raise context.error(f"{op} needs {low} input{'s' if low > 1 else ''}")
     step = STEPS[op].read(inputs, attributes, context)
     attributes.check_used(op == "scan")
+    twice = first_twice(step.schema.names)
+    if twice is not None:
+        raise context.error(f"two columns of the step would be called {twice}", hint="give one of them another name")
     return step
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from tsql.kernels.expr import SortKey
 
@@ -37,6 +37,11 @@ class Properties:
         same = frozenset[str]().union(*(group for group in self.equal if column in group))
         return next((n for n in names if n in same), None)
 
+    def follow(self, columns: tuple[str, ...] | None, names: Mapping[str, str]) -> tuple[str, ...] | None:
+        """The names that columns, or others that equal them, have behind a step, from those that it keeps; None if one is gone."""
+        found = [self.known_as(c, names) for c in columns or ()]
+        return None if columns is None or None in found else tuple(names[c] for c in found)
+
     @property
     def is_once(self) -> bool:
         """Whether each row is in one shard only."""
@@ -53,6 +58,11 @@ class Properties:
         if self.order:
             parts.append(f"ordered by {', '.join(map(str, self.order))}")
         return ", ".join(parts)
+
+
+def by_keys(given: Properties, names: Mapping[str, str]) -> Properties:
+    """What is known of one row per group of rows: of all columns only the keys are left, by their new names."""
+    return replace(given, placed=given.follow(given.placed, names), key=None, order=(), equal=())
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.schema import Schema
 from tsql.planner.properties import ANY, Properties, Requirement
+
+MOST_DEEP = 1000
+"""A plan has at most so many steps in a row."""
+
+SHALLOW = 50
+"""Up to so many steps in a row need no more than Python's own limit of recursion."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,7 @@ class Step:
     label: ClassVar[str] = ""
     """How the planner names steps of this kind."""
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         return self.inputs[0].schema
 
@@ -42,6 +50,10 @@ class Step:
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         """The properties of the output, from those of the inputs and the plan's number of shards."""
         return given[0]
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        """The columns of inputs whose values a column of the output has, as they are; none if it is computed here."""
+        return [(i, column) for i in self.inputs if column in i.schema]
 
     def attributes(self) -> list[tuple[str, str]]:
         """(name, text) pairs as the plan file prints them; a name of "" prints the text alone."""
@@ -95,12 +107,28 @@ class PhysicalPlan:
 
         return print_plan(self)
 
+    @cached_property
+    def depth(self) -> int:
+        return depth_of(self.root)
+
+    def deep(self) -> AbstractContextManager[None]:
+        """Room for what goes through the plan by recursion: most plans need none."""
+        return deep_recursion() if self.depth > SHALLOW else nullcontext()
+
     def properties(self) -> dict[int, Properties]:
         """The properties of each step's output, by id of the step."""
         found: dict[int, Properties] = {}
         for step in self.root.walk():
             found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), self.shards)
         return found
+
+
+def depth_of(root: Step) -> int:
+    """How many steps there are from a step without inputs to the last one, by the longest way."""
+    found: dict[int, int] = {}
+    for step in root.walk():
+        found[id(step)] = 1 + max((found[id(i)] for i in step.inputs), default=0)
+    return found[id(root)]
 
 
 def named(root: Step) -> Step:

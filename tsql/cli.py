@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tsql
-from tsql.backends.whole_files import write_text
 from tsql.kernels.errors import CatalogError, PlanError, TsqlError
-from tsql.loaded import LoadedPlan
+from tsql.loaded import LoadedPlan, save_plan
 from tsql.output import FORMATS, TEXT_FORMATS, emit, read_text, replace_closed, report, timing, tolerate_encoding
 from tsql.parameters import parse_value
 from tsql.planner.planfile import lines_of
@@ -245,7 +244,7 @@ def _plan(arguments: Any) -> int:
     if arguments.output is None:
         print(text.rstrip("\n"))
     else:
-        write_text(arguments.output, text.rstrip("\n") + "\n")
+        save_plan(text.rstrip("\n") + "\n", arguments.output)
     return 0
 
 

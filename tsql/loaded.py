@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ import pyarrow as pa
 from tsql import statements
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
+from tsql.backends.whole_files import write_text
 from tsql.compare import difference
 from tsql.kernels.errors import PlanError, SourceError, TsqlError
 from tsql.kernels.schema import Schema
@@ -21,11 +21,15 @@ from tsql.parameters import Parameters, convert_all
 from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.check import check
 from tsql.planner.estimate import with_groups
-from tsql.planner.planfile import parse_plan
+from tsql.planner.planfile import parse_plan, starts_plan
 from tsql.relation import Relation
 
 if TYPE_CHECKING:
     from tsql.session import Session
+
+
+HEAD = 1 << 16
+"""So many characters of a file are looked at to see whether it is a plan file."""
 
 
 def explain_plan(session: Session, plan: PhysicalPlan, level: str, run: Run) -> str:
@@ -39,15 +43,16 @@ class LoadedPlan:
     """The text of a plan file, ready to run on a session that has its tables."""
 
     def __init__(self, text: str, origin: str | None = None) -> None:
-        self.text = text
+        self.text = text.removeprefix("\ufeff")
         self.origin = origin
 
     def bind(self, session: Session, kinds: Mapping[str, Type] | None = None) -> PhysicalPlan:
         """The checked physical plan; a PlanError names the line of what does not fit."""
         try:
             plan = parse_plan(self.text, session.catalog, dict(kinds or {}), self.origin)
-            check(plan, self.text, self.origin)
-            plan = replace(plan, root=with_groups(plan.root, plan.shards))
+            with plan.deep():
+                check(plan, self.text, self.origin)
+                plan = replace(plan, root=with_groups(plan.root, plan.shards))
         except TsqlError as error:
             raise error.locate(self.text, self.origin) from error.__cause__
         return plan
@@ -97,7 +102,8 @@ class LoadedPlan:
         def describe(level: str) -> str:
             if level.startswith("candidates"):
                 raise PlanError("a plan file is one plan, and runs as it is; candidates are of a query")
-            return plan.text() if level == "file" else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
+            with plan.deep():
+                return plan.text() if level == "file" else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
 
         def relocate(error: TsqlError) -> TsqlError:
             return error.locate(self.text, self.origin)
@@ -114,14 +120,31 @@ def _described(names: tuple[str, ...], schema: Schema, columns: tuple[str, ...])
 
 
 def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
-    """Read a plan file."""
+    """Read a plan file. Of a file that is none nothing is shown, whatever it holds."""
     checked_path(path, "a plan file")
     try:
-        return LoadedPlan(Path(path).read_text(encoding="utf-8"), os.fspath(path))
+        with open(path, encoding="utf-8-sig") as file:
+            text = file.read(HEAD)
+            if not starts_plan(text):
+                raise PlanError(f"{os.fspath(path)} is no plan file: it does not start with `plan version`")
+            return LoadedPlan(text + file.read(), os.fspath(path))
     except UnicodeDecodeError as error:
         raise PlanError(f"{os.fspath(path)} is no plan file: it is not UTF-8 text") from error
     except OSError as error:
         raise SourceError(f"cannot read {os.fspath(path)}: {error.strerror or error}") from error
+
+
+def save_plan(text: str, path: str | os.PathLike[str]) -> None:
+    """Write a plan file. One that is there is replaced; a file that holds anything else is left as it is, and refused."""
+    try:
+        if os.path.isfile(path):
+            with open(path, encoding="utf-8-sig", errors="replace") as file:
+                head = file.read(HEAD)
+            if head.strip() and not starts_plan(head):
+                raise PlanError(f"{os.fspath(path)} is there, and is no plan file", hint="name another file, or delete this one first")
+        write_text(path, text)
+    except OSError as error:
+        raise PlanError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error
 
 
 def load_plan_text(text: str, origin: str | None = None) -> LoadedPlan:

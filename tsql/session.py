@@ -16,7 +16,6 @@ from tsql import changes, copying, introspect, plan_store, registering, statemen
 from tsql import settings as setting
 from tsql.arguments import checked_mapping, checked_path, checked_text, is_variable_of_caller, optional_text
 from tsql.backends import Backend, Run, Settings
-from tsql.backends.whole_files import write_text
 from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.interrupt import Interruptible
@@ -24,7 +23,7 @@ from tsql.kernels import garbage
 from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import VARCHAR, Type
-from tsql.loaded import explain_plan, load_plan
+from tsql.loaded import explain_plan, load_plan, save_plan
 from tsql.named_statements import NamedStatements
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import PhysicalPlan, logical, make_plan
@@ -248,10 +247,7 @@ class Session:
                 return of_text(f"{level}_plan", lambda: self._explain(prepared, values, level), ("explain_key", "explain_value"), VARCHAR)
             case statements.CompilePlan():
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
-                try:
-                    write_text(statement.path, text)
-                except OSError as error:
-                    raise PlanError(f"cannot write {statement.path}: {error.strerror or error}") from error
+                save_plan(text, statement.path)
             case statements.ExecutePlan():
                 return load_plan(statement.path).run(self)
             case statements.Prepare():

@@ -18,9 +18,11 @@ from tsql.arguments import checked_count, checked_path
 from tsql.kernels.cores import CORES
 from tsql.kernels.errors import PlanError
 from tsql.kernels.expr import Expr
+from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.types import Type
 from tsql.loaded import LoadedPlan
 from tsql.parameters import Parameters, convert_all
+from tsql.planner.attributes import MOST_SHARDS, Attributes
 from tsql.planner.movement import Gather, Movement, Multicast, Rekey
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.filter import Filter
@@ -28,16 +30,15 @@ from tsql.planner.operators.limit import Limit
 from tsql.planner.operators.project import Project
 from tsql.planner.operators.scan import Scan
 from tsql.planner.operators.sort import Sort
-from tsql.planner.planfile import Attributes, Context, identifier, identifiers, parse_step
+from tsql.planner.planfile import Context, identifier, identifiers, parse_step
 from tsql.planner.properties import Properties
-from tsql.planner.step import PhysicalPlan, Step, named
+from tsql.planner.step import MOST_DEEP, PhysicalPlan, Step, depth_of, named
 from tsql.relation import Relation
 
 if TYPE_CHECKING:
     from tsql.session import Session
 
 ORIGIN = "sharded plan"
-MOST_SHARDS = 4096
 
 _SORT_KEY = re.compile(r"(?P<expr>.*?\S)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.IGNORECASE | re.DOTALL)
 
@@ -65,12 +66,17 @@ class _Builder:
         for other in others:
             if other._session is not self._session or other._shards != self._shards:
                 raise PlanError("the datasets of one plan belong to one session and have the same number of shards")
+        if any(depth_of(step) >= MOST_DEEP for step in steps):
+            raise PlanError(f"the plan is more than {MOST_DEEP} steps deep")
+        with deep_recursion():
+            return self._with(self._made(op, steps, attributes))
+
+    def _made(self, op: str, steps: tuple[Step, ...], attributes: Sequence[tuple[str, str | None]]) -> Step:
         shown = tuple(named(step) for step in steps)
         words = [f"{name}={text}" if name else text for name, text in attributes if text is not None]
         line = " ".join([op, *(identifier(step.name) for step in shown), *words])
         context = Context(self._session.catalog, self._kinds(), line, ORIGIN)
-        made = parse_step(op, shown, Attributes(words, context), context)
-        return self._with(made.with_inputs(steps))
+        return parse_step(op, shown, Attributes(words, context), context).with_inputs(steps)
 
     def _with(self, step: Step) -> Any:
         return type(self)(self._session, step, self._shards, self._params)
@@ -174,8 +180,9 @@ class Sharded(_Builder):
     def _loaded(self) -> LoadedPlan:
         step = self._step if self.properties.shards == 1 else Gather((self._step,))
         columns = step.schema.names
-        plan = PhysicalPlan(named(read_what_is_used(step)), columns, columns, self._shards, self._session.target)
-        loaded = LoadedPlan(plan.text(), ORIGIN)
+        with deep_recursion():
+            plan = PhysicalPlan(named(read_what_is_used(step)), columns, columns, self._shards, self._session.target)
+            loaded = LoadedPlan(plan.text(), ORIGIN)
         loaded.bind(self._session, self._kinds())
         return loaded
 

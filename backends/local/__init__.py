@@ -75,9 +75,10 @@ class LocalBackend:
         from tsql.backends.live.bounded import batches_by_time, scans_of
 
         try:
-            for batch in batches_by_time(plan, run, self.interpret) if scans_of(plan) else executor.batches(plan):
-                run.check()
-                yield batch
+            with plan.deep():
+                for batch in batches_by_time(plan, run, self.interpret) if scans_of(plan) else executor.batches(plan):
+                    run.check()
+                    yield batch
             if recorder is not None:
                 recorded = kernels.recording = recorder.recording(run, executor.shared, executor.threads, time.perf_counter() - start)
         finally:

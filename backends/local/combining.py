@@ -121,7 +121,7 @@ class CombineRunner(WindowRunner):
     def _combine(self, step: Combine, flow: Flow) -> Flow:
         in_place = self._in_place(step, flow)
         if in_place is not None:
-            return Flow(in_place, step.schema, [], flow.key)
+            return Flow(in_place, step.schema)
         placed = needs_places(step.calls, step.windows)
         wanted = (*columns_of(flow.schema), *([OutputColumn(PLACE.name, Column(POSITION, BIGINT, False), False)] if placed else []))
         shift = flow.data.shift if isinstance(flow.data, ChunkData) and len(step.by) == 1 else 0
@@ -131,7 +131,7 @@ class CombineRunner(WindowRunner):
         tasks = max(1, min(self.threads, len(lists)))
         order = (SortKey(step.windows.order),)
         shape = PaneShape(step.name, tasks, columns, by, order, (), nullable_columns(lists, len(wanted)), (), shift, step.calls, step.windows)
-        return Flow(PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema, [], flow.key)
+        return Flow(PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema)
 
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:
         """The windows of panes that lie in arrays; None if they do not, or are kept in other memory besides."""

@@ -22,6 +22,7 @@ from tsql.backends.local.matches import MatchRunner
 from tsql.backends.local.ranges import RangeData
 from tsql.backends.local.repeat import Call, to_batch
 from tsql.backends.local.runner import Flow, Kernels, row_bound
+from tsql.backends.local.sliced import relies_on_hashes
 from tsql.backends.local.snapshots import SnapshotRunner
 from tsql.backends.local.spill import AnyChunk
 from tsql.backends.local.spill_groups import GroupRunner
@@ -106,13 +107,17 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
 
     def chunks(self, step: Step, shards: int) -> list[list[AnyChunk]]:
         """The rows of a step by shard, in the kernels' own types; for backends that move them elsewhere."""
+        collected = self.collected(step, shards)
+        return collected.data.chunks[:1] if collected.replicated else collected.data.chunks
+
+    def collected(self, step: Step, shards: int) -> Flow:
+        """The rows of a step, collected shard by shard."""
         for user in self._within(step):
             for child in user.inputs:
                 self.uses[id(child)] = self.uses.get(id(child), 0) + 1
                 self.users.setdefault(id(child), []).append(user)
         self.hands_out_shards = True
-        collected = self._collected(step, self.flow(step, shards))
-        return collected.data.chunks[:1] if collected.replicated else collected.data.chunks
+        return self._collected(step, self.flow(step, shards))
 
     def _within(self, root: Step) -> Iterator[Step]:
         """The steps that this executor computes for `root`: down to the inputs that it was given."""
@@ -255,7 +260,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
             case Union():
                 return self._union(step, inputs)
             case movement.Rekey():
-                return Flow(flow.data, flow.schema, flow.operators, step.key, flow.replicated)
+                return flow
             case movement.Redistribute():
                 return self._redistribute(step, flow, step.shards or shards)
             case movement.Reshard():
@@ -322,7 +327,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         # Many shards are there to keep each table small: an array for all keys in each would not be.
         small_tables = flow.data.shards > shards and (step.groups or 0) > DENSE_GROUPS
         dense = bool(by) and not equal and not small_tables and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
-        if step.phase == "partial":
+        if step.phase == "partial" and self._may_coalesce(step):
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)
         return self._groups(step, flow, by, calls, make, expected)
@@ -412,10 +417,15 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         (below,) = step.inputs
         return isinstance(below, movement.Gather) and isinstance(below.inputs[0], Sort) and below.inputs[0].phase == "partial"
 
+    def _may_coalesce(self, step: Step) -> bool:
+        """Whether the rows of shards may be put together in a step: not if they meet those of other steps shard by shard."""
+        return not relies_on_hashes(step, self.users, self.hands_out_shards)
+
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:
         """The first rows of each shard, by heaps; they come out in no order."""
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
-        states = self._run(step, f"top {limit}", self._coalesced(flow), lambda: Top(columns, keys, limit))
+        flow = self._coalesced(flow) if self._may_coalesce(step) else flow
+        states = self._run(step, f"top {limit}", flow, lambda: Top(columns, keys, limit))
         return Flow(TopData(states[0][0], [c for _, c in states], self.shared), flow.schema)
 
 

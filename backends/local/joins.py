@@ -17,7 +17,7 @@ import numpy as np
 from tsql.backends.local.dataset import ChunkData, Dataset, Part, table_chunks
 from tsql.backends.local.host import Context, Full, Reserved, Shared, allocate_zeroed, free, read_i64
 from tsql.backends.local.hostcalls import innermost
-from tsql.backends.local.moves import MovementRunner
+from tsql.backends.local.moves import MovementRunner, one_copy
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.sorted_tables import WORKING_BYTES, EntrySorter, SortedEntries
 from tsql.backends.local.sorting import Workers
@@ -199,9 +199,7 @@ class JoinRunner(MovementRunner):
         probed, probe_keys = self._host_calls(step, probed, probe_keys)
         is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
-        if built.replicated:
-            built = replace(built, data=_first_shard(built.data), replicated=False)
-        join = Join(step, built, probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
+        join = Join(step, one_copy(built), probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
         if id(step) in self.kept_joins:
             table = self._built(join)
             self.kept_joins[id(step)] = (join, table)
@@ -238,7 +236,7 @@ class JoinRunner(MovementRunner):
             groups = _dealt([chunk for group in groups for chunk in group], probed.data.shards)
         if step.probe_kind == "touch":
             self._run(step, "touch", probed.then(probe, probed.schema), Drain)
-            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema, [], join.built.key)
+            return Flow(EntryData(sink, groups, MATCHED if step.kind == "semi" else FREE), step.schema)
         return self._with_unmatched(step, probed.then(probe, step.schema), EntryData(sink, groups, FREE), join.schema)
 
     def _with_unmatched(self, step: HashJoin, pairs: Flow, unmatched: EntryData, built: Schema) -> Flow:
@@ -360,8 +358,3 @@ def _dealt(items: list[Any], shards: int) -> list[list[Any]]:
     for number, item in enumerate(items):
         dealt[number * shards // len(items)].append(item)
     return dealt
-
-
-def _first_shard(data: Dataset) -> Dataset:
-    """One copy of a replicated dataset."""
-    return ChunkData(data.columns, data.chunks[:1], data.batch_rows)

@@ -75,4 +75,4 @@ class MatchRunner(WindowRunner):
         shape = MatchShape(step.name, tasks, columns, spec.by, spec.order, (), nullable_columns(lists, len(wanted)), spec=spec)
         jobs = self._window_jobs(step, shape, lists)
         overlaps = not spec.is_one_row and spec.skip.kind != "past last row"
-        return Flow(MatchData(step, shape, jobs, self.shared, self.spill.active, overlaps=overlaps), step.schema, [], flow.key)
+        return Flow(MatchData(step, shape, jobs, self.shared, self.spill.active, overlaps=overlaps), step.schema)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from tsql.backends.local.dataset import BlockData, ChunkData, GroupData, Part, SourceData, end_chunks
+from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData, Part, SourceData, end_chunks
 from tsql.backends.local.host import Context
 from tsql.backends.local.host_functions import HostFunctionRunner
 from tsql.backends.local.runner import Flow
@@ -23,7 +23,18 @@ from tsql.kernels.types import BIGINT, INTEGER
 from tsql.planner.movement import Multicast
 from tsql.planner.operators.aggregate import Aggregate
 from tsql.planner.operators.combine import Combine
+from tsql.planner.properties import Properties
 from tsql.planner.step import Step
+
+
+def one_copy(flow: Flow) -> Flow:
+    """The rows of a flow once: those of one shard, where every shard has all of them."""
+    return replace(flow, data=first_shard(flow.data), replicated=False) if flow.replicated else flow
+
+
+def first_shard(data: Dataset) -> Dataset:
+    """One copy of a replicated dataset."""
+    return ChunkData(data.columns, data.chunks[:1], data.batch_rows)
 
 
 class MovementRunner(HostFunctionRunner):
@@ -32,13 +43,13 @@ class MovementRunner(HostFunctionRunner):
     def _gather(self, step: Step, flow: Flow, limit: int | None = None) -> Flow:
         if isinstance(flow.data, GroupData):
             merged = GroupData(flow.data.sink, flow.data.states, self.shared, flow.data.origin, merged=True)
-            return Flow(merged, flow.schema, flow.operators, flow.key)
+            return Flow(merged, flow.schema, flow.operators)
         if limit is not None and isinstance(flow.data, SourceData | BlockData):
             return self._gather_first(step, flow, limit)
-        collected = self._collected(step, flow, limit, together=True)
-        lists = collected.data.chunks
-        chunks = lists[0] if flow.replicated else [c for one in lists for c in one]
-        return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema, [], flow.key)
+        # Of copies one is taken before anything is collected: afterwards rows of all shards may be in one list.
+        collected = self._collected(step, one_copy(flow), limit, together=True)
+        chunks = [c for one in collected.data.chunks for c in one]
+        return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema)
 
     def _gather_first(self, step: Step, flow: Flow, limit: int) -> Flow:
         """The first rows of a scan, and some more: it is read in waves until there are enough. Where a row may become many, no more
@@ -53,12 +64,13 @@ class MovementRunner(HostFunctionRunner):
         return self._chunk_flow(columns, [chunks], flow)
 
     def _redistribute(self, step: Step, flow: Flow, shards: int) -> Flow:
+        names = self._key(step)
         free = not relies_on_hashes(step, self.users, self.hands_out_shards)
-        cut = sliced(flow, shards) if free else None
+        cut = sliced(flow, names, shards) if free else None
         if cut is not None:
             return replace(flow, data=cut)
-        compact = free and self._gains_from_near_keys(step, flow, shards)
-        key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in flow.key)
+        compact = free and self._gains_from_near_keys(step, flow, names, shards)
+        key = tuple(Column(c, flow.schema[c].type, flow.schema[c].nullable) for c in names)
         equal, keeps_order = self.run.settings.equal_hashes, self._keeps_order(step)
         # Where nothing is taken away in between, the batches of a source fill the same chunks.
         leaves_open = not keeps_order and not self.spill.active and not self.interpret
@@ -66,12 +78,19 @@ class MovementRunner(HostFunctionRunner):
             step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open, compact=compact), leaves_open
         )  # fmt: skip
 
-    def _gains_from_near_keys(self, step: Step, flow: Flow, shards: int) -> bool:
+    def _gains_from_near_keys(self, step: Step, flow: Flow, key: tuple[str, ...], shards: int) -> bool:
         """Whether the rows are sorted by an integer key: keys that are near each other are counted out."""
         users = self.users.get(id(step), [])
         is_power = shards > 1 and shards & (shards - 1) == 0
-        by_key = bool(users) and all(isinstance(u, Combine) and u.by == flow.key for u in users)
-        return by_key and is_power and len(flow.key) == 1 and flow.schema[flow.key[0]].type in (BIGINT, INTEGER) and not self.spill.active and not self.run.settings.equal_hashes
+        by_key = bool(users) and all(isinstance(u, Combine) and u.by == key for u in users)
+        return by_key and is_power and len(key) == 1 and flow.schema[key[0]].type in (BIGINT, INTEGER) and not self.spill.active and not self.run.settings.equal_hashes
+
+    def _key(self, step: Step) -> tuple[str, ...]:
+        """The key that the rows of a step's input carry, by the names that they have there."""
+        known: dict[int, Properties] = {}
+        for below in step.inputs[0].walk():
+            known[id(below)] = below.provides(tuple(known[id(i)] for i in below.inputs), 1)
+        return known[id(step.inputs[0])].key
 
     def _multicast(self, step: Multicast, flow: Flow, shards: int) -> Flow:
         flow, to = self._host_calls(step, flow, step.to)
@@ -84,7 +103,7 @@ class MovementRunner(HostFunctionRunner):
         columns = columns_of(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
-        flow = self._coalesced(flow)
+        flow = self._coalesced(one_copy(flow))
         per_shard = None if flow.data.rows is None else flow.data.rows // (shards * flow.data.shards)
 
         store, most = self.spill.store(step.name), self.spill.chunk_rows(columns, shards)
@@ -123,9 +142,9 @@ class MovementRunner(HostFunctionRunner):
         dealt: list[list[AnyChunk]] = [[] for _ in range(shards)]
         for number, chunk in enumerate(c for one in collected.data.chunks for c in one):
             dealt[number % shards].append(chunk)
-        return Flow(ChunkData(collected.data.columns, dealt, self.spill.morsel_rows()), flow.schema, [], flow.key)
+        return Flow(ChunkData(collected.data.columns, dealt, self.spill.morsel_rows()), flow.schema)
 
     def _broadcast(self, step: Step, flow: Flow, shards: int) -> Flow:
         collected = self._collected(step, flow, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
-        return Flow(ChunkData(collected.data.columns, [chunks] * shards, self.spill.morsel_rows()), flow.schema, [], flow.key, replicated=True)
+        return Flow(ChunkData(collected.data.columns, [chunks] * shards, self.spill.morsel_rows()), flow.schema, replicated=True)

@@ -54,11 +54,11 @@ class Flow:
     data: Dataset
     schema: Schema
     operators: list[Operator] = field(default_factory=list)
-    key: tuple[str, ...] | None = None
     replicated: bool = False
+    """Whether every shard has all rows: then the data are chunks, the same ones in each."""
 
     def then(self, operator: Operator, schema: Schema) -> Flow:
-        return Flow(self.data, schema, [*self.operators, operator], self.key, self.replicated)
+        return Flow(self.data, schema, [*self.operators, operator], self.replicated)
 
 
 def row_bound(rows: int | None) -> int | None:
@@ -432,4 +432,4 @@ class PipelineRunner:
 
     def _chunk_flow(self, columns: tuple[OutputColumn, ...], lists: list[list[AnyChunk]], flow: Flow) -> Flow:
         sources: tuple[SourceColumn, ...] = tuple(c.source() for c in columns)
-        return Flow(ChunkData(sources, lists, self.spill.morsel_rows()), flow.schema, [], flow.key, flow.replicated)
+        return Flow(ChunkData(sources, lists, self.spill.morsel_rows()), flow.schema, [], flow.replicated)

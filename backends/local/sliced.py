@@ -68,12 +68,12 @@ class SlicedGroups(Dataset):
         self.data.release()
 
 
-def sliced(flow: Flow, shards: int) -> SlicedGroups | None:
-    """The groups of a flow cut into so many shards by its key, or None where they do not lie so that they can be."""
+def sliced(flow: Flow, key: tuple[str, ...], shards: int) -> SlicedGroups | None:
+    """The groups of a flow cut into so many shards by a key, or None where they do not lie so that they can be."""
     data = flow.data
     if not isinstance(data, GroupData) or data.merged or not isinstance(data.sink, DenseAggregate) or not all(o.counts for o in flow.operators):
         return None
-    columns = [i for i, (name, _) in enumerate(data.sink.grouping.keys) if name in flow.key]
+    columns = [i for i, (name, _) in enumerate(data.sink.grouping.keys) if name in key]
     if not columns:
         return None
     values = [cardinality(field) for field in data.sink.grouping.fields]
@@ -84,7 +84,16 @@ def sliced(flow: Flow, shards: int) -> SlicedGroups | None:
 def relies_on_hashes(step: Step, users: Mapping[int, list[Step]], outside: bool) -> bool:
     """Whether a step that uses the rows of `step`, up to the next movement, may need them where their hashes say. `outside`:
     whether those do who use the rows of the last step."""
-    mine = users.get(id(step), [])
-    if not mine:
-        return outside
-    return any(len(u.inputs) > 1 or relies_on_hashes(u, users, outside) for u in mine if not isinstance(u, Movement | Gather))
+    waiting, seen = [step], {id(step)}
+    while waiting:
+        mine = users.get(id(waiting.pop()), [])
+        if not mine and outside:
+            return True
+        for user in mine:
+            if isinstance(user, Movement | Gather) or id(user) in seen:
+                continue
+            if len(user.inputs) > 1:
+                return True
+            seen.add(id(user))
+            waiting.append(user)
+    return False

@@ -94,4 +94,4 @@ class SnapshotRunner(WindowRunner):
             snapshot=SnapshotShape(by, start, end, step.span, calls, step.ends),
         )
         jobs = self._window_jobs(step, shape, lists)
-        return Flow(SnapshotData(step, shape, jobs, self.shared, self.spill.active), step.schema, [], flow.key)
+        return Flow(SnapshotData(step, shape, jobs, self.shared, self.spill.active), step.schema)

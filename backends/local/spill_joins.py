@@ -183,7 +183,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         sink: Build = pipeline.sink
         self.tables[step.name] = JoinTable(self.shared, sink, [], records)
         probe = join.probe(TableKind(sink, False, True, False, join.bounds[1]), False)
-        return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe], join.probed.key)
+        return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe])
 
     @contextmanager
     def _partition_table(self, join: Join, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:

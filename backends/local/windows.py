@@ -106,7 +106,7 @@ class WindowRunner(SpillingWindowRunner):
         lists = self._window_rows(step, flow, wanted, bool(extra))
         shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, nullable_columns(lists, len(wanted)))
         jobs = self._window_jobs(step, shape, lists)
-        return Flow(WindowData(step, shape, jobs, self.shared, self.spill.active), step.schema, [], flow.key)
+        return Flow(WindowData(step, shape, jobs, self.shared, self.spill.active), step.schema)
 
     def _window_rows(self, step: Window, flow: Flow, wanted: tuple[OutputColumn, ...], computed: bool) -> list[list[AnyChunk]]:
         """The rows by shard; shards are not put together, since each has partitions of its own."""

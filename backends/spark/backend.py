@@ -54,16 +54,17 @@ class SparkBackend:
                 mine = sorted((row for row in rows if row[1] == step.name), key=lambda row: row[2])
                 columns = chunk_columns(step.schema)
                 chunks = [chunk for _, _, place, blob in mine for chunk in decode_chunks(blob, len(columns), place)]
-                inputs[id(step)] = Flow(ChunkData(columns, [chunks], run.settings.batch_rows), step.schema, key=cut.key(step))
+                inputs[id(step)] = Flow(ChunkData(columns, [chunks], run.settings.batch_rows), step.schema)
             run.done_rows = run.total_rows or run.done_rows
         run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
         kernels = kernels_of(plan, False)
         executor = Executor(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
-            for batch in executor.batches(plan):
-                run.check()
-                yield batch
+            with plan.deep():
+                for batch in executor.batches(plan):
+                    run.check()
+                    yield batch
         finally:
             executor.tell()
             run.timings_ms["compile"] = kernels.compile_ms - before

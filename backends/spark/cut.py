@@ -53,10 +53,6 @@ class Cut:
             return self.in_tasks[id(step)] or (isinstance(step, Gather) and self.in_tasks[id(step.inputs[0])])
         return isinstance(step, Scan) or crosses(step) or not self.in_tasks[id(step)]
 
-    def key(self, step: Step) -> tuple[str, ...] | None:
-        """The key that a step's rows carry."""
-        return self.properties[id(step)].key
-
     def shards(self, step: Step) -> int:
         """Over how many shards the rows of an entry are spread."""
         return self.properties[id(step)].shards if self.in_tasks[id(step)] else 1

@@ -93,17 +93,15 @@ class Stages:
         return rows.mapInArrow(partial(run_part, part.encode(), broadcasts, self.tallies), schema)
 
     def _entry(self, step: Step) -> Entry:
-        key = self.cut.key(step)
-        names = None if key is None else list(key)
         if not isinstance(step, Scan):
-            return Entry(step.name, "chunks", names)
+            return Entry(step.name, "chunks")
         if isinstance(step.source, FrameSource):
             return Entry(step.name, "chunks")
         if isinstance(step.source, BlockTable):
             return Entry(step.name, "table", facts=_block_facts(step))
         data = SourceData(step.source, step.columns, step.where, 1, 0, self.run)
         description = step.source.describe()
-        return Entry(step.name, "table" if description is None else "splits", None, description, facts_of(data))
+        return Entry(step.name, "table" if description is None else "splits", description, facts_of(data))
 
     def _rows(self, steps: list[Step], on_driver: bool) -> tuple[DataFrame, dict[str, Any]]:
         """The rows that enter a part, each in the partition of its shard, and what is broadcast to all of them."""

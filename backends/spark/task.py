@@ -50,12 +50,10 @@ KEPT_SOURCES = 16
 @dataclass(frozen=True)
 class Entry:
     """Where rows enter a part. kind: "chunks": blobs of collected rows; "table": blobs of a table in memory; "splits": lists
-    of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column; `key` the key that
-    the rows carry."""
+    of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column."""
 
     name: str
     kind: str
-    key: list[str] | None = None
     description: dict[str, Any] | None = None
     facts: dict[str, Any] = field(default_factory=dict)
 
@@ -175,7 +173,7 @@ def run_frame(text: str, tallies: Any, batches: Iterator[pa.RecordBatch]) -> Ite
 
     data = BatchData(step.schema, entry.facts, rows, run)
     try:
-        yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema, key=_key(entry))})
+        yield from _leave(part, shard, program, run, {id(step): Flow(data, step.schema)})
         _tell(part, shard, run, tallies)
     except TsqlError as error:
         if part.output is not None:
@@ -203,7 +201,7 @@ def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any], 
             mine = list(enumerate(broadcasts[entry.name].value))
         else:
             mine = sorted(((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0])
-        inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema, key=_key(entry))
+        inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema)
     yield from _leave(part, shard, program, run, inputs)
     _tell(part, shard, run, tallies)
 
@@ -212,10 +210,6 @@ def _tell(part: Part, shard: int, run: Run, tallies: Any) -> None:
     """Let the driver know what the task has counted."""
     if run.counts or run.notes:
         tallies.add({(f"{part.top} {part.movement}", shard): (run.counts, run.notes)})
-
-
-def _key(entry: Entry) -> tuple[str, ...] | None:
-    return None if entry.key is None else tuple(entry.key)
 
 
 def _run_of(part: Part) -> Run:
@@ -252,11 +246,13 @@ def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int,
     if part.one_copy and shard != 0:
         return
     if part.output is not None:
-        yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
+        with program.plan.deep():
+            yield from map(for_spark, executor.batches(PhysicalPlan(top, *part.output, shards=program.plan.shards)))
         executor.tell()
         return
     movement = None if part.movement is None else program.steps[part.movement]
-    lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
+    with program.plan.deep():
+        lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
     executor.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):

@@ -12,6 +12,7 @@ class WindowFunction:
     """takes: (least, most) arguments. returns: a type, or None for that of the first argument.
 
     integers: which arguments are whole numbers. like_first: which are cast to the type of the first.
+    over_time: the window is in the order of a time, and what is not a whole number among the arguments is a time.
     framed: the frame matters. nulls: IGNORE NULLS is allowed. ordered: ORDER BY inside the call is allowed.
     """
 
@@ -23,6 +24,7 @@ class WindowFunction:
     framed: bool = False
     nulls: bool = False
     ordered: bool = False
+    over_time: bool = False
 
 
 WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
@@ -34,17 +36,17 @@ WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
         WindowFunction("percent_rank", (0, 0), DOUBLE),
         WindowFunction("cume_dist", (0, 0), DOUBLE),
         WindowFunction("ntile", (1, 1), BIGINT, integers=(0,)),
-        WindowFunction("stitch_chain", (1, 1), BIGINT),
+        WindowFunction("stitch_chain", (1, 1), BIGINT, over_time=True),
         WindowFunction("lag", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
         WindowFunction("lead", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
         WindowFunction("first_value", (1, 1), None, framed=True, nulls=True, ordered=True),
         WindowFunction("last_value", (1, 1), None, framed=True, nulls=True, ordered=True),
         WindowFunction("nth_value", (2, 2), None, integers=(1,), framed=True, nulls=True),
-        WindowFunction("session_start", (3, 3), None, integers=(1, 2)),
-        WindowFunction("session_end", (3, 3), None, integers=(1, 2)),
-        WindowFunction("rows_start", (2, 2), None, integers=(1,)),
-        WindowFunction("rows_end", (2, 2), None, integers=(1,)),
-        WindowFunction("rows_number", (1, 1), BIGINT, integers=(0,)),
+        WindowFunction("session_start", (3, 3), None, integers=(1, 2), over_time=True),
+        WindowFunction("session_end", (3, 3), None, integers=(1, 2), over_time=True),
+        WindowFunction("rows_start", (2, 2), None, integers=(1,), over_time=True),
+        WindowFunction("rows_end", (2, 2), None, integers=(1,), over_time=True),
+        WindowFunction("rows_number", (1, 1), BIGINT, integers=(0,), over_time=True),
     )
 }
 ALIASES = {"first": "first_value", "last": "last_value", "arbitrary": "first_value", "rank_dense": "dense_rank"}

@@ -15,7 +15,7 @@ from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column, Expr
 from tsql.kernels.schema import Field, Schema
-from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement
+from tsql.planner.properties import ONCE, SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 PHASES = ("partial", "merge", "final", "complete")
@@ -68,13 +68,12 @@ class Aggregate(Step):
         return (Requirement("placed", tuple(e.name for _, e in self.by)),)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        renamed = {e.name: n for n, e in self.by if isinstance(e, Column)}
-        placed = given[0].placed
-        if placed is not None:
-            found = [given[0].known_as(c, renamed) for c in placed]
-            placed = None if None in found else tuple(renamed[c] for c in found)
-        single = self.requires() == (SINGLE,)
-        return replace(given[0], shards=1 if single else given[0].shards, placed=placed, key=None, order=(), equal=())
+        found = by_keys(given[0], {e.name: n for n, e in self.by if isinstance(e, Column)})
+        return replace(found, shards=1) if self.requires() == (SINGLE,) else found
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        found = [(self.inputs[0], e.name) for n, e in self.by if n == column and isinstance(e, Column)]
+        return found if found or self.phase != "merge" else [(self.inputs[0], column)]
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, assignments, identifier
@@ -88,9 +87,7 @@ class Aggregate(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        phase = attributes.optional("phase") or "complete"
-        if phase not in PHASES:
-            raise context.error(f"phase={phase}: it is one of {', '.join(PHASES)}")
+        phase = attributes.choice("phase", PHASES, "complete")
         schema = inputs[0].schema
         by = tuple((n, context.expression(t, schema)) for n, t in context.assignments(attributes.items("by")))
         origin = partial_of(inputs[0]) if phase in ("merge", "final") else None
@@ -114,11 +111,40 @@ class Aggregate(Step):
             for column in state_names(name, len(plain_body(call).exported())):
                 if column not in self.inputs[0].schema:
                     raise context.error(f"the state column {column} of {name} does not reach this step")
+                other = other_origin(self.inputs[0], column, origin)
+                if other is not None:
+                    step, there = other
+                    raise context.error(f"{column} is not the state of {name} any more: it is the column {there} of {step.name}")
 
 
 def can_split(call: AggregateCall) -> bool:
     """Whether a partial state of the call can be handed on and merged."""
     return plain_body(call).decomposable and not call.distinct and not call.order
+
+
+def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str] | None:
+    """Where a column comes from that should be a state of `origin` by that name, and is not; None if it is. Of several partial
+    steps that are united each must have the same aggregate."""
+    waiting, seen = [(step, column)], set()
+    while waiting:
+        at, name = waiting.pop()
+        if (id(at), name) in seen:
+            continue
+        seen.add((id(at), name))
+        if isinstance(at, Aggregate) and at.phase == "partial":
+            if name != column or name in dict(at.by) or (at is not origin and _states(at).get(name) != _states(origin).get(name)):
+                return at, name
+            continue
+        below = at.carries(name)
+        if not below:
+            return at, name
+        waiting += below
+    return None
+
+
+def _states(partial: Aggregate) -> dict[str, AggregateCall]:
+    """The aggregate of each state column."""
+    return {column: call for name, call in partial.calls for column in state_names(name, len(plain_body(call).exported()))}
 
 
 def partial_of(step: Step) -> Aggregate | None:

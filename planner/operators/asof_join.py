@@ -14,9 +14,9 @@ from typing import Any
 
 from tsql.kernels.expr import Call, Expr, Literal
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import BOOLEAN, Type
+from tsql.kernels.types import Type
 from tsql.planner.logical_asof import ASOF_KINDS, NEAREST
-from tsql.planner.operators.join import HashJoin, read_key
+from tsql.planner.operators.join import HashJoin, read_key, read_sides
 from tsql.planner.properties import ANY, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.step import Step
 
@@ -74,30 +74,16 @@ class AsofJoin(HashJoin):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        kind = attributes.optional("kind") or "inner"
-        if kind not in ASOF_KINDS:
-            raise context.error(f"kind={kind}: it is one of {', '.join(ASOF_KINDS)}")
-        left, right = (i.schema for i in inputs)
-        twice = set(left.names) & set(right.names)
-        if twice:
-            raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
-        both = Schema((*left, *right))
+        kind = attributes.choice("kind", ASOF_KINDS, "inner")
+        left, right, both = read_sides(inputs, context)
         keys = tuple(read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
         at = context.expression(attributes.text("at"), both)
         if not _is_comparison(at, left, right):
-            raise context.error(f"at={at}: it compares a number or time of the left input with one of the right by {', '.join(NEAREST)}")
-        text = attributes.optional("where")
-        condition = None if text is None else context.expression(text, both)
-        if condition is not None and condition.type != BOOLEAN:
-            raise context.error(f"where is {condition.type}, not BOOLEAN")
-        text = attributes.optional("tolerance")
-        tolerance = None if text is None else context.expression(text, both)
+            raise attributes.error("at", f"at={at}: it compares a number or time of the left input with one of the right by {', '.join(NEAREST)}")
+        condition, tolerance = attributes.condition("where", both), attributes.expression("tolerance", both)
         if tolerance is not None and not is_tolerance(tolerance, at.args[0]):
-            raise context.error(f"tolerance={tolerance}: it is a constant interval without months, or a number of the type {at.args[0].type}")
-        walks = attributes.optional("walks") or "no"
-        if walks not in ("yes", "no"):
-            raise context.error(f"walks={walks}: it is yes or no")
-        return cls(inputs, kind=kind, keys=keys, condition=condition, range=(at,), walks=walks == "yes", tolerance=tolerance)
+            raise attributes.error("tolerance", f"tolerance={tolerance}: it is a constant interval without months, or a number of the type {at.args[0].type}")
+        return cls(inputs, kind=kind, keys=keys, condition=condition, range=(at,), walks=attributes.flag("walks"), tolerance=tolerance)
 
 
 def is_sortable(t: Type) -> bool:

@@ -16,17 +16,17 @@ that sessions have over=rows then.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Column
-from tsql.kernels.operators.combine import Windows
+from tsql.kernels.operators.combine import KINDS, Windows
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, TIMESTAMP
 from tsql.planner.operators.aggregate import Aggregate, partial_of
-from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 NAMES = ("pane", "first", "last", "start", "end", "id")
@@ -55,7 +55,10 @@ class Combine(Step):
         return (Requirement("placed", self.by) if self.by else SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], order=(), shards=given[0].shards if self.by else 1, equal=())
+        return by_keys(given[0], {name: name for name in self.by})
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [(self.inputs[0], column)] if column in self.by else []
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, identifier
@@ -69,22 +72,15 @@ class Combine(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         schema = inputs[0].schema
-        kind = attributes.text("kind")
-        numbers: dict[str, int | None] = {}
-        for name in NUMBERS:
-            text = attributes.optional(name)
-            if text is not None and not text.lstrip("-").isdigit():
-                raise context.error(f"{name}={text}: it is a whole number")
-            numbers[name] = None if text is None else int(text)
-        names = {n: None if (text := attributes.optional(n)) is None else context.name(text) for n in NAMES}
+        kind = attributes.choice("kind", KINDS)
+        numbers = {name: attributes.integer(name) for name in NUMBERS}
+        names = {n: attributes.column(n, schema, inputs[0].name, BIGINT if n == "pane" else TIMESTAMP) for n in ("pane", "first", "last")}
+        names |= {n: None if attributes.optional(n) is None else attributes.name(n) for n in ("start", "end", "id")}
         try:
-            windows = Windows(kind, **numbers, **names, over=attributes.optional("over") or "states")
+            windows = Windows(kind, **numbers, **names, over=attributes.choice("over", ("states", "rows"), "states"))
         except ValueError as error:
             raise context.error(str(error)) from None
-        by = tuple(context.name(item) for item in attributes.items("by"))
-        for name, type in ((windows.pane, BIGINT), (windows.first, TIMESTAMP), (windows.last, TIMESTAMP), *((n, None) for n in by)):
-            if name is not None and (name not in schema or (type is not None and schema[name].type != type)):
-                raise context.error(f"{inputs[0].name} has no column {name}" + (f" of {type}" if type is not None else ""))
+        by = attributes.columns("by", schema, inputs[0].name)
         if windows.over == "rows":
             calls = tuple((n, context.aggregate(t, schema)) for n, t in attributes.assignments())
             return cls(inputs, by=by, calls=_checked(calls, context), windows=windows)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
+from tsql.planner.attributes import first_twice
 from tsql.planner.properties import Properties
 from tsql.planner.step import Step
 
@@ -31,6 +32,9 @@ class Expand(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(given[0].shards, replicated=given[0].replicated, copies=given[0].copies)
 
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [] if column in self.keys else super().carries(column)
+
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import identifiers
 
@@ -38,12 +42,14 @@ class Expand(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        keys = attributes.names("keys")
+        keys = attributes.columns("keys", inputs[0].schema, inputs[0].name)
         sets = []
         for item in attributes.items("sets"):
-            names = context.names(item)
+            names = tuple(context.name(n) for n in attributes.parts("sets", item))
+            if len(set(names)) != len(names):
+                raise attributes.error("sets", f"the grouping set {item} has {first_twice(names)} twice")
             for n in names:
                 if n not in keys:
-                    raise context.error(f"{n} is in a grouping set but not in keys")
+                    raise attributes.error("sets", f"{n} is in a grouping set but not in keys")
             sets.append(tuple(keys.index(n) for n in names))
         return cls(inputs, keys=keys, sets=tuple(sets))

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.expr import Expr
-from tsql.kernels.types import BOOLEAN
 from tsql.planner.step import Step
 
 
@@ -26,10 +25,5 @@ class Filter(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        predicate = context.expression(attributes.text("where"), inputs[0].schema)
-        if predicate.type != BOOLEAN:
-            raise context.error(f"where is {predicate.type}, not BOOLEAN")
-        how = attributes.optional("how") or "branch"
-        if how not in ("branch", "select"):
-            raise context.error(f"how={how}: it is branch or select")
-        return cls(inputs, predicate=predicate, how=how)
+        attributes.text("where")
+        return cls(inputs, predicate=attributes.condition("where", inputs[0].schema), how=attributes.choice("how", ("branch", "select"), "branch"))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tsql.kernels.expr import Call, Column, Expr
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import BOOLEAN, Type
+from tsql.kernels.types import Type
 from tsql.planner.logical import JOIN_KINDS, joined_schema
 from tsql.planner.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
@@ -143,7 +143,14 @@ class HashJoin(Step):
         equal = [*left.equal, *right.equal, *(pairs if self.kind == "inner" else [])]
         return Properties(probed.shards, placed, by_ranges=placed is not None and probed.by_ranges, equal=tuple(g for g in equal if all(n in names for n in g)))
 
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        # A side without a partner is padded with NULLs.
+        padded = {"left": (1,), "single": (1,), "full": (0, 1)}.get(self.kind, ())
+        return [(i, column) for place, i in enumerate(self.inputs) if column in i.schema and place not in padded]
+
     def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.planfile import identifier
+
         text = [("kind", self.kind)]
         if self.keys:
             text.append(("on", f"({', '.join(k.sql() for k in self.keys)})"))
@@ -153,37 +160,24 @@ class HashJoin(Step):
             text.append(("where", f"({self.condition})"))
         text.append(("build", self.build))
         text += [("early", "yes")] if self.early else []
-        return text + ([("mark", self.mark)] if self.mark is not None else [])
+        return text + ([("mark", identifier(self.mark))] if self.mark is not None else [])
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        kind, build = attributes.optional("kind") or "inner", attributes.optional("build") or "right"
-        if kind not in JOIN_KINDS:
-            raise context.error(f"kind={kind}: it is one of {', '.join(JOIN_KINDS)}")
-        if build not in ("left", "right") or (build == "left" and kind in ("mark", "single")):
-            raise context.error(f"build={build}: it is right" + ("" if kind in ("mark", "single") else " or left"))
-        left, right = (i.schema for i in inputs)
-        twice = set(left.names) & set(right.names)
-        if twice:
-            raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
-        both = Schema((*left, *right))
+        kind = attributes.choice("kind", JOIN_KINDS, "inner")
+        build = attributes.choice("build", ("right",) if kind in ("mark", "single") else ("right", "left"), "right")
+        left, right, both = read_sides(inputs, context)
         keys = tuple(read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
         ranges = tuple(context.expression(item, both) for item in attributes.items("range")) if attributes.optional("range") else ()
         if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
-            raise context.error("range compares one number of the built side with expressions of the other, in a join that is no mark join")
-        text = attributes.optional("where")
-        condition = None if text is None else context.expression(text, both)
-        if condition is not None and condition.type != BOOLEAN:
-            raise context.error(f"where is {condition.type}, not BOOLEAN")
-        early = attributes.optional("early") or "no"
-        if early not in ("yes", "no"):
-            raise context.error(f"early={early}: it is yes or no")
-        if ranges and early == "yes":
-            raise context.error("a join with a range has no early")
+            raise attributes.error("range", "range compares one number of the built side with expressions of the other, in a join that is no mark join")
+        condition, early = attributes.condition("where", both), attributes.flag("early")
+        if ranges and early:
+            raise attributes.error("early", "a join with a range has no early")
         mark = attributes.optional("mark")
         if (mark is None) == (kind == "mark"):
-            raise context.error("mark=.. names the column of a join with kind=mark, and of no other")
-        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early == "yes", range=ranges)
+            raise attributes.error("mark", "mark=.. names the column of a join with kind=mark, and of no other")
+        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early, range=ranges)
 
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -206,6 +200,15 @@ def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
             return False
         sides.add(inside[0])
     return len(sides) == 1
+
+
+def read_sides(inputs: tuple[Step, ...], context: Any) -> tuple[Schema, Schema, Schema]:
+    """The columns of the left and of the right input, and of both."""
+    left, right = (i.schema for i in inputs)
+    twice = set(left.names) & set(right.names)
+    if twice:
+        raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
+    return left, right, Schema((*left, *right))
 
 
 def read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:

@@ -36,10 +36,7 @@ class Limit(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        count, percent, offset = (attributes.optional(name) for name in ("count", "percent", "offset"))
+        count, percent = attributes.count("count"), attributes.percentage("percent")
         if count is not None and percent is not None:
-            raise context.error("limit takes count or percent, not both")
-        found = None if count is None and percent is None else context.constant(count or percent)
-        if found is not None and found.type.is_float != (percent is not None):
-            raise context.error(f"percent is a DOUBLE and count a whole number, not {found.type}")
-        return cls(inputs, count=found, offset=None if offset is None else context.constant(offset))
+            raise attributes.error("percent", "limit takes count or percent, not both")
+        return cls(inputs, count=percent if count is None else count, offset=attributes.count("offset"))

@@ -20,7 +20,7 @@ from tsql.kernels.printer import string_sql
 from tsql.kernels.recursion import deep_recursion
 from tsql.kernels.schema import Schema
 from tsql.planner.bind_match import parse_condition
-from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 
@@ -43,10 +43,10 @@ class Match(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         if not self.spec.is_one_row:
             return replace(given[0], order=())
-        names = [c.name for c in self.spec.by]
-        found = None if given[0].placed is None else [given[0].known_as(c, names) for c in given[0].placed]
-        placed = None if found is None or None in found else tuple(found)
-        return replace(given[0], placed=placed, key=None, order=(), equal=())
+        return by_keys(given[0], {c.name: c.name for c in self.spec.by})
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [] if self.spec.is_one_row and column not in {c.name for c in self.spec.by} else super().carries(column)
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignments, identifiers
@@ -71,9 +71,7 @@ class Match(Step):
         within = attributes.optional("within")
         pattern = _pattern(attributes.text("pattern"), context)
         names = pattern.variables()
-        output = attributes.text("output")
-        if output not in OUTPUTS:
-            raise context.error(f"output={output}: it is one of {', '.join(OUTPUTS)}")
+        output = attributes.choice("output", OUTPUTS)
         define = context.assignments(attributes.items("define"))
         for name, _ in define:
             if name not in names:
@@ -94,7 +92,7 @@ class Match(Step):
             raise context.error(str(error)) from None
         for name, _ in measures:
             if name in schema:
-                raise context.error(f"{name} is a column of {inputs[0].name} already")
+                raise attributes.error("measures", f"{name} is a column of {inputs[0].name} already")
         return cls(inputs, spec=spec)
 
 

@@ -27,20 +27,17 @@ class Project(Step):
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         renamed = {e.name: n for n, e in self.columns if isinstance(e, Column)}
-
-        def follow(columns: tuple[str, ...] | None) -> tuple[str, ...] | None:
-            if columns is None:
-                return None
-            found = [given[0].known_as(c, renamed) for c in columns]
-            return None if None in found else tuple(renamed[c] for c in found)
-
         order = []
         for key in given[0].order:
             if not isinstance(key.expr, Column) or key.expr.name not in renamed:
                 break
             order.append(SortKey(replace(key.expr, name=renamed[key.expr.name]), key.descending, key.nulls_first))
         equal = (frozenset(renamed[c] for c in group if c in renamed) for group in given[0].equal)
-        return replace(given[0], placed=follow(given[0].placed), key=follow(given[0].key), order=tuple(order), equal=tuple(g for g in equal if len(g) > 1))
+        placed, key = (given[0].follow(columns, renamed) for columns in (given[0].placed, given[0].key))
+        return replace(given[0], placed=placed, key=key, order=tuple(order), equal=tuple(g for g in equal if len(g) > 1))
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [(self.inputs[0], e.name) for n, e in self.columns if n == column and isinstance(e, Column)]
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment

@@ -28,7 +28,7 @@ class Working(Given):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        return cls((), table=context.name(attributes.text("table")), fields=read_fields(attributes, context))
+        return cls((), table=attributes.name("table"), fields=read_fields(attributes, context))
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,9 @@ class Recursive(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(1)
 
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return []
+
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import identifier
 
@@ -60,17 +63,31 @@ class Recursive(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        table = context.name(attributes.text("table"))
-        distinct = attributes.optional("distinct") or "no"
-        if distinct not in ("yes", "no"):
-            raise context.error(f"distinct={distinct}: it is yes or no")
+        table, distinct = attributes.name("table"), attributes.flag("distinct")
         types = [[f.type for f in i.schema] for i in inputs]
         if types[0] != types[1]:
             raise context.error(f"{inputs[0].name} and {inputs[1].name} have columns of other types")
         for step in inputs[1].walk():
             if isinstance(step, Working) and step.table == table and [f.type for f in step.fields] != types[0]:
                 raise context.error(f"the columns of {step.name} have other types than those of {inputs[0].name}")
-        return cls(inputs, table=table, distinct=distinct == "yes")
+        return cls(inputs, table=table, distinct=distinct)
+
+
+def wrong_rounds(root: Step) -> tuple[Step, str, str] | None:
+    """What is wrong with the recursions of a plan, if something is: the step, the message and what would fix it."""
+    owners: dict[int, Step] = {}
+    for step in root.walk():
+        if not isinstance(step, Recursive):
+            continue
+        working = [s for s in step.inputs[1].walk() if isinstance(s, Working) and s.table == step.table]
+        if not working:
+            message = f"step {step.name}: {step.inputs[1].name} does not use the working table {step.table}, so that its rounds would give the same rows without end"
+            return step, message, f"use the rows of the round before: working table={step.table}, or union without rounds"
+        for leaf in working:
+            owner = owners.setdefault(id(leaf), step)
+            if owner is not step:
+                return step, f"step {step.name}: the working table {leaf.name} is used by the rounds of {owner.name} already", "give each recursion a working step and a table of its own"
+    return None
 
 
 def loose_tables(root: Step) -> dict[int, frozenset[str]]:

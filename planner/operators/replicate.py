@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.kernels.expr import Expr
+from tsql.kernels.types import HUGEINT, UBIGINT
 from tsql.planner.properties import Properties
 from tsql.planner.step import Step
 
 
 @dataclass(frozen=True)
 class Replicate(Step):
-    """`times` is a BIGINT expression; zero, less or NULL drops the row."""
+    """`times` is an integer of at most 64 bits; zero, less or NULL drops the row."""
 
     times: Expr | None = None
 
@@ -27,4 +28,7 @@ class Replicate(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        return cls(inputs, times=context.expression(attributes.text("times"), inputs[0].schema))
+        times = context.expression(attributes.text("times"), inputs[0].schema)
+        if not times.type.is_integer or times.type in (HUGEINT, UBIGINT):
+            raise attributes.error("times", f"times is a BIGINT or a smaller integer, not {times.type}")
+        return cls(inputs, times=times)

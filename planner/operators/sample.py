@@ -40,22 +40,10 @@ class Sample(Step):
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
-        method = attributes.optional("method") or "bernoulli"
-        if method not in SAMPLE_METHODS:
-            raise context.error(f"method={method}: it is one of {', '.join(SAMPLE_METHODS)}")
-        rows, percent = (_number(attributes, name, kind, context) for name, kind in (("rows", int), ("percent", float)))
+        method = attributes.choice("method", SAMPLE_METHODS, "bernoulli")
+        rows, percent = attributes.integer("rows", 0), attributes.real("percent", 0, 100)
         if (rows is None) == (percent is None):
             raise context.error("a sample takes rows or percent")
         if method == "bernoulli" and rows is not None:
-            raise context.error("method=bernoulli takes percent, not rows")
-        if (rows is not None and rows < 0) or (percent is not None and not 0 <= percent <= 100):
-            raise context.error("rows are at least 0, percent is from 0 to 100")
-        return cls(inputs, method=method, rows=rows, percent=percent, seed=_number(attributes, "seed", int, context))
-
-
-def _number(attributes: Any, name: str, kind: type, context: Any) -> Any:
-    text = attributes.optional(name)
-    try:
-        return None if text is None else kind(text)
-    except ValueError:
-        raise context.error(f"{name}={text}: expected a number") from None
+            raise attributes.error("rows", "method=bernoulli takes percent, not rows")
+        return cls(inputs, method=method, rows=rows, percent=percent, seed=attributes.integer("seed"))

@@ -9,7 +9,6 @@ from typing import Any
 
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Schema
-from tsql.planner.movement import read_shards
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
 
@@ -61,41 +60,29 @@ class Scan(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         table, source = context.table(attributes.bare())
-        columns = attributes.names("columns")
+        columns = attributes.columns("columns", source.schema, f"table {table}")
         for c in columns:
-            if c not in source.schema:
-                raise context.error(f"table {table} has no column {c}")
             if not source.schema[c].type.is_readable:
-                raise context.error(f"column {c} of table {table} is {source.schema[c].type}, which cannot be read")
+                raise attributes.error("columns", f"column {c} of table {table} is {source.schema[c].type}, which cannot be read")
         step = cls((), table=table, source=source, columns=columns)
-        where, ranges = attributes.optional("where"), attributes.optional("ranges")
-        if ranges is not None:
-            ranges = context.name(ranges)
-            if ranges not in columns:
-                raise context.error(f"ranges={ranges}: it is one of the columns {', '.join(columns)}")
-            if not is_sorted(source, ranges):
-                raise context.error(f"table {table} is not sorted by {ranges}", hint="leave ranges out")
-        shards = read_shards(attributes, context) if ranges is not None else None
-        progress = attributes.optional("progress")
+        ranges = attributes.column("ranges", step.schema, "the scan")
+        if ranges is not None and not is_sorted(source, ranges):
+            raise attributes.error("ranges", f"table {table} is not sorted by {ranges}", hint="leave ranges out")
+        shards = attributes.shards() if ranges is not None else None
+        progress = attributes.column("progress", step.schema, "the scan")
         if progress is not None:
-            progress = context.name(progress)
             if ranges is not None or not has_progress(source, progress, columns):
-                raise context.error(f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell its bounds for each of their parts, and there is no ranges", hint="leave progress out")
-        filled = attributes.names("filled") if attributes.optional("filled") is not None else ()
+                raise attributes.error("progress", f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell its bounds for each of their parts, and there is no ranges", hint="leave progress out")
+        filled = attributes.columns("filled", step.schema, "the scan") if attributes.optional("filled") is not None else ()
         for c in filled:
-            if c not in columns:
-                raise context.error(f"filled={c}: it is one of the columns {', '.join(columns)}")
             if not is_filled(source, c):
-                raise context.error(f"the plan relies on {c} of {table} to hold no NULL, and it has some, or may have", hint="plan the query again")
-        where_expr = None if where is None else context.expression(where, step.schema)
-        late = attributes.optional("late") or "no"
-        if late not in ("yes", "no"):
-            raise context.error(f"late={late}: it is yes or no")
-        if late == "yes" and progress is not None:
-            raise context.error("a scan with progress is not read late", hint="leave one of the two out")
-        if late == "yes" and not reads_late(source):
-            raise context.error(f"table {table} cannot be read late", hint="leave late out: Parquet files can be")
-        return cls((), table=table, source=source, columns=columns, where=where_expr, ranges=ranges, shards=shards, progress=progress, filled=filled, late=late == "yes")
+                raise attributes.error("filled", f"the plan relies on {c} of {table} to hold no NULL, and it has some, or may have", hint="plan the query again")
+        where, late = attributes.condition("where", step.schema), attributes.flag("late")
+        if late and progress is not None:
+            raise attributes.error("late", "a scan with progress is not read late", hint="leave one of the two out")
+        if late and not reads_late(source):
+            raise attributes.error("late", f"table {table} cannot be read late", hint="leave late out: Parquet files can be")
+        return cls((), table=table, source=source, columns=columns, where=where, ranges=ranges, shards=shards, progress=progress, filled=filled, late=late)
 
 
 def is_sorted(source: Any, column: str) -> bool:

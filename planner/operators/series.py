@@ -9,7 +9,7 @@ from typing import Any
 from tsql.kernels.expr import Expr
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT, INTERVAL, TIMESTAMP
-from tsql.planner.bind_types import coerce
+from tsql.planner.bind_types import castable, coerce
 from tsql.planner.generating import check_series
 from tsql.planner.properties import Properties, Requirement
 from tsql.planner.step import Step
@@ -52,11 +52,9 @@ class Series(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         schema = inputs[0].schema if inputs else Schema(())
-        column = context.name(attributes.text("column"))
-        if column in schema:
-            raise context.error(f"{inputs[0].name} has a column {column} already")
+        column = attributes.name("column")
         start, stop, by = (context.expression(attributes.text(name), schema) for name in ("from", "to", "by"))
-        if by.type == INTERVAL:
+        if by.type == INTERVAL and all(castable(e.type, TIMESTAMP) for e in (start, stop)):
             start, stop = (e if e.type.name.startswith("TIMESTAMP") else coerce(e, TIMESTAMP) for e in (start, stop))
         else:
             start, stop, by = (coerce(e, BIGINT) if e.type.is_integer else e for e in (start, stop, by))
@@ -64,10 +62,4 @@ class Series(Step):
             check_series(start, stop, by)
         except ValueError as error:
             raise context.error(str(error)) from None
-        flags = {}
-        for name, default in (("inclusive", "no"), ("spread", "yes")):
-            text = attributes.optional(name) or default
-            if text not in ("yes", "no"):
-                raise context.error(f"{name}={text}: it is yes or no")
-            flags[name] = text == "yes"
-        return cls(inputs, column=column, start=start, stop=stop, by=by, **flags)
+        return cls(inputs, column=column, start=start, stop=stop, by=by, inclusive=attributes.flag("inclusive"), spread=attributes.flag("spread", True))

@@ -6,7 +6,7 @@ chooses how the kernel finds the row that ends next: see kernels/operators/snaps
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,7 @@ from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import TIMESTAMP
 from tsql.kernels.windows.foldable import is_foldable
 from tsql.planner.lifetimes import ENDS
-from tsql.planner.properties import SINGLE, Properties, Requirement
+from tsql.planner.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.step import Step
 
 
@@ -49,7 +49,10 @@ class Snapshot(Step):
         return (Requirement("placed", self.by),) if self.by else (SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], order=())
+        return by_keys(given[0], {name: name for name in self.by})
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [(self.inputs[0], column)] if column in self.by else []
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.planfile import assignment, identifiers
@@ -60,20 +63,14 @@ class Snapshot(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         schema = inputs[0].schema
-        by, lifetime, span = (tuple(context.name(item) for item in attributes.items(name)) for name in ("by", "lifetime", "span"))
-        for name in (*by, *lifetime):
-            if name not in schema:
-                raise context.error(f"{inputs[0].name} has no column {name}")
-        if len(lifetime) != 2 or any(schema[name].type != TIMESTAMP for name in lifetime):
-            raise context.error("lifetime=(start, end) are two columns of type TIMESTAMP")
-        ends = attributes.optional("ends") or "any"
-        if ends not in ENDS:
-            raise context.error(f"ends={ends}: it is {', '.join(ENDS[:-1])} or {ENDS[-1]}")
+        by = attributes.columns("by", schema, inputs[0].name)
+        lifetime, span = attributes.columns("lifetime", schema, inputs[0].name, TIMESTAMP), attributes.names("span")
+        for name, found in (("lifetime", lifetime), ("span", span)):
+            if len(found) != 2:
+                raise attributes.error(name, f"{name}=(start, end) are two columns of type TIMESTAMP")
+        ends = attributes.choice("ends", ENDS, "any")
         calls = tuple((name, context.aggregate(text, schema)) for name, text in attributes.assignments())
         for _, call in calls:
             if not is_foldable(call):
                 raise context.error(f"{call} cannot follow rows that come and go: it is computed over all rows of a time")
-        names = (*by, *(name for name, _ in calls), *span)
-        if len(span) != 2 or len(set(names)) != len(names):
-            raise context.error("span=(start, end) are two names that no other column of the step has")
         return cls(inputs, by=by, lifetime=lifetime, span=span, aggregates=calls, ends=ends)

@@ -27,7 +27,8 @@ class Sort(Step):
         return (ONCE if self.phase == "partial" else SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return replace(given[0], shards=given[0].shards if self.phase == "partial" else 1, order=self.keys)
+        # The first rows of each shard come out of a heap, in no order.
+        return replace(given[0], order=()) if self.phase == "partial" else replace(given[0], shards=1, order=self.keys)
 
     def attributes(self) -> list[tuple[str, str]]:
         text = [] if self.phase == "complete" else [("phase", self.phase)]
@@ -39,11 +40,9 @@ class Sort(Step):
         schema = inputs[0].schema
         keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
         if not keys:
-            raise context.error("by=() of a sort has no key", hint="by=(column), by=(column desc), or leave the step out")
-        limit = attributes.optional("limit")
-        phase = attributes.optional("phase") or "complete"
-        if phase not in ("partial", "complete"):
-            raise context.error(f"phase={phase}: it is partial or complete")
+            raise attributes.error("by", "by=() of a sort has no key", hint="by=(column), by=(column desc), or leave the step out")
+        limit = attributes.count("limit")
+        phase = attributes.choice("phase", ("partial", "complete"), "complete")
         if phase == "partial" and limit is None:
             raise context.error("phase=partial of a sort needs a limit")
-        return cls(inputs, keys=keys, limit=None if limit is None else context.constant(limit), phase=phase)
+        return cls(inputs, keys=keys, limit=limit, phase=phase)

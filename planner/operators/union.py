@@ -28,6 +28,10 @@ class Union(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         return Properties(max(p.shards for p in given))
 
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        place = self.schema.names.index(column)
+        return [(i, i.schema.names[place]) for i in self.inputs]
+
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         first = [f.type for f in inputs[0].schema]

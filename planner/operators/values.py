@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.expr import Expr
-from tsql.kernels.schema import Schema
+from tsql.kernels.schema import Field
+from tsql.planner.attributes import as_value
 from tsql.planner.operators.input import Given, read_fields
 from tsql.planner.step import Step
 
@@ -29,8 +30,16 @@ class Values(Given):
         fields = read_fields(attributes, context)
         rows = []
         for item in attributes.items("rows"):
-            cells = context.split(item.strip()[1:-1])
+            cells = attributes.parts("rows", item)
             if len(cells) != len(fields):
-                raise context.error(f"a row of {len(cells)} values for {len(fields)} columns")
-            rows.append(tuple(context.expression(c, Schema(())) for c in cells))
+                raise attributes.error("rows", f"a row of {len(cells)} values for {len(fields)} columns")
+            rows.append(tuple(_value(c, f, attributes, context) for c, f in zip(cells, fields, strict=True)))
         return cls((), rows=tuple(rows), fields=fields)
+
+
+def _value(text: str, field: Field, attributes: Any, context: Any) -> Expr:
+    found = context.constant(text)
+    value = as_value(found, field.type)
+    if value is None:
+        raise attributes.error("rows", f"{text} is {found.type}, and no value of the column {field}", hint="write the cast that is meant")
+    return value

@@ -61,7 +61,4 @@ class Window(Step):
         by = tuple(context.expression(item, schema) for item in attributes.items("by"))
         order = tuple(context.sort_key(item, schema) for item in attributes.items("order"))
         calls = tuple((n, context.window(t, schema, order)) for n, t in attributes.assignments())
-        for name, _ in calls:
-            if name in schema:
-                raise context.error(f"{name} is a column of {inputs[0].name} already")
         return cls(inputs, by=by, order=order, calls=calls)

@@ -146,7 +146,7 @@ def test_a_plan_that_could_be_wrong_is_refused(db: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda d: d.rekey("nope"), "key column nope is not a column of clicks"),
+        (lambda d: d.rekey("nope"), "key: clicks has no column nope"),
         (lambda d: d.redistribute(scope="galactic"), "scope=galactic: it is local or global"),
         (lambda d: d.reshard(shards=0), "shards=0: it is a number from 1 to 4096"),
         (lambda d: d.query(lambda q: q.filter("price >")), "price"),

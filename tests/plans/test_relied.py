@@ -67,7 +67,7 @@ def test_the_refusal_names_the_column_and_the_line() -> None:
         with pytest.raises(PlanError, match="relies on b of u to hold no NULL") as caught:
             tsql.load_plan_text(text).run(db)
         assert caught.value.line_column is not None
-        with pytest.raises(PlanError, match="filled=z: it is one of the columns"):
+        with pytest.raises(PlanError, match="filled: the scan has no column z"):
             tsql.load_plan_text(text.replace("filled=(a)", "filled=(z)")).run(db)
 
 

@@ -71,7 +71,7 @@ def plan(step: str) -> str:
 @pytest.mark.parametrize(
     ("step", "message"),
     [
-        ("l all kind=full on=(k = rk) at=(t >= u)", "kind=full: it is one of inner, left"),
+        ("l all kind=full on=(k = rk) at=(t >= u)", "kind=full: it is inner or left"),
         ("l all kind=left on=(k = rk)", "at=.. is missing"),
         ("l all on=(k = rk) at=(t = u)", "it compares a number or time of the left input with one of the right"),
         ("l all on=(k = rk) at=(u <= t)", "it compares a number or time of the left input with one of the right"),

@@ -143,7 +143,7 @@ def test_a_join_of_two_scans_goes_on_with_the_one_behind(year: str, small_rounds
     ("change", "message"),
     [
         ("progress=k", "progress=k: it is a TIMESTAMP or DATE among the columns"),
-        ("progress=nothing", "progress=nothing: it is a TIMESTAMP or DATE among the columns"),
+        ("progress=nothing", "progress: the scan has no column nothing"),
     ],
 )
 def test_progress_that_cannot_be(year: str, change: str, message: str) -> None:
