@@ -38,7 +38,7 @@ class Field:
 
     def to_column(self, position: int | None = None) -> Column:
         if not self.type.is_readable:
-            raise BindError(f'column "{self.name}" is {short(self.type)}, which cannot be read', position=position, hint="leave it out; the other columns can be read")
+            raise BindError(f'column "{self.name}" is {short(self.type)}, which cannot be read', position=position, hint=f"the others can be: FROM (SELECT * EXCLUDE ({quote(self.name)}) FROM ..)")
         return Column(self.column, self.type, self.nullable, position)
 
 

@@ -92,9 +92,10 @@ def test_naming_one_is_an_error_with_its_place(named: Any) -> None:
             db.sql(f"SELECT id, {column} FROM {name}")
         assert error.value.position == 11
         assert f'column "{column}" is {kind}, which cannot be read' in str(error.value)
-    for query in ("SELECT id FROM {} WHERE l IS NULL", "SELECT count(l) FROM {}", "SELECT id FROM {} ORDER BY l", "SELECT id FROM {} GROUP BY id, l", "SELECT s.a FROM {}", "SELECT l[1] FROM {}"):
+    for query in ("PIVOT {} ON word USING sum(id)", "SELECT id FROM STITCH(LIFETIME({}, start => make_timestamp(id)))", "WITH RECURSIVE r AS (FROM {} UNION ALL FROM r WHERE false) SELECT id FROM r",
+                  "SELECT a.id FROM {} a NATURAL JOIN {} b", "SELECT COLUMNS(*) FROM {}", "SELECT id FROM {} WHERE l IS NULL", "SELECT count(l) FROM {}", "SELECT id FROM {} ORDER BY l", "SELECT id FROM {} GROUP BY id, l", "SELECT s.a FROM {}", "SELECT l[1] FROM {}"):  # fmt: skip
         with pytest.raises(BindError, match="which cannot be read") as error:
-            db.sql(query.format(name))
+            db.sql(query.replace("{}", name))
         assert error.value.position is not None
 
 
