@@ -58,6 +58,10 @@ class BindError(TsqlError):
     """A name, a type or an argument in the query does not fit."""
 
 
+class UnreadableError(BindError):
+    """A query asks for a column of a type that cannot be read (`Type.is_readable`)."""
+
+
 class PlanError(TsqlError):
     """A plan cannot run: an unmet requirement, a bad plan file, a hint that cannot hold."""
 

@@ -163,6 +163,23 @@ def test_several_files(tmp_path: Path) -> None:
         db.sql(f"SELECT x FROM {plain}").fetchall()
 
 
+def test_relations_over_whole_files_stay_lazy(tmp_path: Path) -> None:
+    pq.write_table(mixed(UNREAD), tmp_path / "t.parquet")
+    db = tsql.connect()
+    whole = db.read_parquet(tmp_path / "t.parquet")
+    assert whole.columns == mixed(UNREAD).column_names and "INTEGER[]" in whole.types
+    for use in (whole.fetchall, whole.arrow, whole.show, lambda: whole.schema, lambda: repr(whole), lambda: whole.write(tmp_path / "o.csv")):
+        with pytest.raises(BindError, match=r"cannot be read: l \(INTEGER\[\]\)"):
+            use()
+    db.register("t", whole)
+    assert db.sql("SELECT sum(id) FROM t").fetchall() == [(6,)]
+    db.register("again", db.table("t"))
+    assert db.sql("SELECT sum(id) FROM again").fetchall() == [(6,)]
+    with pytest.raises(BindError, match="cannot be read"):
+        db.table("t").fetchall()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.parquet"]
+
+
 def test_a_decimal_inside_of_a_struct_is_not_one_outside(tmp_path: Path) -> None:
     """Names in a footer repeat on other levels: the price in the struct has digits behind the point, the other one is a plain number."""
     inner = pa.array([{"price": Decimal("1.25")}], pa.struct([("price", pa.decimal128(9, 2))]))
