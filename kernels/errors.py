@@ -64,6 +64,10 @@ class UnknownTableError(BindError):
     table: str | None = None
 
 
+class UnreadableError(BindError):
+    """A query asks for a column of a type that cannot be read (`Type.is_readable`)."""
+
+
 class PlanError(TsqlError):
     """A plan cannot run: an unmet requirement, a bad plan file, a hint that cannot hold."""
 

@@ -158,7 +158,12 @@ class Analyzer:
         return relation
 
     def _relation(self, node: exp.Expr, plain: str | None, top: bool) -> Relation:
-        relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node, top=top)
+        try:
+            relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node, top=top)
+        except BindError as error:
+            if error.position is None and error.text is None:
+                error.position = self.parsed.tokens[0].start
+            raise
         if plain is not None and relation.life is not None:
             raise BindError(
                 f"{plain} cannot depend on a temporal relation: its rows change with time, those of a table do not",

@@ -360,14 +360,14 @@ class QueryAnalyzer:
         """Two relations, or any number for a run of UNIONs, made one."""
         kind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]
         keep_all = not node.args.get("distinct")
+        for side in sides:
+            if len(side.readable) != len(side.fields):
+                raise unread_star(side.fields, position_of(node))
         if node.args.get("by_name"):
             if kind != "union":
                 raise self.error(f"{kind.upper()} BY NAME is not supported", node.expression)
             sides = list(_by_name(*map(without_lifetime, sides), self.taken))
         sides = list(map(without_lifetime, sides))
-        for side in sides:
-            if len(side.readable) != len(side.fields):
-                raise unread_star(side.fields, position_of(node))
         first = sides[0]
         types = [f.type for f in first.fields]
         for side in sides[1:]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from tsql.kernels.errors import BindError
+from tsql.kernels.errors import BindError, UnreadableError
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import BOOLEAN, TIMESTAMP, Type
@@ -38,7 +38,7 @@ class Field:
 
     def to_column(self, position: int | None = None) -> Column:
         if not self.type.is_readable:
-            raise BindError(f'column "{self.name}" is {short(self.type)}, which cannot be read', position=position, hint="leave it out; the other columns can be read")
+            raise UnreadableError(f'column "{self.name}" is {short(self.type)}, which cannot be read', position=position, hint=f"the others can be: FROM (SELECT * EXCLUDE ({quote(self.name)}) FROM ..)")
         return Column(self.column, self.type, self.nullable, position)
 
 
@@ -56,12 +56,12 @@ def short(dtype: Type) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unread_star(fields: Iterable[Field], position: int | None, excluded: Sequence[str] = (), star: str = "*") -> BindError:
+def unread_star(fields: Iterable[Field], position: int | None, excluded: Sequence[str] = (), star: str = "*") -> UnreadableError:
     """The error for a star that stands for columns that cannot be read; `excluded` is what it leaves out already."""
     unread = list({f.name.lower(): f for f in fields if not f.type.is_readable}.values())
     listed = ", ".join(f"{quote(f.name)} ({short(f.type)})" for f in unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
     clause = ", ".join([*excluded, *(quote(f.name) for f in unread)])
-    return BindError(f"{star} has {'a column' if len(unread) == 1 else 'columns'} that cannot be read: {listed}", position=position, hint=f"SELECT {star} EXCLUDE ({clause})")
+    return UnreadableError(f"{star} has {'a column' if len(unread) == 1 else 'columns'} that cannot be read: {listed}", position=position, hint=f"SELECT {star} EXCLUDE ({clause})")
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class Relation:
         self._cursor: Iterator[tuple[Any, ...]] | None = None
         self._fetching = threading.Lock()
         self.source = source
+        self._refused: TsqlError | None = None
         self.message = message
         self.text = text
 
@@ -91,6 +92,8 @@ class Relation:
     @cached_property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result, known without running the query."""
+        if self._refused is not None:
+            raise self._refused
         return pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(self._names, self._types, strict=True)])
 
     def batches(self) -> Generator[pa.RecordBatch, None, None]:
@@ -341,6 +344,13 @@ def of_table(names: tuple[str, ...], types: tuple[Type, ...], columns: list[list
             yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
 
     return Relation(names, types, start, message=message)
+
+
+def of_unreadable(source: Any, refused: TsqlError) -> Relation:
+    """A relation over a source some columns of which cannot be read: it can be registered, and says so when its rows are asked for."""
+    relation = Relation(source.schema.names, tuple(f.type for f in source.schema), lambda run: iter(()), source=source)
+    relation._refused = refused
+    return relation
 
 
 def of_text(key: str, compute: Callable[[], str], names: tuple[str, str], varchar: Type) -> Relation:

@@ -20,7 +20,7 @@ from tsql.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.interrupt import Interruptible
 from tsql.kernels import garbage
-from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError
+from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError, UnreadableError
 from tsql.kernels.keywords import quote
 from tsql.kernels.types import VARCHAR, Type
 from tsql.loaded import explain_plan, load_plan, save_plan
@@ -29,7 +29,7 @@ from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import PhysicalPlan, logical, make_plan
 from tsql.planner.candidates import listing
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
-from tsql.relation import Relation, of_table, of_text, too_much
+from tsql.relation import Relation, of_table, of_text, of_unreadable, too_much
 from tsql.running import AtWork, Running
 from tsql.script import Piece, split
 from tsql.transactions import Store, Transactions
@@ -456,8 +456,13 @@ class Session:
     def table(self, name: str) -> Relation:
         """A relation over a table or view of the catalog."""
         self._check_open()
-        self.catalog.require(checked_text(name, "the name of a table"))
-        return self.sql('SELECT * FROM "' + name.replace('"', '""') + '"')
+        entry = self.catalog.require(checked_text(name, "the name of a table"))
+        try:
+            return self.sql(f"SELECT * FROM {quote(name)}")
+        except UnreadableError as error:
+            if not hasattr(entry, "schema"):
+                raise
+            return of_unreadable(entry, UnreadableError(error.message, hint=error.hint))
 
     def tables(self) -> list[str]:
         """The names of the tables and views."""
@@ -496,6 +501,8 @@ class Session:
         arguments = [literal(where), *(f"{name} => {literal(value)}" for name, value in options.items())]
         try:
             return self.sql(f"FROM read_{kind}({', '.join(arguments)})")
+        except UnreadableError as error:
+            return of_unreadable(self.catalog.open_file(where, kind, options), UnreadableError(error.message, hint=error.hint))
         except TsqlError as error:
             error.position = None  # a place in a text that the caller has not written
             raise

@@ -79,7 +79,6 @@ def _of_pandas(frame: Any) -> pa.Table:
 
 def _of_polars(frame: Any) -> pa.Table:
     """A polars frame. Objects would arrive as addresses in memory, and numbers of 128 bits in a form that Arrow does not have."""
-    frame = frame.collect() if hasattr(frame, "collect") else frame
     own = [str(series.dtype) in ("Object", "Int128", "UInt128") for series in frame.get_columns()]
     if not any(own):
         return pa.RecordBatchReader.from_stream(frame).read_all()

@@ -104,7 +104,8 @@ class IpcSource:
                 raise SourceError(f"{path}: column {name} is {kind} here and {self.schema[name].type} in {self.paths[0]}")
 
     def _column(self, array: pa.Array, source: Any, name: str, path: str) -> list[pa.Array]:
-        array.validate(full=source != HUGEINT)  # of which all 128 bits may be used, more than the 38 digits that Arrow's type says
+        # All 128 bits of a HUGEINT may be used, which is more than the 38 digits that Arrow's type says.
+        array.validate(full=source != HUGEINT or not pa.types.is_decimal128(array.type))
         kind = self.schema[name].type
         parts = normalize(array, source, lambda: self.lost.add(name))
         if source == kind:

@@ -148,13 +148,13 @@ def _edited_schema(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]]
     for element in range(count):
         fields, at = _fields(footer, at)
         values = {number: value for number, _, value, _ in fields}
-        children, is_column = values.get(_CHILDREN) or 0, bool(element) and not open_groups
+        is_group, is_column = _TYPE not in values, bool(element) and not open_groups
         if is_column:
-            leaves.append(None if children else leaf)
-        if children and element:
-            open_groups.append(children)
+            leaves.append(None if is_group else leaf)
+        leaf += not is_group
+        if is_group and element and values.get(_CHILDREN):
+            open_groups.append(values[_CHILDREN])
         elif element:
-            leaf += 1
             while open_groups:
                 open_groups[-1] -= 1
                 if open_groups[-1] > 0:
@@ -165,7 +165,7 @@ def _edited_schema(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]]
             if width is not None and 1 <= width <= 18 and 0 <= scale <= width:
                 unscaled[values[_NAME].decode("utf-8")] = (width, scale)
                 fields = [f for f in fields if f[0] not in (_CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE)]
-        elif is_column and values.get(_TYPE) == _INT96 and not children:
+        elif is_column and values.get(_TYPE) == _INT96:
             kind, stored, length = _THRIFT_I32, *_TWELVE_BYTES
             int96.add(values[_NAME].decode("utf-8"))
             others = [f for f in fields if f[0] not in (_TYPE, _LENGTH)]

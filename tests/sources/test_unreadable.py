@@ -92,9 +92,10 @@ def test_naming_one_is_an_error_with_its_place(named: Any) -> None:
             db.sql(f"SELECT id, {column} FROM {name}")
         assert error.value.position == 11
         assert f'column "{column}" is {kind}, which cannot be read' in str(error.value)
-    for query in ("SELECT id FROM {} WHERE l IS NULL", "SELECT count(l) FROM {}", "SELECT id FROM {} ORDER BY l", "SELECT id FROM {} GROUP BY id, l", "SELECT s.a FROM {}", "SELECT l[1] FROM {}"):
+    for query in ("PIVOT {} ON word USING sum(id)", "SELECT id FROM STITCH(LIFETIME({}, start => make_timestamp(id)))", "WITH RECURSIVE r AS (FROM {} UNION ALL FROM r WHERE false) SELECT id FROM r",
+                  "SELECT a.id FROM {} a NATURAL JOIN {} b", "SELECT COLUMNS(*) FROM {}", "SELECT id FROM {} WHERE l IS NULL", "SELECT count(l) FROM {}", "SELECT id FROM {} ORDER BY l", "SELECT id FROM {} GROUP BY id, l", "SELECT s.a FROM {}", "SELECT l[1] FROM {}"):  # fmt: skip
         with pytest.raises(BindError, match="which cannot be read") as error:
-            db.sql(query.format(name))
+            db.sql(query.replace("{}", name))
         assert error.value.position is not None
 
 
@@ -160,6 +161,23 @@ def test_several_files(tmp_path: Path) -> None:
     assert db.sql(f"SELECT count(*) FROM {plain}").fetchall() == [(2,)]
     with pytest.raises(SourceError, match=r"b.parquet: column x is STRUCT\(k BIGINT\) here and BIGINT in"):
         db.sql(f"SELECT x FROM {plain}").fetchall()
+
+
+def test_relations_over_whole_files_stay_lazy(tmp_path: Path) -> None:
+    pq.write_table(mixed(UNREAD), tmp_path / "t.parquet")
+    db = tsql.connect()
+    whole = db.read_parquet(tmp_path / "t.parquet")
+    assert whole.columns == mixed(UNREAD).column_names and "INTEGER[]" in whole.types
+    for use in (whole.fetchall, whole.arrow, whole.show, lambda: whole.schema, lambda: repr(whole), lambda: whole.write(tmp_path / "o.csv")):
+        with pytest.raises(BindError, match=r"cannot be read: l \(INTEGER\[\]\)"):
+            use()
+    db.register("t", whole)
+    assert db.sql("SELECT sum(id) FROM t").fetchall() == [(6,)]
+    db.register("again", db.table("t"))
+    assert db.sql("SELECT sum(id) FROM again").fetchall() == [(6,)]
+    with pytest.raises(BindError, match="cannot be read"):
+        db.table("t").fetchall()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t.parquet"]
 
 
 def test_a_decimal_inside_of_a_struct_is_not_one_outside(tmp_path: Path) -> None:

@@ -257,10 +257,11 @@ def test_tallies_reach_the_driver(spark: Any) -> None:
         from pyspark import TaskContext
 
         for batch in batches:
-            tallies.add({("stage", TaskContext.get().partitionId()): {"rows without a time": 5}})
+            tallies.add({("stage", TaskContext.get().partitionId()): ({"rows without a time": 5}, ["digits were dropped"])})
             yield batch
 
     frame = spark.range(8, numPartitions=2).mapInArrow(tallying, "id long")
     assert frame.toArrow().num_rows == frame.toArrow().num_rows == 8
     counts.collect(tallies, run)
     assert run.counts == {"rows without a time": 10}
+    assert run.notes == ["digits were dropped"]

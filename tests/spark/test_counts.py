@@ -51,9 +51,9 @@ def test_counts_come_back(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_task_that_runs_twice_counts_once() -> None:
     param = counts.TallyParam()
-    tally = param.addInPlace(param.zero({}), {("top", 0): {"rows": 3}})
-    tally = param.addInPlace(tally, {("top", 1): {"rows": 4}})
-    assert param.addInPlace(tally, {("top", 0): {"rows": 3}}) == {("top", 0): {"rows": 3}, ("top", 1): {"rows": 4}}
+    tally = param.addInPlace(param.zero({}), {("top", 0): ({"rows": 3}, [])})
+    tally = param.addInPlace(tally, {("top", 1): ({"rows": 4}, [])})
+    assert param.addInPlace(tally, {("top", 0): ({"rows": 3}, [])}) == {("top", 0): ({"rows": 3}, []), ("top", 1): ({"rows": 4}, [])}
 
 
 def test_files_with_nanoseconds_and_nested_columns(tmp_path: Path) -> None:
