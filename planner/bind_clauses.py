@@ -128,9 +128,10 @@ def check_clauses(root: exp.Expr, tokens: Sequence[Token], text: str, table: Tab
     the table does not have is left to the caller."""
     wrong: list[tuple[exp.Expr, object, Refusal]] = []
     stack: list[exp.Expr] = [root]
+    is_node, known = exp.Expr, table.get
     while stack:
         node = stack.pop()
-        clauses = table.get(node.__class__, _UNKNOWN)
+        clauses = known(node.__class__, _UNKNOWN)
         if clauses.__class__ is not Clauses:
             if clauses is _UNKNOWN:
                 clauses = Refusal(class_words(type(node))) if whole else None
@@ -146,8 +147,8 @@ def check_clauses(root: exp.Expr, tokens: Sequence[Token], text: str, table: Tab
                 if value:
                     wrong.append((node, value, clauses.refusal(key)))
             elif value.__class__ is list:
-                stack += [child for child in value if isinstance(child, exp.Expr)]
-            elif isinstance(value, exp.Expr):
+                stack += [child for child in value if isinstance(child, is_node)]
+            elif isinstance(value, is_node):
                 stack.append(value)
         if clauses.places:
             wrong += _narrowed(node, clauses.places, table)

@@ -233,6 +233,12 @@ class ExpressionParser(DuckDBParser):
         parts = {key: self._parse_star_op(*words) for key, words in (("except_", ("EXCEPT", "EXCLUDE")), ("replace", ("REPLACE",)), ("rename", ("RENAME",)))}
         return self.expression(exp.Star(**parts)).update_positions(start)
 
+    def _parse_star_op(self, *keywords: str) -> list[exp.Expr] | None:
+        found = super()._parse_star_op(*keywords)
+        if found == [] or not found and self._prev.text.upper() in keywords:
+            self.raise_error(f"Expected columns after {keywords[-1]}")
+        return found
+
     def _parse_extract(self) -> exp.Extract:
         part = self._curr
         if not part or (part.token_type != TokenType.STRING and not part.text.isidentifier()):
@@ -254,7 +260,11 @@ class ExpressionParser(DuckDBParser):
             branches.append(self.expression(exp.If(this=condition, true=self._parse_disjunction())))
         if not branches:
             self.raise_error("CASE needs at least one WHEN")
-        default = self._parse_disjunction() if self._match(TokenType.ELSE) else None
+        default = None
+        if self._match(TokenType.ELSE):
+            default = self._parse_disjunction()
+            if default is None:
+                self.raise_error("Expected an expression after ELSE")
         if not self._match(TokenType.END):
             self.raise_error("Expected END after CASE")
         return self.expression(exp.Case(this=subject, ifs=branches, default=default))
@@ -274,6 +284,8 @@ class ExpressionParser(DuckDBParser):
         """One end of a frame; BETWEEN and AND go together."""
         before = self._prev.token_type
         found = super()._parse_window_spec()
+        if found["value"] is None or not found["side"] and found["value"] != "CURRENT ROW":
+            self.raise_error("Expected PRECEDING or FOLLOWING")
         is_end = before == TokenType.AND
         if not is_end and (before == TokenType.BETWEEN) != (self._curr.token_type == TokenType.AND):
             self.raise_error("Expected AND" if before == TokenType.BETWEEN else "Expected BETWEEN before AND")

@@ -145,6 +145,8 @@ class QueryAnalyzer:
     def _select(self, node: exp.Select, environment: Environment) -> Relation:
         from_clause = node.args.get("from_")
         if from_clause is None:
+            if node.args.get("joins"):
+                raise self.error("a join needs FROM before its first relation", node.args["joins"][0].this)
             joined = Joined(logical.Values(((),), Schema(())), Scope((), self.source))
         else:
             joined = FromAnalyzer(self, environment).analyze(from_clause.this, node.args.get("joins") or ())

@@ -159,6 +159,9 @@ class SelectAnalyzer:
         known = {f.name.lower() for f in of or fields}
         dropped = {self._excluded(part) for part in _parts(star, "except_") if isinstance(part, exp.Column) and len(part.parts) > 1}
         fields = [f for f in fields if f.column not in dropped]
+        for part in _parts(star, "except_"):
+            if isinstance(part, exp.Alias):
+                raise self._error("EXCLUDE takes names of columns", part)
         plain = (part for part in _parts(star, "except_") if not isinstance(part, exp.Column) or len(part.parts) == 1)
         excluded = {self._listed(part, known, "EXCLUDE") for part in plain}
         replaced = {self._listed(part, known, "REPLACE", part.alias): part.this for part in _parts(star, "replace")}

@@ -101,6 +101,6 @@ def free_rows(table: Table, keys: tuple[Key, ...], rows: pa.Table) -> np.ndarray
 
 def _duplicate(key: Key, rows: pa.Table | pa.RecordBatch, at: int) -> ConstraintError:
     values = [texts(rows.column(name).slice(at, 1).combine_chunks() if isinstance(rows, pa.Table) else rows.column(name).slice(at, 1))[0].as_py() for name in key.columns]
-    shown = ", ".join(f"{name}: {value}" for name, value in zip(key.columns, values, strict=True))
+    shown = ", ".join(f"{name}: {'NULL' if value is None else value}" for name, value in zip(key.columns, values, strict=True))
     return ConstraintError(f'Duplicate key "{shown}" violates {"primary key" if key.primary else "unique"} constraint')
 

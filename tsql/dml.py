@@ -95,12 +95,12 @@ def _resolve(work: Work, statement: statements.Insert, table: Table, batches: li
         return rows.take(pa.array(free)).to_batches(), table.data, None
     (key,) = conflict.keys
     types = tuple(table.definition.schema[c].type for c in key.columns)
-    wanted = KeyColumn(types, [rows.column(c) for c in key.columns])
+    wanted = KeyColumn(types, [rows.column(c) for c in key.columns], key.nulls_equal)
     repeated = wanted.repeated()
     if len(repeated):
         # As in DuckDB, the first row of a key counts, and no row is changed twice.
         rows = rows.take(pa.array(np.setdiff1d(np.arange(rows.num_rows), repeated)))
-        wanted = KeyColumn(types, [rows.column(c) for c in key.columns])
+        wanted = KeyColumn(types, [rows.column(c) for c in key.columns], key.nulls_equal)
     places = locate(table.data, key.columns, wanted)
     hit = places >= 0
     free = np.setdiff1d(np.arange(rows.num_rows), wanted.rows[hit])

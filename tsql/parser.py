@@ -137,6 +137,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         pivot = exp.Pivot(this=table, expressions=expressions, into=into, using=using, group=self._parse_group(), unpivot=bool(is_unpivot))
         if not expressions:
             self.raise_error("Expected columns after ON")
+        if using == []:
+            self.raise_error("Expected an aggregate after USING")
         if into is not None and not (into.this and into.expressions):
             self.raise_error("Expected NAME column VALUE column after INTO")
         query = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Subquery(this=self.expression(pivot))))
@@ -218,7 +220,7 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         if self._next and self._next.token_type in (TokenType.COLON_EQ, TokenType.FARROW):
             name = self._named("a parameter")
             self._advance()
-            return self.expression(exp.PropertyEQ(this=name, expression=self._parse_disjunction()))
+            return self.expression(exp.PropertyEQ(this=name, expression=self._needed("a value")))
         return self._parse_disjunction()
 
     def _parse_prepare(self) -> PrepareStatement:

@@ -74,7 +74,7 @@ class ChangeParser(ExpressionParser):
             parameter = self._named("a parameter")
             parameters.append(parameter)
             if self._match(TokenType.COLON_EQ) or self._match(TokenType.FARROW):
-                defaults.append(self._parse_disjunction())
+                defaults.append(self._needed("a default"))
             elif defaults:
                 self.raise_error("A parameter without a default follows one that has a default", self._prev)
             if not self._match(TokenType.COMMA) and not (self._curr and self._curr.token_type == TokenType.R_PAREN):
@@ -82,9 +82,7 @@ class ChangeParser(ExpressionParser):
         self._expect("AS")
         if self._match(TokenType.TABLE):
             self.raise_error("Table macros are not supported: a view has no parameters, a scalar macro gives one value", self._prev)
-        body = self._parse_disjunction()
-        if body is None:
-            self.raise_error("Expected an expression after AS")
+        body = self._needed("an expression after AS")
         return self.expression(
             CreateMacro(this=name, parameters=parameters, defaults=defaults, expression=body, replace=bool(replaces), exists=bool(exists), temporary=bool(temporary))
         )
@@ -94,6 +92,13 @@ class ChangeParser(ExpressionParser):
         if name is None:
             self.raise_error(f"Expected the name of {what}")
         return name
+
+    def _needed(self, what: str) -> exp.Expr:
+        """An expression that must be there."""
+        found = self._parse_disjunction()
+        if found is None:
+            self.raise_error(f"Expected {what}")
+        return found
 
     def _parse_alter_table(self) -> AlterTable:
         kind = "view" if self._match(TokenType.VIEW) else "table"
@@ -148,12 +153,12 @@ class ChangeParser(ExpressionParser):
         if self._match_text_seq("DROP", "DEFAULT"):
             return {"action": exp.Var(this="drop default"), "column": column}
         if self._match_text_seq("SET", "DEFAULT"):
-            return {"action": exp.Var(this="set default"), "column": column, "value": self._parse_disjunction()}
+            return {"action": exp.Var(this="set default"), "column": column, "value": self._needed("a default")}
         if self._match_text_seq("SET", "DATA", "TYPE") or self._match_text_seq("SET", "TYPE") or self._match_text_seq("TYPE"):
             target = self._parse_types()
             if not isinstance(target, exp.DataType):
                 self.raise_error("Expected a type")
-            using = self._parse_disjunction() if self._match(TokenType.USING) else None
+            using = self._needed("an expression after USING") if self._match(TokenType.USING) else None
             return {"action": exp.Var(this="type"), "column": column, "value": target, "using": using}
         self.raise_error("Expected TYPE, SET or DROP after the name of a column")
         raise AssertionError

@@ -88,7 +88,43 @@ class ClauseParser(TimeParser):
         return self.expression(exp.Offset(this=this, expression=value))
 
     def _parse_alias(self, this, explicit=False):  # type: ignore[no-untyped-def]
-        return this if self._at_keyword() else super()._parse_alias(this, explicit)
+        if self._at_keyword():
+            return this
+        says_as = self._curr.token_type == TokenType.ALIAS
+        node = super()._parse_alias(this, explicit)
+        if says_as and self._prev.token_type == TokenType.ALIAS:
+            self.raise_error("Expected a name after AS")
+        return node
+
+    def _parse_group(self, *args, **kwargs):  # type: ignore[no-untyped-def]
+        node = super()._parse_group(*args, **kwargs)
+        if node is not None and not any(node.args.values()) and node.args.get("all") is None:
+            self.raise_error("Expected an expression after GROUP BY")
+        return node
+
+    def _parse_create(self):  # type: ignore[no-untyped-def]
+        """As sqlglot's, which does not ask for AS before the query of a view or a table."""
+        first = self._index
+        node = super()._parse_create()
+        if isinstance(node, exp.Create) and isinstance(node.expression, (exp.Query, exp.Values)):
+            words = self._words_outside(first)
+            says_as = next((index for index, word in words if word == "AS"), None)
+            query = next((index for index, word in words if word in ("SELECT", "FROM", "VALUES")), None)
+            if says_as is None or query is not None and query < says_as:
+                self._refuse("syntax error: expected AS before the query", None if query is None else self._tokens[query])
+        return node
+
+    def _parse_partition_by(self) -> list[exp.Expr]:
+        keys = super()._parse_partition_by()
+        if not keys and self._prev.token_type == TokenType.PARTITION_BY:
+            self.raise_error("Expected an expression after PARTITION BY")
+        return keys
+
+    def _parse_named_window(self):  # type: ignore[no-untyped-def]
+        if self._word(1) != "AS":
+            self._advance()
+            self.raise_error("Expected AS")
+        return super()._parse_named_window()
 
     def _at_keyword(self) -> bool:
         """Whether the next word cannot be an alias."""
@@ -107,6 +143,8 @@ class ClauseParser(TimeParser):
         node = super()._parse_table_alias(alias_tokens)
         if node is None and self._prev and self._prev.token_type == TokenType.ALIAS:
             self.raise_error("Expected a name after AS")
+        if node is not None and node.this is None:
+            self.raise_error("Expected a name before the names of columns")
         return node
 
     def _parse_window(self, this, alias=False):  # type: ignore[no-untyped-def]
@@ -175,18 +213,16 @@ class ClauseParser(TimeParser):
                     self._refuse("WITH OFFSET is not supported", self._tokens[index - 1], "WITH ORDINALITY counts from 1")
         return node
 
-    def _parse_on_conflict(self) -> exp.OnConflict | None:
-        """As sqlglot's, which asks neither for an action nor for SET."""
-        first = self._index
-        node = super()._parse_on_conflict()
-        if node is None:
-            return None
-        if node.args.get("action") is None:
-            self.raise_error("Expected DO NOTHING or DO UPDATE SET")
+    def _check_conflict(self, node: exp.OnConflict, first: int) -> None:
+        """Refuse ON CONFLICT without an action, and DO UPDATE without SET: sqlglot asks for neither."""
         words = [word for _, word in self._words_outside(first)]
-        if "UPDATE" in words and (words[words.index("UPDATE") + 1 :] or [""])[0] != "SET" and not node.args.get("duplicate"):
+        words = words[words.index("CONFLICT") :] if "CONFLICT" in words else []
+        if node.args.get("duplicate"):
+            return
+        if node.args.get("action") is None or "DO" not in words:
+            self.raise_error("Expected DO NOTHING or DO UPDATE SET")
+        if "UPDATE" in words and (words[words.index("UPDATE") + 1 :] or [""])[0] != "SET":
             self.raise_error("Expected SET and what is set")
-        return node
 
     def _parse_unique(self) -> exp.UniqueColumnConstraint:
         """UNIQUE; NULLS DISTINCT is what it means if nothing is said."""
@@ -198,7 +234,12 @@ class ClauseParser(TimeParser):
         if self._word(ahead) != "INTO":
             self._advance(ahead)
             self.raise_error("Expected INTO")
+        first = self._index
         node = super()._parse_insert()
+        if isinstance(node, exp.Insert) and node.args.get("conflict") is not None:
+            self._check_conflict(node.args["conflict"], first)
+        if isinstance(node.this, exp.Schema) and not node.this.expressions:
+            self._refuse("syntax error: expected the names of columns between ( and )", node.this)
         if isinstance(node, exp.Insert) and node.expression is None and not node.args.get("default"):
             self.raise_error("Expected VALUES, DEFAULT VALUES or a query")
         return node
