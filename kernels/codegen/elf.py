@@ -1,7 +1,9 @@
-"""Looks whether bytes are object code as LLVM emits it, before its linker sees them: that one ends the process where they are not.
+"""Looks whether bytes are object code as LLVM emits it, before its linker sees them: that one ends the process where
+they are not.
 
-An object is an ELF file to be linked: sections, symbols that lie in them, and relocations, each of which changes a few bytes of a
-section. Everything must lie within the file and within its section. What the instructions do cannot be looked at.
+An object is an ELF file to be linked: sections, symbols that lie in them, and relocations, each of which changes a few
+bytes of a section. Everything must lie within the file and within its section. What the instructions do cannot be
+looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 ORDER = 1 if sys.byteorder == "little" else 2
 MACHINE = MACHINES.get(os.uname().machine)
 RELOCATIONS = {62: {1: 8, 2: 4, 4: 4, 9: 4, 10: 4, 11: 4, 24: 8, 25: 8, 27: 8, 29: 8, 41: 4, 42: 4}}.get(MACHINE)
-"""The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody has listed them."""
+"""The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody
+has listed them."""
 
 DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN = 1, 2, 3, 4, 8, 0x70000001, 0x6FFF4C03
 KINDS = frozenset((0, DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN))

@@ -1,4 +1,5 @@
-"""A cache folder that somebody else can write to, or whose entries were changed: nothing of it is run, and every answer is right."""
+"""A cache folder that somebody else can write to, or whose entries were changed: nothing of it is run, and every answer
+is right."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def rows_of_stored() -> list[tuple[int, int]]:
 
 
 def ask(stored: bool = False) -> tsql.Relation:
-    """Run a query as a process would that has compiled nothing; its rows are right. Whatever it made is on disk afterwards."""
+    """Run a query as a process would that has compiled nothing; its rows are right. Whatever it made is on disk
+    afterwards."""
     compiler()._memory, compiler()._shared, compiler()._routines = {}, {}, {}
     with tsql.connect(threads=1) as db:
         if stored:
