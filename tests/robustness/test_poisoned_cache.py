@@ -25,7 +25,7 @@ from tests.cache_entries import content_of, entries, label_of, replace
 from tests.robustness.mutations.edits import mutate_bytes
 from tsql.kernels import private_folder
 from tsql.kernels.codegen import object_cache
-from tsql.kernels.codegen.elf import HEADER, SECTION
+from tsql.kernels.codegen.elf import HEADER, SECTION, SYMBOL
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.codegen.object_cache import flush
 from tsql.kernels.codegen.objects import ObjectCode
@@ -502,6 +502,10 @@ def changed_object(code: bytes, bad: str) -> bytes:
             changed[sections[relocated][4] : sections[relocated][4] + 8] = (1 << 40).to_bytes(8, "little")
         case "a relocation of nothing":
             changed[sections[relocated][4] + 12 : sections[relocated][4] + 16] = (1 << 30).to_bytes(4, "little")
+        case "a relocation of the source":
+            table = code[sections[symbols][4] : sections[symbols][4] + sections[symbols][5]]
+            source = next(number for number, one in enumerate(SYMBOL.iter_unpack(table)) if one[1] & 15 == 4)
+            changed[sections[relocated][4] + 12 : sections[relocated][4] + 16] = source.to_bytes(4, "little")
         case "a relocation of no kind":
             changed[sections[relocated][4] + 8 : sections[relocated][4] + 12] = (200).to_bytes(4, "little")
         case "a symbol outside":
@@ -525,7 +529,7 @@ def changed_object(code: bytes, bad: str) -> bytes:
 OBJECTS = (
     "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside", "a large section", "a link to nothing",
     "relocations of nothing", "an unloaded section", "a relocation outside", "a relocation of nothing", "a relocation of no kind", "a symbol outside",
-    "a symbol of threads", "a symbol of no section", "names without an end",
+    "a symbol of threads", "a relocation of the source", "a symbol of no section", "names without an end",
 )  # fmt: skip
 
 
