@@ -23,6 +23,7 @@ import pytest
 import tsql
 from tests.cache_entries import content_of, entries, label_of, replace
 from tests.robustness.mutations.edits import mutate_bytes
+from tsql.cli import main
 from tsql.kernels import private_folder
 from tsql.kernels.codegen import object_cache
 from tsql.kernels.codegen.elf import HEADER, SECTION, SYMBOL
@@ -168,6 +169,14 @@ def test_the_user_is_told_once(cache: Path, give_away: Callable[[Path], None]) -
     (note,) = ask().notes
     assert note == f"compiled code is not kept in {cache}: {cache} belongs to another user (make it a folder that only you can write to, or name another with TSQL_CACHE)"
     assert ask().notes == []
+
+
+def test_the_command_line_says_so(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    cache.mkdir()
+    cache.chmod(0o777)
+    assert main(["run", "SELECT 1 AS x; SELECT 2 AS y", "-f", "csv"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "x\n1\ny\n2\n" and err.startswith(f"note: compiled code is not kept in {cache}: other users can write to {cache} (") and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("mode", "used"), [(0o777, False), (0o1777, True), (0o770, False), (0o755, True)])
