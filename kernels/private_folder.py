@@ -1,7 +1,7 @@
 """Opens folders that nobody but this user can write to: what is in one may be taken for the user's own.
 
-The compile cache calls `open_private`, since it runs what it finds. The walk starts at `/` and goes from descriptor to descriptor, so that
-what was looked at is what is used: a folder, or a link, that is exchanged later changes nothing.
+The compile cache calls `open_private`, since it runs what it finds. The walk starts at `/` and goes from descriptor to
+descriptor, so that what was looked at is what is used: a folder, or a link, that is exchanged later changes nothing.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class NotPrivate(Exception):
 
 
 def open_private(path: str) -> int:
-    """A descriptor of a folder that belongs to the effective user and that others cannot write to. It is made if it is not there, and so are
-    those above it, with mode 0700.
+    """A descriptor of a folder that belongs to the effective user and that others cannot write to. It is made if it is
+    not there, and so are those above it, with mode 0700.
 
-    Each folder and each link on the way belongs to the user or to root. Folders on the way that others can write to have the sticky
-    bit, as /tmp does: what belongs to us in one of these cannot be exchanged. Raises NotPrivate with the reason, or OSError."""
+    Each folder and each link on the way belongs to the user or to root. Folders on the way that others can write to
+    have the sticky bit, as /tmp does: what belongs to us in one of these cannot be exchanged. Raises NotPrivate with
+    the reason, or OSError."""
     parts = _parts(path if path.startswith("/") else f"{os.getcwd()}/{path}")
     at, shown, links = os.open("/", _WALK), "/", 0
     try:
@@ -61,8 +62,8 @@ def open_private(path: str) -> int:
 
 
 def make_folders(path: Path) -> None:
-    """Make a folder and those above it that are missing, for this user alone: `Path.mkdir` leaves those above to the umask, and the cache is not kept
-    below a folder that others can write to."""
+    """Make a folder and those above it that are missing, for this user alone: `Path.mkdir` leaves those above to the
+    umask, and the cache is not kept below a folder that others can write to."""
     for folder in reversed((path, *path.parents)):
         if not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,5 @@
-"""Checks what Python code hands to the public API: an argument of a wrong type is one message, and no traceback from the inside."""
+"""Checks what Python code hands to the public API: an argument of a wrong type is one message, and no traceback from
+the inside."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def _shown(value: Any) -> str:
 
 
 def is_variable_of_caller(name: str, inside: str) -> bool:
-    """Whether the code that called a module (`inside`, by its name) has a Python variable of this name. Its value is not looked at."""
+    """Whether the code that called a module (`inside`, by its name) has a Python variable of this name. Its value is
+    not looked at."""
     frame = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__") in (__name__, inside):
         frame = frame.f_back

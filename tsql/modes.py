@@ -1,4 +1,5 @@
-"""Results as lines of text for people and for other programs: Markdown, HTML, one value a line, values with a separator.
+"""Results as lines of text for people and for other programs: Markdown, HTML, one value a line, values with a
+separator.
 
 `emit` (output.py) calls `write_mode` for the formats that are neither tables nor files. Rows are written as they come.
 """
@@ -60,7 +61,8 @@ def _line(relation: Relation, batches: Batches, file: TextIO) -> None:
 
 
 def _markdown(relation: Relation, batches: Batches, file: TextIO) -> None:
-    """A table of GitHub's Markdown, numbers to the right. The widths are those of the first rows: wider values that come later stand out."""
+    """A table of GitHub's Markdown, numbers to the right. The widths are those of the first rows: wider values that
+    come later stand out."""
     names, right = [_cell(name) for name in relation.columns], [t.is_numeric for t in relation.sql_types]
     begun: list[Row] = []
     while len(begun) < MEASURED_ROWS and (rows := next(batches, None)) is not None:

@@ -1,7 +1,9 @@
-"""Looks whether bytes are object code as LLVM emits it, before its linker sees them: that one ends the process where they are not.
+"""Looks whether bytes are object code as LLVM emits it, before its linker sees them: that one ends the process where
+they are not.
 
-An object is an ELF file to be linked: sections, symbols that lie in them, and relocations, each of which changes a few bytes of a
-section. Everything must lie within the file and within its section. What the instructions do cannot be looked at.
+An object is an ELF file to be linked: sections, symbols that lie in them, and relocations, each of which changes a few
+bytes of a section. Everything must lie within the file and within its section. What the instructions do cannot be
+looked at.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ MACHINES = {"x86_64": 62, "aarch64": 183}
 ORDER = 1 if sys.byteorder == "little" else 2
 MACHINE = MACHINES.get(os.uname().machine)
 RELOCATIONS = {62: {1: 8, 2: 4, 4: 4, 9: 4, 10: 4, 11: 4, 24: 8, 25: 8, 27: 8, 29: 8, 41: 4, 42: 4}}.get(MACHINE)
-"""The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody has listed them."""
+"""The kinds of relocations that the linker of this machine knows, and how many bytes each changes; None where nobody
+has listed them."""
 
 DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN = 1, 2, 3, 4, 8, 0x70000001, 0x6FFF4C03
 KINDS = frozenset((0, DATA, SYMBOLS, STRINGS, RELOCATED, NO_BYTES, UNWINDING, ADDRESS_TAKEN))
@@ -27,9 +30,8 @@ WITHOUT_CONTENT = frozenset((0, NO_BYTES))
 HOLDING = frozenset((DATA, NO_BYTES, UNWINDING))
 """Sections that symbols are in."""
 SOURCE, NO_SECTION = 4, 0xFFF1
-"""The symbol that names the source, and the number that it has in place of a section."""
-OF_THREADS = 6
-"""A symbol of which each thread has its own: LLVM's linker has none of these."""
+"""The kind of the symbol that names the source, and the number that it has in place of a section. LLVM's linker does not
+have the kinds that come after it, such as symbols of which each thread has its own."""
 LOADED = 2
 """The flag of a section that is in memory when the code runs."""
 UNKNOWN_FLAGS = ~0x90000277
@@ -78,25 +80,28 @@ def _sections(code: bytes) -> list[tuple[int, ...]]:
     return sections
 
 
-def _symbols(code: bytes, sections: list[tuple[int, ...]], table: tuple[int, ...]) -> int:
-    """How many symbols there are; each is in a section, or elsewhere."""
+def _symbols(code: bytes, sections: list[tuple[int, ...]], table: tuple[int, ...]) -> list[int]:
+    """The kinds of the symbols, each of which is in a section, or elsewhere."""
     _, _, _, _, start, size, link, local, _, entry = table
     if entry != SYMBOL.size or size % entry or local > size // entry:
         raise DamagedObject("symbols of another size")
     names = _names_bytes(code, sections[link])
     rooms = [size if kind in HOLDING and flags & LOADED else -1 for _, kind, flags, _, _, size, _, _, _, _ in sections]
+    kinds = []
     for name, info, _, owner, value, length in SYMBOL.iter_unpack(code[start : start + size]):
-        if name >= names or info & 15 == OF_THREADS:
-            raise DamagedObject("a symbol without a name, or one of threads")
-        if owner and (owner >= len(rooms) or value + length > rooms[owner]) and not (owner == NO_SECTION and info & 15 == SOURCE):
+        kind = info & 15
+        if name >= names or kind > SOURCE:
+            raise DamagedObject("a symbol without a name, or of no kind")
+        if owner and (owner >= len(rooms) or value + length > rooms[owner]) and not (owner == NO_SECTION and kind == SOURCE):
             raise DamagedObject("a symbol outside of its section")
-    return size // entry
+        kinds.append(kind)
+    return kinds
 
 
-def _check_relocations(table: bytes, symbols: int, room: int) -> None:
+def _check_relocations(table: bytes, symbols: list[int], room: int) -> None:
     for at, kind, symbol, _ in RELOCATION.iter_unpack(table):
         changed = 8 if RELOCATIONS is None else RELOCATIONS.get(kind)
-        if changed is None or symbol >= symbols or at + changed > room:
+        if changed is None or symbol >= len(symbols) or symbols[symbol] == SOURCE or at + changed > room:
             raise DamagedObject("a relocation of no kind, of no symbol, or outside of its section")
 
 

@@ -1,14 +1,16 @@
 """Object code, programs and plans on disk, by key: what one process has made the next one loads.
 
-What is found here is run, so the folder must be the user's own (`kernels/private_folder.py`), and an entry has a tag that only this user's
-key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its place, and a note says so once. An entry that is
-damaged, or was made for another name, counts as missing and is written again. A disk that is full or read-only costs the next
-process a compilation and nothing else. Any number of processes may read, write and trim at the same time.
+What is found here is run, so the folder must be the user's own (`kernels/private_folder.py`), and an entry has a tag
+that only this user's key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its place,
+and a note says so once. An entry that is damaged, or was made for another name, counts as missing and is written again.
+A disk that is full or read-only costs the next process a compilation and nothing else. Any number of processes may
+read, write and trim at the same time.
 
 The folder is kept small: one write in `TRIM_EVERY` looks at all entries, and the ones that were used longest ago go.
 
-A query does not wait for the disk: `write_later` leaves an entry to a thread, which waits until nothing new has come for a moment. Until it is
-written the entry is found all the same. What is left at the end of the process is written then.
+A query does not wait for the disk: `write_later` leaves an entry to a thread, which waits until nothing new has come
+for a moment. Until it is written the entry is found all the same. What is left at the end of the process is written
+then.
 """
 
 from __future__ import annotations
@@ -34,13 +36,14 @@ LARGEST_BYTES = 64 << 20
 """An entry that is larger is none of ours."""
 TRIM_EVERY = 1000
 PAUSE_SECONDS, MOST_PAUSES = 0.05, 20
-"""Entries are written once no other has come for so long; where others never cease to come, after so many times that long."""
+"""Entries are written once no other has come for so long; where others never cease to come, after so many times that
+long."""
 KEPT = 0.75
 """The part of the most files and bytes that trimming leaves."""
 
 UNUSABLE = (ValueError, TypeError, LookupError, AttributeError, ImportError, ArithmeticError, RuntimeError, AssertionError)
-"""What the contents of an entry may raise while they are taken for what they should be (RecursionError and linker errors are RuntimeErrors).
-Readers of entries catch these and go on as if there were none."""
+"""What the contents of an entry may raise while they are taken for what they should be (RecursionError and linker
+errors are RuntimeErrors). Readers of entries catch these and go on as if there were none."""
 
 
 def cache_directory() -> Path | None:
@@ -150,7 +153,8 @@ def _open(path: Path) -> Folder | None:
 
 
 def _stand_in(path: Path, reason: str) -> Folder:
-    """A private folder for as long as the process lasts. Others can write to the usual one, and what is in it would be run."""
+    """A private folder for as long as the process lasts. Others can write to the usual one, and what is in it would be
+    run."""
     global _temporary
     if _temporary is None or not _temporary[1].exists():
         import tempfile
@@ -161,8 +165,8 @@ def _stand_in(path: Path, reason: str) -> Folder:
 
 
 def read_entry(kind: str, key: str, made_by: str = "") -> bytes | None:
-    """The content of an entry. `kind` says what it is, and `made_by` which code made it for which machine: an entry that was written as
-    another kind, under another key or by others is not found."""
+    """The content of an entry. `kind` says what it is, and `made_by` which code made it for which machine: an entry
+    that was written as another kind, under another key or by others is not found."""
     folder = _folder()
     if folder is None:
         return None
@@ -180,8 +184,8 @@ _writer: threading.Thread | None = None
 
 
 def write_later(kind: str, key: str, make: Callable[[], bytes | None], made_by: str = "") -> None:
-    """Make or replace an entry once the process has a moment. `make` gives its content, in another thread perhaps, or None if there is to be
-    no entry."""
+    """Make or replace an entry once the process has a moment. `make` gives its content, in another thread perhaps, or
+    None if there is to be no entry."""
     global _writer
     folder = _folder()
     if folder is None:

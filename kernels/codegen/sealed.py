@@ -1,7 +1,7 @@
 """Bytes with a tag that only who has this user's key can make; the compile cache keeps its entries so.
 
-The tag covers what the bytes are and under which name they stand, beside the bytes: an entry that was changed, cut, or copied to
-another name is refused. The key is a file of the cache folder, which nobody but the user can read.
+The tag covers what the bytes are and under which name they stand, beside the bytes: an entry that was changed, cut, or
+copied to another name is refused. The key is a file of the cache folder, which nobody but the user can read.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ def _tag(key: bytes, label: tuple[str, ...], content: bytes) -> bytes:
 
 
 def key_of(folder: int) -> bytes:
-    """The key of an open folder that is private. One that somebody else could have read or written, or that is damaged, is
-    replaced, and what was sealed with it is refused from then on. Raises OSError where there is none and none can be written."""
+    """The key of an open folder that is private. One that somebody else could have read or written, or that is damaged,
+    is replaced, and what was sealed with it is refused from then on. Raises OSError where there is none and none can be
+    written."""
     try:
         return _read_key(folder)
     except FileNotFoundError:
@@ -59,8 +60,8 @@ def _read_key(folder: int) -> bytes:
 
 
 def _make_key(folder: int, replace: bool) -> bytes:
-    """Write a key under another name and give it its own: whoever finds a key finds all of it. Of several processes that make the first
-    key of a folder at the same time, all take that of the quickest."""
+    """Write a key under another name and give it its own: whoever finds a key finds all of it. Of several processes
+    that make the first key of a folder at the same time, all take that of the quickest."""
     partial = f"{KEY_FILE}.{os.urandom(8).hex()}"
     descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
     try:

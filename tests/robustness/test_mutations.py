@@ -5,7 +5,7 @@ import pytest
 from tests.robustness.mutations.campaign import run
 
 SEED = 7
-CASES = {"sql": 500, "files": 250, "databases": 80, "cache": 40, "plans": 200}
+CASES = {"sql": 500, "files": 250, "databases": 80, "cache": 40, "objects": 400, "plans": 200}
 
 
 @pytest.mark.parametrize("kind", CASES)

@@ -1,4 +1,5 @@
-"""A cache folder that somebody else can write to, or whose entries were changed: nothing of it is run, and every answer is right."""
+"""A cache folder that somebody else can write to, or whose entries were changed: nothing of it is run, and every answer
+is right."""
 
 from __future__ import annotations
 
@@ -22,9 +23,10 @@ import pytest
 import tsql
 from tests.cache_entries import content_of, entries, label_of, replace
 from tests.robustness.mutations.edits import mutate_bytes
+from tsql.cli import main
 from tsql.kernels import private_folder
 from tsql.kernels.codegen import object_cache
-from tsql.kernels.codegen.elf import HEADER, SECTION
+from tsql.kernels.codegen.elf import HEADER, SECTION, SYMBOL
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.codegen.object_cache import flush
 from tsql.kernels.codegen.objects import ObjectCode
@@ -51,7 +53,8 @@ def rows_of_stored() -> list[tuple[int, int]]:
 
 
 def ask(stored: bool = False) -> tsql.Relation:
-    """Run a query as a process would that has compiled nothing; its rows are right. Whatever it made is on disk afterwards."""
+    """Run a query as a process would that has compiled nothing; its rows are right. Whatever it made is on disk
+    afterwards."""
     compiler()._memory, compiler()._shared, compiler()._routines = {}, {}, {}
     with tsql.connect(threads=1) as db:
         if stored:
@@ -166,6 +169,14 @@ def test_the_user_is_told_once(cache: Path, give_away: Callable[[Path], None]) -
     (note,) = ask().notes
     assert note == f"compiled code is not kept in {cache}: {cache} belongs to another user (make it a folder that only you can write to, or name another with TSQL_CACHE)"
     assert ask().notes == []
+
+
+def test_the_command_line_says_so(cache: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    cache.mkdir()
+    cache.chmod(0o777)
+    assert main(["run", "SELECT 1 AS x; SELECT 2 AS y", "-f", "csv"]) == 0
+    out, err = capfd.readouterr()
+    assert out == "x\n1\ny\n2\n" and err.startswith(f"note: compiled code is not kept in {cache}: other users can write to {cache} (") and err.count("\n") == 1
 
 
 @pytest.mark.parametrize(("mode", "used"), [(0o777, False), (0o1777, True), (0o770, False), (0o755, True)])
@@ -500,6 +511,10 @@ def changed_object(code: bytes, bad: str) -> bytes:
             changed[sections[relocated][4] : sections[relocated][4] + 8] = (1 << 40).to_bytes(8, "little")
         case "a relocation of nothing":
             changed[sections[relocated][4] + 12 : sections[relocated][4] + 16] = (1 << 30).to_bytes(4, "little")
+        case "a relocation of the source":
+            table = code[sections[symbols][4] : sections[symbols][4] + sections[symbols][5]]
+            source = next(number for number, one in enumerate(SYMBOL.iter_unpack(table)) if one[1] & 15 == 4)
+            changed[sections[relocated][4] + 12 : sections[relocated][4] + 16] = source.to_bytes(4, "little")
         case "a relocation of no kind":
             changed[sections[relocated][4] + 8 : sections[relocated][4] + 12] = (200).to_bytes(4, "little")
         case "a symbol outside":
@@ -523,7 +538,7 @@ def changed_object(code: bytes, bad: str) -> bytes:
 OBJECTS = (
     "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside", "a large section", "a link to nothing",
     "relocations of nothing", "an unloaded section", "a relocation outside", "a relocation of nothing", "a relocation of no kind", "a symbol outside",
-    "a symbol of threads", "a symbol of no section", "names without an end",
+    "a symbol of threads", "a relocation of the source", "a symbol of no section", "names without an end",
 )  # fmt: skip
 
 

@@ -9,8 +9,8 @@ from tsql.kernels.errors import StorageError
 
 
 def check_place(path: Path) -> None:
-    """Raise StorageError for a path that the file system refuses, and for one in a folder that is not there: opening a database makes its own
-    folder, and not those above it, since these are more often misspelt than missing."""
+    """Raise StorageError for a path that the file system refuses, and for one in a folder that is not there: opening a
+    database makes its own folder, and not those above it, since these are more often misspelt than missing."""
     try:
         os.stat(path)
     except FileNotFoundError:

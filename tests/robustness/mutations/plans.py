@@ -1,4 +1,5 @@
-"""Mutated plan files: each is refused with its line, or gives the rows of its query, or `check` says that it does not."""
+"""Mutated plan files: each is refused with its line, or gives the rows of its query, or `check` says that it does not.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +100,8 @@ class Plans:
             timer.cancel()
 
     def _difference(self, name: str, found: Any) -> str | None:
-        """How the rows differ from those of the query, as bags. (Of rows that tie at a LIMIT, `check` knows that any will do.)"""
+        """How the rows differ from those of the query, as bags. (Of rows that tie at a LIMIT, `check` knows that any
+        will do.)"""
         ours, theirs = render(found), render(self.rows[name])
         if ours.types != theirs.types:
             return f"types {ours.types} instead of {theirs.types}"
