@@ -12,7 +12,8 @@ import pytest
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.backends import Run
-from tsql.backends.local import released, workers
+from tsql.backends.local import workers
+from tsql.backends.local.released import end_idle_threads
 from tsql.kernels.errors import CatalogError, ExecutionError
 
 
@@ -106,7 +107,7 @@ def test_no_thread_left_is_a_clear_error_and_no_more(monkeypatch, kind):
             raise RuntimeError("can't start new thread")
         start(thread)
 
-    released.end_idle_threads()
+    end_idle_threads()
     with tsql.connect(threads=47) as db:
         db.register("t", pa.table({"a": np.arange(2_000_000)}))
         with monkeypatch.context() as patch:
