@@ -19,6 +19,7 @@ from sqlglot.generators.duckdb import DuckDBGenerator
 from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokens import Token, TokenType
 
+from tsql.kernels import stopping
 from tsql.kernels.errors import ParseError
 from tsql.kernels.recursion import deep_recursion
 from tsql.planner.bind_source import Source, check_parentheses, position_of, tokenize
@@ -217,6 +218,7 @@ class ExpressionParser(DuckDBParser):
         """A list; DuckDB allows a comma after the last item, but no empty items."""
         items = []
         while True:
+            stopping.check()
             item = parse_method()
             if item is not None:
                 items.append(item)

@@ -28,11 +28,19 @@ class Interruptible:
         self._work = AtWork(run, running)
 
     def __enter__(self) -> Interruptible:
-        self._work.__enter__()
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             self._installed = True
             signal.signal(signal.SIGINT, self._cancel)
+        try:
+            self._work.__enter__()
+        except BaseException:
+            self._restore()
+            raise
         return self
+
+    def _restore(self) -> None:
+        if self._installed:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def _cancel(self, signum: int, frame: FrameType | None) -> None:
         again, self.interrupted = self.interrupted, True
@@ -41,9 +49,8 @@ class Interruptible:
             signal.default_int_handler(signum, frame)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         self._work.__exit__()
+        self._restore()
         if isinstance(error, KeyboardInterrupt):
             self.run.cancel()
         elif self.interrupted and (error is None or isinstance(error, CancelledError)):

@@ -10,9 +10,12 @@ from typing import Any
 
 from tsql.backends import Settings
 from tsql.kernels.errors import CatalogError
+from tsql.planner.hints import MAX_SHARDS
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _BOOLEANS = {"true": True, "on": True, "1": True, "yes": True, "false": False, "off": False, "0": False, "no": False}
+MOST = {"threads": 1024, "shards": MAX_SHARDS}
+"""The largest values of settings; of others they are what fits 31 bits."""
 NAMES = tuple(f.name for f in fields(Settings))
 _UTC = ("utc", "uct", "universal", "zulu", "gmt", "gmt0", "gmt+0", "gmt-0", "greenwich")
 UTC_NAMES = frozenset((*_UTC, *(f"etc/{name}" for name in _UTC)))
@@ -68,8 +71,9 @@ def _count(key: str, value: Any) -> int:
         number = int(str(value))
     except ValueError:
         raise CatalogError(f"{key} is a whole number, not {value!r}") from None
-    if not 0 <= number < 2**31:
-        raise CatalogError(f"{key} is at least 0, not {number}" if number < 0 else f"{key} is too large: {number}")
+    most = MOST.get(key, 2**31 - 1)
+    if not 0 <= number <= most:
+        raise CatalogError(f"{key} is at least 0, not {number}" if number < 0 else f"{key} is at most {most}, not {number}")
     return number
 
 

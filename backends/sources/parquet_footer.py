@@ -33,6 +33,8 @@ _CONVERTED_DECIMAL, _LOGICAL_DECIMAL = 5, 5
 _SCHEMA, _ROW_GROUPS = 2, 4
 _TYPE, _LENGTH, _NAME, _CHILDREN, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 2, 4, 5, 6, 7, 8, 10
 _ARROW_SCHEMA = b"ARROW:schema"
+_PAGE_BYTES, _PAGE_ROWS = 20, 2**31 - 1
+"""The bytes of the smallest header of a page with many rows, and the most rows that a header can count."""
 
 
 @dataclass
@@ -91,7 +93,26 @@ def read_footer(path: str) -> Footer:
         schema = metadata.schema.to_arrow_schema()
         if not _is_sound(metadata) or len(leaves) != len(schema):
             raise _damaged(path)
+        group = _claims_too_much(metadata, size)
+        if group is not None:
+            rows = metadata.row_group(group).num_rows
+            raise SourceError(
+                f"{path}: the footer of this Parquet file claims {rows:,} rows for row group {group}, more than its bytes can hold: "
+                "the file is damaged"
+            )
     return Footer(path, size, metadata, schema, unscaled, leaves, int96, bytes(edited))
+
+
+def _claims_too_much(metadata: pq.FileMetaData, size: int) -> int | None:
+    """The first row group that claims more rows than its bytes can hold: each page has a header, which counts at most `_PAGE_ROWS` rows. Values
+    are no bound, as a page of equal ones takes no more bytes than one."""
+    for number in range(metadata.num_row_groups if metadata.num_columns else 0):
+        group = metadata.row_group(number)
+        if group.num_rows:
+            chunk = group.column(0)
+            if chunk.num_values < group.num_rows or group.num_rows > (min(chunk.total_compressed_size, size) // _PAGE_BYTES + 1) * _PAGE_ROWS:
+                return number
+    return None
 
 
 def _is_sound(metadata: pq.FileMetaData) -> bool:
