@@ -257,7 +257,7 @@ def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
         case Column(name=name) if name in node.schema:
             known = stats.column_statistics(node, name)
             return (known.minimum, known.maximum) if known is not None and isinstance(known.minimum, int) and isinstance(known.maximum, int) else None
-        case Call(name="time_pane", args=(time, Literal(value=int() as width), _)) if (known := _bounds(time, node)) is not None:
+        case Call(name="time_pane", args=(time, Literal(value=int() as width), _)) if width > 0 and (known := _bounds(time, node)) is not None:
             return known[0] // width, known[1] // width
         case Call(name="%", args=(dividend, Literal(value=int() as divisor))) if divisor:
             low, high = _bounds(dividend, node) or (-abs(divisor), abs(divisor))

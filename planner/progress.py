@@ -139,13 +139,13 @@ def _call(expr: Call, bounds: dict[str, int]) -> int | None:
             return None if inner is None else moved(inner, length if expr.name == "+" else -length)
         case ("+", (Literal(value=(0, _, _)) as length, time)) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
             return _call(Call("+", (time, length), expr.dtype), bounds)
-        case ("time_floor" | "time_pane", (time, Literal(value=width), Literal(value=offset))):
+        case ("time_floor" | "time_pane", (time, Literal(value=int() as width), Literal(value=int() as offset))) if width > 0:
             inner = _lower(time, bounds)
             if inner is None:
                 return None
             pane = (inner - offset) // width
             return pane if expr.name == "time_pane" else _in_range(pane * width + offset)
-        case ("pane_time", (pane, Literal(value=width), Literal(value=offset))):
+        case ("pane_time", (pane, Literal(value=int() as width), Literal(value=int() as offset))) if width > 0:
             inner = _lower(pane, bounds)
             return None if inner is None else _in_range(inner * width + offset)
         case ("greatest" | "least" | "coalesce", args):

@@ -187,8 +187,8 @@ def _values_of_part(expr: Expr, known: Any) -> float | None:
             if name == "year" and column.type.name in DAYS and isinstance(known.minimum, int) and isinstance(known.maximum, int):
                 return (known.maximum - known.minimum) / (DAYS[column.type.name] * 365.25) + 1
             return PARTS_OF_DATES.get(name)
-        case Call("time_pane" | "time_floor", (Column(), Literal() as width, Literal())) if isinstance(known.minimum, int) and isinstance(known.maximum, int):
-            return float((known.maximum - known.minimum) // width.value + 1)
+        case Call("time_pane" | "time_floor", (Column(), Literal(value=int() as width), Literal())) if width > 0 and isinstance(known.minimum, int) and isinstance(known.maximum, int):
+            return float((known.maximum - known.minimum) // width + 1)
     return None
 
 

@@ -16,7 +16,7 @@ from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, GroupData
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.sliced import SlicedGroups
 from tsql.backends.local.window_rows import WindowShape
-from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns
+from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns, refuse_nulls
 from tsql.kernels.batch import Morsels
 from tsql.kernels.expr import Aggregate, Column, SortKey
 from tsql.kernels.operators.aggregate import DenseAggregate
@@ -130,7 +130,9 @@ class CombineRunner(WindowRunner):
         by = tuple(Column(n, flow.schema[n].type) for n in step.by)
         tasks = max(1, min(self.threads, len(lists)))
         order = (SortKey(step.windows.order),)
-        shape = PaneShape(step.name, tasks, columns, by, order, (), nullable_columns(lists, len(wanted)), (), shift, step.calls, step.windows)
+        nullable = nullable_columns(lists, len(wanted))
+        refuse_nulls(step, (step.windows.pane, step.windows.first, step.windows.last), wanted, nullable, lists)
+        shape = PaneShape(step.name, tasks, columns, by, order, (), nullable, (), shift, step.calls, step.windows)
         return Flow(PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema)
 
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:

@@ -14,7 +14,7 @@ from functools import cached_property
 from tsql.backends.local.dataset import Dataset, Part
 from tsql.backends.local.runner import Flow
 from tsql.backends.local.window_rows import WindowShape
-from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns
+from tsql.backends.local.windows import WindowData, WindowRunner, nullable_columns, refuse_nulls
 from tsql.kernels.expr import Aggregate, Column, Expr, Literal, Parameter, SortKey
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
@@ -83,6 +83,8 @@ class SnapshotRunner(WindowRunner):
         start, end = (Column(name, TIMESTAMP, False) for name in step.lifetime)
         wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
+        nullable = nullable_columns(lists, len(wanted))
+        refuse_nulls(step, step.lifetime, wanted, nullable, lists)
         shape = SortedLifetimes(
             step.name,
             max(1, min(self.threads, len(lists))),
@@ -90,7 +92,7 @@ class SnapshotRunner(WindowRunner):
             by,
             (SortKey(start),),
             (),
-            nullable_columns(lists, len(wanted)),
+            nullable,
             snapshot=SnapshotShape(by, start, end, step.span, calls, step.ends),
         )
         jobs = self._window_jobs(step, shape, lists)

@@ -9,7 +9,7 @@ of each shard together and walk over parts of them (kernels/operators/window_par
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tsql.backends.local.dataset import BlockData, ChunkData, Dataset, Part
@@ -21,10 +21,12 @@ from tsql.backends.local.spill_windows import Job, SpillingWindowRunner
 from tsql.backends.local.window_rows import CollectedRows, WindowShape
 from tsql.backends.local.workers import parallel
 from tsql.kernels.batch import Morsels
+from tsql.kernels.errors import ExecutionError
 from tsql.kernels.expr import Column, Expr, Literal, Parameter
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.window import WindowScan
 from tsql.planner.operators.window import Window
+from tsql.planner.step import Step
 
 UNEVEN = 1.25
 """A shard with so many times the rows that a thread should have is walked by several."""
@@ -113,6 +115,15 @@ class WindowRunner(SpillingWindowRunner):
         if isinstance(flow.data, ChunkData) and not flow.operators and not computed:
             return [list(one) for one in flow.data.chunks]
         return self._collect(step, flow, wanted, "rows")
+
+
+def refuse_nulls(step: Step, names: Iterable[str], columns: tuple[OutputColumn, ...], nullable: tuple[bool, ...], lists: list[list[AnyChunk]]) -> None:
+    """End a run whose plan relies on columns to hold no NULL, if one does. Plans of queries filter them; of rows in files nothing is known."""
+    if not in_memory([c for one in lists for c in one]):
+        return
+    for column, has_nulls in zip(columns, nullable, strict=True):
+        if has_nulls and column.name in names and any(c.rows for one in lists for c in one):
+            raise ExecutionError(f"step {step.name}: the time {column.name} is NULL in a row, which is alive at no time and in no window", hint=f"filter {column.name} IS NOT NULL before it")
 
 
 def nullable_columns(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:

@@ -11,7 +11,7 @@ import random
 from dataclasses import replace
 
 from tsql.kernels.errors import PlanError
-from tsql.planner.movement import Gather, Movement, Multicast
+from tsql.planner.movement import Broadcast, Gather, Movement, Multicast
 from tsql.planner.operators.input import Input
 from tsql.planner.operators.recursive import loose_tables
 from tsql.planner.operators.sample import Sample
@@ -78,7 +78,8 @@ def crosses(step: Step) -> bool:
 
 
 def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, Properties]:
-    """Properties over all tasks: movement with scope=local stays inside each of them, so it places nothing."""
+    """Properties over all tasks: movement with scope=local stays inside each of them, so it places nothing; a broadcast reaches every
+    task of its stage, however few shards it says."""
     found: dict[int, Properties] = {}
     for step in plan.root.walk():
         given = tuple(found[id(i)] for i in step.inputs)
@@ -86,6 +87,8 @@ def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, 
             found[id(step)] = replace(given[0], order=())
         else:
             found[id(step)] = step.provides(given, plan.shards)
+            if isinstance(step, Broadcast) and crosses(step):
+                found[id(step)] = replace(found[id(step)], shards=max(2, plan.shards, found[id(step)].shards))
     return found
 
 
