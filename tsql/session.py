@@ -454,6 +454,7 @@ class Session:
         """Free the tables, the plans and the backend's workers."""
         self._closed = True
         self._plans.clear()
+        self.catalog.pipes.close()
         self.catalog = Catalog()
         if self._store is not None:
             self._store.close()

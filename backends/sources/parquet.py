@@ -50,7 +50,7 @@ import pyarrow.parquet as pq
 
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.convert import castable, convert
-from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading
+from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading, stored_path
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
 from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
@@ -339,7 +339,7 @@ class ParquetSource:
         if path not in readers:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
-            stream = pa.OSFile(path, "rb")
+            stream = pa.OSFile(stored_path(path), "rb")
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,
