@@ -21,12 +21,12 @@ import pyarrow.csv
 from tsql.backends.sources import Split, Statistics
 from tsql.backends.sources import options as opt
 from tsql.backends.sources.csv_dialect import Dialect
-from tsql.backends.sources.csv_input import CsvBytes, EndMark, longest_row, too_long
+from tsql.backends.sources.csv_input import CsvBytes, EndMark, in_use, longest_row, too_long
 from tsql.backends.sources.csv_lines import Numbered, PlainCsv, RawRow, RawRows, plain_stream, shorter, without_comments
 from tsql.backends.sources.csv_rejects import CsvRejects, rejects_of
 from tsql.backends.sources.csv_sniff import CsvFormat, number_format, sniff
 from tsql.backends.sources.csv_values import convert_column, reader, shown
-from tsql.backends.sources.files import expand, reading, total_bytes
+from tsql.backends.sources.files import expand, reading, stored_path, total_bytes
 from tsql.backends.sources.normalize import batch_of
 from tsql.backends.sources.text import TextFormat
 from tsql.kernels.errors import SourceError
@@ -149,6 +149,7 @@ class _Reader:
         self.failed: list[int] = []
         """Rows that were left out because of a value, numbered without those that have another number of fields."""
         self.left_out = self.unclosed = self.finished = False
+        in_use(self)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         try:
@@ -225,6 +226,7 @@ class _Reader:
     def _input(self) -> pa.NativeFile:
         """The bytes of the file; made plain first where pyarrow would not take them as they are."""
         source, dialect, format = self.source, self.format.dialect, self.format
+        stored_path(self.path)  # all of a pipe is awaited here: pyarrow reads in threads that nobody can call off
         if not self.rewritten:
             self.mark = EndMark(dialect.delimiter, len(format.names), dialect.quote, dialect.escape) if dialect.quote else None
             ending = None if self.mark is None else self.mark.ending

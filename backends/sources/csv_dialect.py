@@ -19,6 +19,7 @@ from tsql.kernels.errors import SourceError
 DELIMITERS = (",", "|", ";", "\t")
 DIALECT_BYTES = 65_536
 DIALECT_ROWS = 3
+SCORED_ROWS = 2_000
 
 
 class Score(NamedTuple):
@@ -61,12 +62,6 @@ def find_dialect(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Di
         size *= 8
 
 
-def consistent(text: str, dialect: Dialect, whole: bool, padded: bool) -> bool:
-    """Whether all rows at the start of a sample have one width."""
-    score = _score(text[:DIALECT_BYTES], dialect, whole and len(text) <= DIALECT_BYTES, padded)
-    return score is not None and score.consistent
-
-
 def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, Score]:
     delimiter = opt.character(options, "delim", "sep", "delimiter")
     quote, escape = opt.character(options, "quote"), opt.character(options, "escape")
@@ -95,9 +90,9 @@ def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, 
 
 def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> Score | None:
     """How the sample looks in a dialect; None where its quotes do not close. The width of `padded` rows is that of the longest."""
-    if dialect.quote and not dialect.loose and _bad_quotes(text, dialect, whole):
+    found = _strict_rows(text, dialect, whole)
+    if found is None:
         return None
-    found = rows_of(text, dialect, whole, 2_000)
     widths = Counter(len(row) for row in found if row)
     if not widths:
         return Score(False, 1, 0, len(found))
@@ -111,21 +106,29 @@ def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> Score | No
     return Score(consistent, width, quoted, len(found))
 
 
-def _bad_quotes(text: str, dialect: Dialect, whole: bool) -> bool:
-    """Whether a quote is never closed, or something stands between the end of a quoted field and the next one."""
+def _strict_rows(text: str, dialect: Dialect, whole: bool) -> list[list[str]] | None:
+    """The first rows of a sample; None if a quote is never closed, or something stands between the end of a quoted field and the next one."""
+    if dialect.loose or not dialect.quote:
+        return rows_of(text, dialect, whole, SCORED_ROWS)
+    rows: list[list[str]] = []
     try:
-        for _ in dialect.rows(io.StringIO(text), strict=True):
-            pass
+        for row in dialect.rows(io.StringIO(text), strict=True):
+            if len(rows) <= SCORED_ROWS:
+                rows.append(row)
     except csv.Error as error:
-        return whole or "unexpected end of data" not in str(error)
-    return False
+        if whole or "unexpected end of data" not in str(error):
+            return None
+        return rows[:SCORED_ROWS]  # the row that is cut has not come
+    return rows[:SCORED_ROWS] if whole or len(rows) > SCORED_ROWS else rows[:-1]
 
 
 def rows_of(text: str, dialect: Dialect, whole: bool, limit: int) -> list[list[str]]:
-    """The rows of a sample, at most so many; without the last one if it may be cut."""
+    """The rows of a sample, at most so many that are not blank; without the last one if it may be cut."""
     rows: list[list[str]] = []
+    found = 0
     for row in dialect.rows(io.StringIO(text)):
+        found += bool(row)
+        if found > limit:
+            return rows
         rows.append(row)
-        if len(rows) > limit:
-            return rows[:limit]
     return rows if whole else rows[:-1]

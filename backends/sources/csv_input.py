@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import codecs
 import csv
 import io
@@ -13,6 +14,8 @@ import secrets
 import string
 import sys
 import threading
+import time
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -69,6 +72,7 @@ class CsvBytes(io.RawIOBase):
         self._last = b""
         self._ended = False
         self._rest = b""
+        in_use(self)
 
     def readable(self) -> bool:
         return True
@@ -87,6 +91,17 @@ class CsvBytes(io.RawIOBase):
         elif not self._ended:
             self._ended = True
             part = b"" if self._ending is None else self._ending(self._last)
+        return part
+
+    def read_buffer(self, size: int) -> Any:
+        """As `read`, in memory of pyarrow where the bytes are those of the file: it reuses its memory, and pyarrow asks for this first."""
+        if self._decode is not None or self._skip or self._rest or self._ended:
+            return self.read(size)
+        part = self._stream.read_buffer(size)
+        if not part.size:
+            return self.read(size)
+        self._last = part.slice(part.size - 1).to_pybytes()
+        in_use(part)
         return part
 
     def readinto(self, buffer: Any) -> int:
@@ -152,6 +167,24 @@ class EndMark:
     def ending(self, last: bytes) -> bytes:
         """What follows the last byte of the file."""
         return (b"" if last in (b"", b"\n", b"\r") else b"\n") + self.text.encode() + b"\n"
+
+
+_in_use: dict[int, weakref.ref[Any]] = {}
+EXIT_SECONDS = 0.2
+
+
+def in_use(thing: Any) -> None:
+    """Remember an object that threads of pyarrow may hold. One that lets go of it while the interpreter shuts down would end the process
+    ("terminate called without an active exception"), so the end of the program waits a moment for those that are left."""
+    key = id(thing)
+    _in_use[key] = weakref.ref(thing, lambda _: _in_use.pop(key, None))
+
+
+@atexit.register
+def _wait_for_threads() -> None:
+    deadline = time.monotonic() + EXIT_SECONDS
+    while _in_use and time.monotonic() < deadline:
+        time.sleep(0.0005)
 
 
 _fields = threading.Lock()

@@ -30,7 +30,7 @@ def without_comments(lines: Iterable[Numbered], comment: str, quote: str) -> Ite
     """The lines up to a comment mark outside quotes; a line that holds nothing else is left out."""
     inside = False
     for number, line in lines:
-        if not comment or (comment not in line and not inside):
+        if not comment or comment not in line:
             inside ^= bool(quote) and line.count(quote) % 2 == 1
             yield number, line
             continue
@@ -156,7 +156,7 @@ class PlainCsv(io.RawIOBase):
     def _part(self) -> bytes:
         """The text of the next rows, padded."""
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\n")
+        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\r\n")  # what is in here is quoted in values
         for _, row in zip(range(PART_ROWS), self._rows, strict=False):
             if self._width is not None and row:
                 row = row + [self._filler] * (self._width - len(row))
@@ -193,7 +193,7 @@ def _closed_rows(dialect: Dialect, lines: Iterable[str], unclosed: Callable[[], 
 def _lines(text: io.TextIOWrapper) -> Iterator[str]:
     """Lines with any line end, as the csv module wants them."""
     for line in text:
-        yield line if line.endswith("\n") else line + "\n"
+        yield line if line.endswith(("\n", "\r")) else line + "\n"
 
 
 def plain_stream(raw: PlainCsv) -> pa.NativeFile:

@@ -67,7 +67,6 @@ class CsvRejects:
     def note(self, pass_: _Reader) -> None:
         """Keep what a pass over a file has left out, in the place of what an earlier pass has."""
         file = pass_.source.paths.index(pass_.path)
-        self.scans[file] = (file, *_scan(pass_))
         found: list[tuple[Any, ...]] = []
         if pass_.left_out or pass_.most_bytes:
             for error in _errors(pass_):
@@ -75,6 +74,9 @@ class CsvRejects:
                 if len(found) == self.limit:
                     break
         self.errors[file] = found
+        self.scans.pop(file, None)
+        if found:
+            self.scans[file] = (file, *_scan(pass_))
 
 
 def _scan(pass_: _Reader) -> tuple[Any, ...]:
@@ -87,10 +89,10 @@ def _scan(pass_: _Reader) -> tuple[Any, ...]:
 
 
 def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
-    """(line, its byte, the byte of the error, column from 1, its name, kind, text, message) for what is wrong in the rows read."""
+    """(line, its byte, the byte of the error, column from 1, its name, kind, text, message) for what is wrong in the rows read. Bytes are
+    counted from 1."""
     format, source = pass_.format, pass_.source
-    names, width, nulls = format.names, len(format.names), set(source.nulls)
-    columns = [(kind, reader(kind, how)) for kind, how in ((pass_.kind(i), format.formats[i]) for i in range(width))]
+    width, columns = len(format.names), [reader(pass_.kind(i), how) for i, how in enumerate(format.formats)]
     failed, row_number = set(pass_.failed), -1
     with pass_.raw_rows() as rows:
         if format.header:
@@ -98,41 +100,52 @@ def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
         for row, following in itertools.pairwise(itertools.chain(rows, [None])):
             if row_number + 1 >= pass_.done_rows and not pass_.finished:
                 return  # nobody has asked for more rows
-            text = _decoded(row.text.rstrip("\r\n"))
-            if pass_.most_bytes and len(row.text.rstrip("\r\n")) > pass_.most_bytes:
-                yield row.line, row.position, row.position, None, None, "LINE SIZE OVER MAXIMUM", text, f"Maximum line size of {pass_.most_bytes} bytes exceeded. Actual Size:{len(row.text)} bytes."
+            raw = row.text.rstrip("\r\n")
+            where, text = (row.line, row.position + 1), _decoded(raw)
+            if pass_.most_bytes and len(raw) > pass_.most_bytes:
+                message = f"Maximum line size of {pass_.most_bytes} bytes exceeded. Actual Size:{len(row.text)} bytes."
+                yield *where, row.position + 1, None, None, "LINE SIZE OVER MAXIMUM", text, message
+            elif following is None and pass_.unclosed:
+                yield *where, row.position + 1, None, None, "UNQUOTED VALUE", text, "Value with unterminated quote found."
+            elif not row.fields and width > 1:
                 continue
-            if following is None and pass_.unclosed:
-                yield row.line, row.position, row.position, None, None, "UNQUOTED VALUE", text, "Value with unterminated quote found."
-                continue
-            if not row.fields and width > 1:
-                continue
-            found = len(row.fields)
-            if found < width and not source.padded:
-                yield row.line, row.position, row.position + len(row.text.rstrip("\r\n")), found, names[found], "MISSING COLUMNS", text, f"Expected Number of Columns: {width} Found: {found}"
-                continue
-            if found > width:
-                for column in range(width, found):
-                    message = f"Expected Number of Columns: {width} Found: {column + 1}"
-                    yield row.line, row.position, _start(row, column, format.dialect.delimiter), column + 1, None, "TOO MANY COLUMNS", text, message
-                continue
-            row_number += 1
-            if row_number not in failed:
-                continue
-            for column, (raw, (kind, read)) in enumerate(zip(row.fields, columns, strict=False)):
-                where = row.line, row.position, _start(row, column, format.dialect.delimiter), column + 1, names[column]
-                try:
-                    value = raw.encode("latin-1").decode("utf-8")
-                except UnicodeDecodeError:
-                    yield *where, "INVALID ENCODING", text, "Invalid unicode (byte sequence mismatch) detected. This file is not utf-8 encoded."
-                    break
-                if value not in nulls and read(value) is None:
-                    yield *where, "CAST", text, f"Error when converting column \"{names[column]}\". Could not convert string \"{shown(value)}\" to '{kind}'"
+            elif len(row.fields) > width or (len(row.fields) < width and not source.padded):
+                for column, position, kind in _wrong_width(row, width):
+                    name = format.names[column] if column < width else None
+                    found = column if column < width else column + 1
+                    yield *where, position, found, name, kind, text, f"Expected Number of Columns: {width} Found: {found}"
+            else:
+                row_number += 1
+                if row_number in failed:
+                    for column, position, kind, message in _wrong_values(pass_, row, columns):
+                        yield *where, position, column + 1, format.names[column], kind, text, message
 
 
-def _start(row: RawRow, column: int, delimiter: str) -> int:
+def _wrong_width(row: RawRow, width: int) -> Iterator[tuple[int, int, str]]:
+    """(column, byte, kind) for each column that a row lacks, or has too many."""
+    for column in range(len(row.fields), width):
+        yield column, row.position + 1 + len(row.text.rstrip("\r\n")), "MISSING COLUMNS"
+    for column in range(width, len(row.fields)):
+        yield column, _start(row, column) - 1, "TOO MANY COLUMNS"
+
+
+def _wrong_values(pass_: _Reader, row: RawRow, columns: list[Any]) -> Iterator[tuple[int, int, str, str]]:
+    """(column, byte, kind, message) for each value of a row that does not convert."""
+    nulls = set(pass_.source.nulls)
+    for column, (raw, read) in enumerate(zip(row.fields, columns, strict=False)):
+        try:
+            value = raw.encode("latin-1").decode("utf-8")
+        except UnicodeDecodeError:
+            yield column, _start(row, column), "INVALID ENCODING", "Invalid unicode (byte sequence mismatch) detected. This file is not utf-8 encoded."
+            return
+        if value not in nulls and read(value) is None:
+            name, kind = pass_.format.names[column], pass_.kind(column)
+            yield column, _start(row, column), "CAST", f"Error when converting column \"{name}\". Could not convert string \"{shown(value)}\" to '{kind}'"
+
+
+def _start(row: RawRow, column: int) -> int:
     """The byte at which a field starts, if no field before it is in quotes."""
-    return row.position + sum(len(value) + len(delimiter) for value in row.fields[:column])
+    return row.position + 1 + sum(len(value) + 1 for value in row.fields[:column])
 
 
 def _decoded(text: str) -> str:

@@ -32,6 +32,9 @@ COMMENT = "#"
 """What comments begin with where a file has some and nobody says so."""
 SAMPLE_ROWS = 20_480
 SAMPLE_BYTES = 2_000_000
+SHOWN_VALUES = 50
+HEAD_BYTES = 4096
+"""A file of text has few NUL characters in its first bytes."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) ->
             text, blank, dialect, comment = plain, plain_blank, other, COMMENT
     dialect = replace(dialect, comment=comment or "")
     limit = sample_rows(options)
-    rows = rows_of(text, dialect, whole, SAMPLE_ROWS if limit is None else limit)
+    rows = rows_of(text, dialect, whole, SAMPLE_ROWS if limit is None else max(limit, 2))
     width = max(map(len, rows), default=1) if padded else _width(rows)
     if width > 1:
         # Lines of white space above the first row are none either.
@@ -87,7 +90,7 @@ def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) ->
         blank += sum(1 + "".join(row).count("\n") for row in rows[:above])
         rows = rows[above:]
     rows = [row for row in rows if row or width == 1]
-    if not whole and len(rows) < min(2, limit or 2):
+    if not whole and len(rows) < 2:
         return None
     if not any(rows):
         return _nothing(dialect, skip + blank, options)
@@ -126,7 +129,7 @@ def read_sample(path: str, options: Mapping[str, Any], size: int = SAMPLE_BYTES)
             data += part
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SourceError(f"{path}: this file is UTF-16", hint="encoding => 'utf-16' reads it")
-    if b"\0" in data[:4096]:
+    if data.count(0, 0, HEAD_BYTES) * 8 > len(data[:HEAD_BYTES]):
         raise SourceError(f"{path}: this is not a text file (it holds NUL bytes), expected CSV", hint="encoding => 'utf-16' reads text with two bytes a character")
     whole = len(data) <= size
     text = bytes(data[:size]).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
@@ -237,7 +240,7 @@ def _names(header: list[str], width: int, options: Mapping[str, Any]) -> list[st
     digits = len(str(width - 1))
     found = []
     for i in range(width):
-        name = stated[i] if i < len(stated) else plain(header[i]) if i < len(header) and header[i].strip() else ""
+        name = stated[i] if i < len(stated) else plain(header[i]) if i < len(header) and header[i] else ""
         found.append(name or f"column{i:0{digits}d}")
     return unique_names(found)
 
@@ -272,15 +275,16 @@ def _stated_types(names: Sequence[str], options: Mapping[str, Any], path: str = 
 def over_more_rows(path: str, format: CsvFormat, options: Mapping[str, Any]) -> CsvFormat:
     """The format with types that fit all rows, or as many as sample_size says; the sample has said the rest.
 
-    Values that do not fit the type so far are evidence, with some that do, for another type. It may be one that rows before have not
-    been held against (dates with the day first or last), so the rows are read again until nothing changes."""
+    Some values are kept that show the type of a column so far. Where others do not agree with them, they are kept too, and all of them
+    say what the type is then. It may be one that rows before have not been held against (dates with the day first or last), so the rows
+    are read again until nothing changes."""
     limit = sample_rows(options)
     if format.empty or "columns" in options or (limit is not None and limit < SAMPLE_ROWS):
         return format
     nulls = set(opt.texts(options, "nullstr") or [""])
     stated = {i for i, _ in _stated_types(format.names, options)}
     found = list(zip(format.types, format.formats, strict=True))
-    evidence: list[list[str]] = [[] for _ in found]
+    shown: list[list[str]] = [[] for _ in found]
     changed = True
     while changed:
         changed = False
@@ -291,10 +295,12 @@ def over_more_rows(path: str, format: CsvFormat, options: Mapping[str, Any]) -> 
                     if known[0] == VARCHAR or i in stated:
                         continue
                     values = list(dict.fromkeys(row[i] for row in chunk if i < len(row) and row[i] not in nulls))
-                    if not values or type_of(values, options) == known:
+                    if not values:
                         continue
-                    misfits = [value for value in values if not fits(value, *known)]
-                    if misfits:
-                        evidence[i] += [*values[:100], *misfits]
-                        found[i], changed = type_of(evidence[i], options), True
+                    now = type_of([*shown[i], *values], options)
+                    if now != known:
+                        shown[i] += values
+                        found[i], changed = now, True
+                    elif not shown[i]:
+                        shown[i] = values[:SHOWN_VALUES] if type_of(values[:SHOWN_VALUES], options) == known else values
     return replace(format, types=tuple(kind for kind, _ in found), formats=tuple(how for _, how in found))

@@ -326,7 +326,7 @@ class ParquetSource:
         if path not in files:
             while len(files) >= OPEN_FILES:
                 files.pop(next(iter(files))).close()
-            files[path] = FileIO(path)
+            files[path] = FileIO(stored_path(path))
         descriptor = files[path].fileno()
         if os.fstat(descriptor).st_size != file.footer.size:
             raise SourceError(f"{path}: the file has changed since it was opened")
