@@ -125,7 +125,7 @@ def read_sample(path: str, options: Mapping[str, Any], size: int = SAMPLE_BYTES)
     """The start of a file as text, and whether that is all of it. Bytes that are not UTF-8 are found when reading."""
     with reading(path, "a CSV file"), CsvBytes(path, options) as stream:
         data = bytearray()
-        while len(data) <= size and (part := stream.read(size)):
+        while len(data) <= size and (part := stream.read(size + 1 - len(data))):
             data += part
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SourceError(f"{path}: this file is UTF-16", hint="encoding => 'utf-16' reads it")

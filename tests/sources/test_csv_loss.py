@@ -131,15 +131,15 @@ def test_nul_characters_are_data(tmp_path: Path) -> None:
 def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "1,x\n" * 5_000)
+    whole = csv_input.open_input
+
+    def shrinking(*arguments: Any) -> Any:
+        stream = whole(*arguments)
+        os.truncate(path, 1_001)
+        return stream
+
     for options in ({}, {"encoding": "latin-1"}, {"comment": "#"}):
         source = open_source(path, None, options)
-        whole = csv_input.open_input
-
-        def shrinking(*arguments: Any) -> Any:
-            stream = whole(*arguments)
-            os.truncate(path, 1_001)
-            return stream
-
         with monkeypatch.context() as patch, pytest.raises(SourceError, match=r"t\.csv: the file became shorter while it was read"):
             patch.setattr(csv_input, "open_input", shrinking)
             rows_of(source)
