@@ -14,7 +14,6 @@ import os
 import re
 import select
 import stat
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -73,6 +72,8 @@ class Pipe:
         self.path, self._closing = path, closing
         self.bytes, self.ended = 0, False
         self._lock = threading.Lock()
+        import tempfile
+
         self._source = -1
         self._file = tempfile.TemporaryFile(prefix="tsql-", buffering=0)  # noqa: SIM115 it lives as long as the pipe
         number = descriptor_of(path)
