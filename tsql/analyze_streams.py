@@ -10,6 +10,7 @@ from sqlglot import exp
 from tsql import statements
 from tsql.analyze_files import constant
 from tsql.analyze_qualified import check_qualified
+from tsql.backends.sources.pipes import is_fifo
 from tsql.backends.sources.watermark import DROP
 from tsql.backends.sources.watermark import Watermark as WatermarkRecord
 from tsql.definition import TableDefinition
@@ -63,6 +64,9 @@ def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.E
         if definition.keys or definition.checks or len(columns) > len(definition.columns):
             raise _without_constraints(analyzer, kind, next((part for part in columns if not isinstance(part, exp.ColumnDef)), columns[0]))
         schema = definition.schema
+    fifo = next((path for path in files.paths if is_fifo(path)), None)
+    if fifo is not None:
+        raise analyzer.error(f"{fifo} is a pipe: the rows of a {kind} over files are read whenever it is used, those of a pipe once", table, f"CREATE TABLE {table.name} AS FROM '{fifo}' keeps them")
     opened = _opened(analyzer, files, schema, options)
     schema = Schema(tuple(f for f in opened.schema if f.type.is_readable)) if schema is None else schema
     files = replace(files, kind=opened.describe()["kind"])

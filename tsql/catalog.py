@@ -12,13 +12,17 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tsql.backends.sources import Source
+from tsql.backends.sources.pipes import Pipe, Pipes, is_fifo
 from tsql.definition import Macro, Table, View
 from tsql.external import External
 from tsql.kernels import forks
 from tsql.kernels.errors import CatalogError, SourceError
+
+if TYPE_CHECKING:
+    from tsql.backends.sources.csv_rejects import CsvRejects, RejectTables
 
 
 @dataclass(frozen=True)
@@ -48,11 +52,13 @@ def fingerprint(path: str | Sequence[str]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def _stat(path: str) -> tuple[str, int, int] | tuple[str]:
+def _stat(path: str) -> tuple[Any, ...]:
     try:
         status = os.stat(path)
     except (OSError, ValueError):
         return (path,)
+    if is_fifo(path):
+        return path, object()  # what comes next is always something else
     return path, status.st_mtime_ns, status.st_size
 
 
@@ -75,6 +81,8 @@ class Catalog:
         self._entries: dict[str, tuple[str, Entry]] = {}
         self._macros: dict[str, Macro] = {}
         self._sources: dict[str, tuple[External, FileUse, Source]] = {}
+        self._rejects: RejectTables | None = None
+        self.pipes = Pipes()
         self._lock = forks.lock()
         self._opened: list[FileUse] | None = None
         self._asking = threading.local()
@@ -169,15 +177,31 @@ class Catalog:
 
     def open_file(self, path: str | Sequence[str], kind: str | None = None, options: Mapping[str, Any] | None = None) -> Source:
         """Open a file, a pattern or a list of files as a source; the kind is that of the extension unless given."""
-        from tsql.backends.sources.open import open_source
+        from tsql.backends.sources.open import open_source, rejects_of
 
         where = path if isinstance(path, str) else tuple(path)
         self._ask("file", str(where))
         before = fingerprint(where)
-        source = open_source(where if isinstance(where, str) else list(where), kind, dict(options or {}))
+        fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
+        source = open_source(where if isinstance(where, str) else list(where), kind, dict(options or {}), lambda path: self.pipes.path(path, fifos))
         if self._opened is not None:
             self._opened.append(FileUse(where, before))
+        rejects = rejects_of(source)
+        if rejects is not None:
+            self._show_rejects(rejects)
         return source
+
+    def _show_rejects(self, rejects: CsvRejects) -> None:
+        """Make the rows that a source leaves out readable under the names that its options give."""
+        from tsql.backends.sources.csv_rejects import RejectTable, RejectTables
+
+        for name in (rejects.table, rejects.scan):
+            taken = self._entries.get(name.lower())
+            if taken is not None and not isinstance(taken[1], RejectTable):
+                raise CatalogError(f'store_rejects: "{taken[0]}" exists already', hint="rejects_table => '..' and rejects_scan => '..' name other tables")
+        self._rejects = self._rejects or RejectTables()
+        for table in self._rejects.add(rejects):
+            self.add(table.name, table)
 
     def record_files(self) -> FileRecorder:
         """A context that collects the files opened inside it, and the names that are asked for in this thread."""
@@ -230,16 +254,22 @@ class FileRecorder:
         self.asked: dict[tuple[str, str], None] = {}
         self._catalog = catalog
         self._outer: list[FileUse] | None = None
+        self._fifos: dict[Any, Pipe] | None = None
 
     def __enter__(self) -> FileRecorder:
         self._outer, self._catalog._opened = self._catalog._opened, self.files
         asking = self._catalog._asking
         asking.recorders = (*getattr(asking, "recorders", ()), self.asked)
+        if getattr(asking, "fifos", None) is None:
+            # One statement reads a FIFO once, however often it names it.
+            asking.fifos = self._fifos = {}
         return self
 
     def __exit__(self, *_: object) -> None:
         asking = self._catalog._asking
         asking.recorders = tuple(asked for asked in asking.recorders if asked is not self.asked)
+        if self._fifos is not None:
+            asking.fifos = self._fifos = None
         self._catalog._opened = self._outer
         if self._outer is not None:
             self._outer.extend(self.files)

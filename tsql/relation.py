@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -16,6 +15,7 @@ import pyarrow as pa
 from tsql.arguments import checked_count, checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.interrupt import Interruptible
+from tsql.kernels import forks
 from tsql.kernels.codegen.object_cache import take_notes
 from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
 from tsql.kernels.types import Type
@@ -68,7 +68,7 @@ class Relation:
         self._last: Run | None = None
         self._told: list[str] = []
         self._cursor: Iterator[tuple[Any, ...]] | None = None
-        self._fetching = threading.Lock()
+        self._fetching = forks.lock()
         self.source = source
         self._refused: TsqlError | None = None
         self.message = message

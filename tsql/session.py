@@ -512,6 +512,7 @@ class Session:
         the session afterwards is an error."""
         self._running.close()
         self._plans.clear()
+        self.catalog.pipes.close()
         self.catalog = Catalog()
         if self._store is not None:
             self._store.close()

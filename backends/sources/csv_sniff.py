@@ -7,49 +7,34 @@ header if it does not fit the types below it, and the first type that fits all s
 
 from __future__ import annotations
 
-import csv
 import io
+import itertools
 import re
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.backends.sources import options as opt
-from tsql.backends.sources.csv_lines import LooseRows, without_comments
+from tsql.backends.sources.csv_dialect import Dialect, find_dialect, rows_of
+from tsql.backends.sources.csv_input import CsvBytes, fields_of_any_length, longest_row, too_long
+from tsql.backends.sources.csv_lines import RawRows, without_comments
 from tsql.backends.sources.csv_values import detect, fits
-from tsql.backends.sources.files import open_input, reading
+from tsql.backends.sources.files import reading
 from tsql.backends.sources.normalize import unique_names
 from tsql.backends.sources.text import ISO, TextFormat, parser
 from tsql.kernels.errors import SourceError
+from tsql.kernels.keywords import RESERVED
 from tsql.kernels.types import DOUBLE, VARCHAR, Type
 
-DELIMITERS = (",", "|", ";", "\t")
 COMMENT = "#"
 """What comments begin with where a file has some and nobody says so."""
 SAMPLE_ROWS = 20_480
 SAMPLE_BYTES = 2_000_000
-DIALECT_BYTES = 65_536
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How rows and fields are separated; an empty quote or escape means that there is none. `loose`: quotes inside a quoted
-    field need no escape. `comment`: what follows this character is no data, unless it is empty."""
-
-    delimiter: str
-    quote: str
-    escape: str
-    loose: bool = False
-    comment: str = ""
-
-    def rows(self, lines: Any) -> Any:
-        """The reader of this dialect, over lines without comments."""
-        if self.loose and self.quote:
-            return LooseRows(lines, self.delimiter, self.quote)
-        quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-        doubled = self.escape in ("", self.quote)
-        return csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote or None, doublequote=doubled, escapechar=None if doubled else self.escape, quoting=quoting, strict=False)
+SHOWN_VALUES = 50
+HEAD_BYTES = 4096
+"""A file of text has few NUL characters in its first bytes."""
 
 
 @dataclass(frozen=True)
@@ -67,126 +52,88 @@ class CsvFormat:
 
 
 def sniff(path: str, options: Mapping[str, Any]) -> CsvFormat:
-    """The format of a CSV file."""
-    sample, whole = read_sample(path, options)
+    """The format of a CSV file. The sample grows until it has two whole rows, however long they are."""
+    most_bytes = longest_row(options)
+    size = SAMPLE_BYTES
+    with fields_of_any_length():
+        while True:
+            sample, whole = read_sample(path, options, size)
+            found = _sniffed(path, sample, whole, options)
+            if found is not None:
+                break
+            if size > 2 * most_bytes:
+                raise too_long(path, 1 + sample[: len(sample) - len(sample.lstrip())].count("\n"), most_bytes)
+            size = min(8 * size, 2 * most_bytes + 1)
+        return found if sample_rows(options) == SAMPLE_ROWS else over_more_rows(path, found, options)
+
+
+def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) -> CsvFormat | None:
+    """The format of a file that starts like this; None if the sample ends before its second row does."""
     skip = opt.count(options, "skip", 0)
     padded = bool(opt.flag(options, "null_padding"))
     comment = opt.character(options, "comment")
-    text = _below(sample, skip, comment or "", options)
-    dialect = _dialect(text[:DIALECT_BYTES], whole and len(text) <= DIALECT_BYTES, options)
-    if comment is None and COMMENT in text:
+    text, blank = _below(sample, skip, comment or "", options)
+    dialect, sensible = find_dialect(text, whole, options)
+    if comment is None and not sensible and COMMENT in text:
         # A mark that was not asked for counts only if the file makes no sense with it, and does without.
-        plain = _below(sample, skip, COMMENT, options)
-        other = _dialect(plain[:DIALECT_BYTES], whole and len(plain) <= DIALECT_BYTES, options)
-        if plain.strip() and not _consistent(text, dialect, whole, padded) and _consistent(plain, other, whole, padded):
-            text, dialect, comment = plain, other, COMMENT
+        plain, plain_blank = _below(sample, skip, COMMENT, options)
+        other, sensible = find_dialect(plain, whole, options)
+        if plain and sensible:
+            text, blank, dialect, comment = plain, plain_blank, other, COMMENT
     dialect = replace(dialect, comment=comment or "")
-    rows = _rows(text, dialect, whole, opt.count(options, "sample_size", SAMPLE_ROWS) or SAMPLE_ROWS)
+    limit = sample_rows(options)
+    rows = rows_of(text, dialect, whole, SAMPLE_ROWS if limit is None else max(limit, 2))
     width = max(map(len, rows), default=1) if padded else _width(rows)
+    if width > 1:
+        # Lines of white space above the first row are none either.
+        above = next((number for number, row in enumerate(rows) if len(row) > 1 or (row and row[0].strip())), 0)
+        blank += sum(1 + "".join(row).count("\n") for row in rows[:above])
+        rows = rows[above:]
     rows = [row for row in rows if row or width == 1]
+    if not whole and len(rows) < 2:
+        return None
     if not any(rows):
-        return _nothing(dialect, skip, options)
+        return _nothing(dialect, skip + blank, options)
     names = opt.texts(options, "nullstr") or [""]
     nulls = set(names)
     if padded:
         rows = [row + names[:1] * (width - len(row)) for row in rows]
-    return _columns(path, dialect, skip, rows, width, nulls, options)
+    return _columns(path, dialect, skip + blank, rows, width, nulls, whole, options)
 
 
-def _below(text: str, skip: int, comment: str, options: Mapping[str, Any]) -> str:
-    """A sample without its comments and the lines to skip."""
-    if not comment and not skip:
-        return text
-    quote = opt.character(options, "quote")
-    lines = [line for _, line in without_comments(enumerate(text.splitlines(keepends=True), 1), comment, '"' if quote is None else quote)]
-    return "".join(lines[skip:])
+def _below(text: str, skip: int, comment: str, options: Mapping[str, Any]) -> tuple[str, int]:
+    """A sample without its comments, the lines to skip and the blank lines behind them; and how many of these there were."""
+    if comment or skip:
+        quote = opt.character(options, "quote")
+        lines = [line for _, line in without_comments(enumerate(io.StringIO(text), 1), comment, '"' if quote is None else quote)]
+        text = "".join(lines[skip:])
+    below = text.lstrip("\n")
+    return below, len(text) - len(below)
 
 
-def _consistent(text: str, dialect: Dialect, whole: bool, padded: bool) -> bool:
-    score = _score(text[:DIALECT_BYTES], dialect, whole and len(text) <= DIALECT_BYTES, padded)
-    return score is not None and score[0]
+def sample_rows(options: Mapping[str, Any]) -> int | None:
+    """How many rows are looked at; None for all of them."""
+    stated = options.get("sample_size")
+    if stated is None:
+        return SAMPLE_ROWS
+    if isinstance(stated, bool) or not isinstance(stated, int) or (stated < 1 and stated != -1):
+        raise SourceError(f"option sample_size is a number of rows, or -1 for all of them, not {stated!r}")
+    return None if stated == -1 else stated
 
 
-def read_sample(path: str, options: Mapping[str, Any]) -> tuple[str, bool]:
+def read_sample(path: str, options: Mapping[str, Any], size: int = SAMPLE_BYTES) -> tuple[str, bool]:
     """The start of a file as text, and whether that is all of it. Bytes that are not UTF-8 are found when reading."""
-    with reading(path, "a CSV file"), open_input(path, opt.text(options, "compression")) as stream:
+    with reading(path, "a CSV file"), CsvBytes(path, options) as stream:
         data = bytearray()
-        while len(data) <= SAMPLE_BYTES and (part := stream.read(SAMPLE_BYTES)):
+        while len(data) <= size and (part := stream.read(size + 1 - len(data))):
             data += part
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise SourceError(f"{path}: this file is UTF-16, only UTF-8 is read", hint="convert it first, for example with iconv -f UTF-16 -t UTF-8")
-    if b"\0" in data[:4096]:
-        raise SourceError(f"{path}: this is not a text file (it holds NUL bytes), expected CSV")
-    whole = len(data) <= SAMPLE_BYTES
-    text = bytes(data[:SAMPLE_BYTES]).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+        raise SourceError(f"{path}: this file is UTF-16", hint="encoding => 'utf-16' reads it")
+    if data.count(0, 0, HEAD_BYTES) * 8 > len(data[:HEAD_BYTES]):
+        raise SourceError(f"{path}: this is not a text file (it holds NUL bytes), expected CSV", hint="encoding => 'utf-16' reads text with two bytes a character")
+    whole = len(data) <= size
+    text = bytes(data[:size]).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n"), whole
-
-
-def _dialect(text: str, whole: bool, options: Mapping[str, Any]) -> Dialect:
-    delimiter = opt.character(options, "delim", "sep", "delimiter")
-    quote, escape = opt.character(options, "quote"), opt.character(options, "escape")
-    if delimiter == "":
-        raise SourceError("option delim is empty")
-    delimiters = (delimiter,) if delimiter is not None else DELIMITERS
-    quotes = (quote,) if quote is not None else ('"', "'") if "'" in text else ('"',)
-    padded = bool(opt.flag(options, "null_padding"))
-    found: list[tuple[tuple[bool, int, int], Dialect]] = []
-    unclosed = False
-    for mark in quotes:
-        loose = opt.flag(options, "strict_mode", True) is False
-        escapes = (escape,) if escape is not None else (mark, "\\") if mark and "\\" + mark in text else (mark,)
-        for candidate in (Dialect(d, mark, e, loose) for d in delimiters for e in escapes):
-            score = _score(text, candidate, whole, padded)
-            unclosed |= score is None
-            if score is not None:
-                found.append((score, candidate))
-    if unclosed and quote is None:
-        found += [(score, c) for c in (Dialect(d, "", "") for d in delimiters) if (score := _score(text, c, whole, padded)) is not None]
-    if not found:
-        return Dialect(delimiters[0], '"' if quote is None else quote, escape or '"')
-    best = max(score for score, _ in found)
-    return next(candidate for score, candidate in found if score == best)
-
-
-def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> tuple[bool, int, int] | None:
-    """(all rows have one width, the width, quoted fields) of the sample; None where its quotes do not close. The width of
-    `padded` rows is that of the longest."""
-    if dialect.quote and not dialect.loose and _bad_quotes(text, dialect, whole):
-        return None
-    widths = Counter(len(row) for row in _rows(text, dialect, whole, 2_000) if row)
-    if not widths:
-        return (False, 1, 0)
-    if padded:
-        widths = Counter({max(widths): widths.total()})
-    width, rows = widths.most_common(1)[0]
-    consistent = len(widths) == 1
-    if width == 1 or (not consistent and rows * 2 <= widths.total()):
-        return (consistent and width > 1, 1, 0)
-    quoted = text.count(dialect.delimiter + dialect.quote) + text.count("\n" + dialect.quote) if dialect.quote else 0
-    return (consistent, width, quoted)
-
-
-def _bad_quotes(text: str, dialect: Dialect, whole: bool) -> bool:
-    """Whether a quote is never closed, or something stands between the end of a quoted field and the next one."""
-    try:
-        strict = csv.reader(io.StringIO(text), delimiter=dialect.delimiter, quotechar=dialect.quote, doublequote=dialect.escape in ("", dialect.quote), escapechar=None if dialect.escape in ("", dialect.quote) else dialect.escape, strict=True)
-        for _ in strict:
-            pass
-    except csv.Error as error:
-        return whole or "unexpected end of data" not in str(error)
-    return False
-
-
-def _rows(text: str, dialect: Dialect, whole: bool, limit: int) -> list[list[str]]:
-    rows: list[list[str]] = []
-    try:
-        for row in dialect.rows(io.StringIO(text)):
-            rows.append(row)
-            if len(rows) > limit:
-                return rows[:limit]
-    except csv.Error:
-        return rows
-    return rows if whole or len(rows) < 2 else rows[:-1]
 
 
 def _width(rows: list[list[str]]) -> int:
@@ -200,7 +147,7 @@ def _nothing(dialect: Dialect, skip: int, options: Mapping[str, Any]) -> CsvForm
     return CsvFormat(dialect, skip, False, tuple(unique_names(list(stated))), tuple(stated.values()), (ISO,) * len(stated), True)
 
 
-def _columns(path: str, dialect: Dialect, skip: int, rows: list[list[str]], width: int, nulls: set[str], options: Mapping[str, Any]) -> CsvFormat:
+def _columns(path: str, dialect: Dialect, skip: int, rows: list[list[str]], width: int, nulls: set[str], whole: bool, options: Mapping[str, Any]) -> CsvFormat:
     stated = opt.column_types(options, "columns")
     if stated is not None and len(stated) != width:
         raise SourceError(f"{path}: option columns names {len(stated)} columns, the file has {width}")
@@ -220,13 +167,17 @@ def _columns(path: str, dialect: Dialect, skip: int, rows: list[list[str]], widt
         found = [(VARCHAR, ISO)] * width
     names = list(stated) if stated is not None else _names(first if header else [], width, options)
     found = _override(path, names, found, options)
-    return CsvFormat(dialect, skip, header, tuple(names), tuple(kind for kind, _ in found), tuple(format for _, format in found), header and len(rows) == 1)
+    return CsvFormat(dialect, skip, header, tuple(names), tuple(kind for kind, _ in found), tuple(format for _, format in found), header and whole and len(rows) == 1)
 
 
 def _type(rows: list[list[str]], index: int, nulls: set[str], options: Mapping[str, Any]) -> tuple[Type, TextFormat]:
+    return type_of([row[index] for row in rows if index < len(row) and row[index] not in nulls], options)
+
+
+def type_of(values: list[str], options: Mapping[str, Any]) -> tuple[Type, TextFormat]:
+    """The type of a column with these values (NULLs left out), and how they are written."""
     if opt.flag(options, "all_varchar"):
         return VARCHAR, ISO
-    values = [row[index] for row in rows if index < len(row) and row[index] not in nulls]
     for option, kind in (("dateformat", "DATE"), ("timestampformat", "TIMESTAMP")):
         stated = opt.text(options, option)
         if stated is not None and values:
@@ -234,21 +185,33 @@ def _type(rows: list[list[str]], index: int, nulls: set[str], options: Mapping[s
             read = parser(opt.one_type(option, kind), format)
             if all(read(value) is not None for value in values):
                 return opt.one_type(option, kind), format
+    numbers = number_format(options)
+    if numbers.thousands:
+        kind, _ = detect(_numbers(values, numbers))
+        return (kind, numbers) if kind.is_numeric else detect(values)
     kind, format = detect(values)
-    if decimal_separator(options) == "," and kind == VARCHAR and values and all(map(_COMMA_NUMBER.fullmatch, (value.strip() for value in values))):
-        return DOUBLE, TextFormat(decimal=",")
+    if numbers.decimal == "," and kind == VARCHAR and values and all(map(_COMMA_NUMBER.fullmatch, (value.strip() for value in values))):
+        return DOUBLE, numbers
     return kind, format
 
 
 _COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:e[+-]?[0-9]+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE)
 
 
-def decimal_separator(options: Mapping[str, Any]) -> str:
-    """What stands before the fraction of a number: a point or a comma."""
-    found = opt.text(options, "decimal_separator") or "."
-    if found not in (".", ","):
-        raise SourceError(f"option decimal_separator is '.' or ',', not {found!r}")
-    return found
+def _numbers(values: list[str], format: TextFormat) -> list[str]:
+    """Values as they would be written without separators of thousands and with a decimal point."""
+    plain = [value.replace(format.thousands, "") for value in values]
+    return [value.replace(",", ".") for value in plain] if format.decimal == "," else plain
+
+
+def number_format(options: Mapping[str, Any]) -> TextFormat:
+    """How numbers are written: a point or a comma before the fraction, and what separates thousands."""
+    decimal, thousands = opt.text(options, "decimal_separator") or ".", opt.character(options, "thousands") or ""
+    if decimal not in (".", ","):
+        raise SourceError(f"option decimal_separator is '.' or ',', not {decimal!r}")
+    if thousands == decimal:
+        raise SourceError(f"option thousands is {thousands!r}, which is also the decimal separator", hint="decimal_separator => ',' changes that")
+    return TextFormat(decimal=decimal, thousands=thousands)
 
 
 def _format(kind: Type, seen: TextFormat, options: Mapping[str, Any]) -> TextFormat:
@@ -256,8 +219,8 @@ def _format(kind: Type, seen: TextFormat, options: Mapping[str, Any]) -> TextFor
     stated = opt.text(options, option) if option else None
     if stated is not None:
         return TextFormat(strptime=stated)
-    if kind.is_numeric and decimal_separator(options) == ",":
-        return TextFormat(decimal=",")
+    if kind.is_numeric:
+        return number_format(options)
     return seen if option else ISO
 
 
@@ -273,47 +236,71 @@ def _names(header: list[str], width: int, options: Mapping[str, Any]) -> list[st
     stated = opt.texts(options, "names") or []
     if len(stated) > width:
         raise SourceError(f"option names has {len(stated)} names, the file has {width} columns")
+    plain = _plain_name if opt.flag(options, "normalize_names") else str.strip
     digits = len(str(width - 1))
     found = []
     for i in range(width):
-        name = stated[i] if i < len(stated) else header[i].strip() if i < len(header) else ""
+        name = stated[i] if i < len(stated) else plain(header[i]) if i < len(header) and header[i] else ""
         found.append(name or f"column{i:0{digits}d}")
     return unique_names(found)
 
 
+def _plain_name(name: str) -> str:
+    """A name that needs no quotes, as DuckDB makes it: letters without accents, digits, `_` for white space, and `_` before a digit or
+    a keyword."""
+    letters = [c if c.isspace() else c if c.isascii() and (c.isalnum() or c == "_") else "" for c in unicodedata.normalize("NFKD", name)]
+    found = "_".join("".join(letters).split()).lower() or "_"
+    return "_" + found if found[0].isdigit() or found in RESERVED else found
+
+
 def _override(path: str, names: list[str], found: list[tuple[Type, TextFormat]], options: Mapping[str, Any]) -> list[tuple[Type, TextFormat]]:
-    for option in ("types", "dtypes"):
-        stated = options.get(option)
-        if stated is None:
-            continue
-        if isinstance(stated, list | tuple):
-            stated = dict(zip(names, stated, strict=False))
-        lowered = {name.lower(): i for i, name in enumerate(names)}
-        for name, kind in (opt.column_types({option: stated}, option) or {}).items():
-            if name.lower() not in lowered:
-                raise SourceError(f"{path}: option {option} names column {name}, which the file does not have")
-            index = lowered[name.lower()]
-            found[index] = (kind, _format(kind, found[index][1], options))
+    for index, kind in _stated_types(names, options, path):
+        found[index] = (kind, _format(kind, found[index][1], options))
     return found
 
 
-def numbered_rows(path: str, dialect: Dialect, options: Mapping[str, Any]) -> Iterator[tuple[int, list[str]]]:
-    """All rows of a file with the line on which each starts; slow, used to say where an error is."""
-    with open_input(path, opt.text(options, "compression")) as stream:
-        text = io.TextIOWrapper(stream, "utf-8-sig", errors="replace")
-        numbers: list[int] = []
+def _stated_types(names: Sequence[str], options: Mapping[str, Any], path: str = "") -> Iterator[tuple[int, Type]]:
+    """The columns whose types the options state."""
+    lowered = {name.lower(): i for i, name in enumerate(names)}
+    for option in ("types", "dtypes"):
+        stated = options.get(option)
+        if isinstance(stated, list | tuple):
+            stated = dict(zip(names, stated, strict=False))
+        for name, kind in (opt.column_types({option: stated}, option) or {}).items():
+            if name.lower() not in lowered:
+                raise SourceError(f"{path}: option {option} names column {name}, which the file does not have")
+            yield lowered[name.lower()], kind
 
-        def lines() -> Iterator[str]:
-            for number, line in without_comments(enumerate(text, 1), dialect.comment, dialect.quote):
-                numbers.append(number)
-                yield line
 
-        remaining = lines()
-        for _ in range(opt.count(options, "skip", 0)):
-            next(remaining, None)
-        numbers.clear()
-        reader = dialect.rows(remaining)
-        seen = 0
-        for row in reader:
-            yield numbers[seen], row
-            seen = reader.line_num
+def over_more_rows(path: str, format: CsvFormat, options: Mapping[str, Any]) -> CsvFormat:
+    """The format with types that fit all rows, or as many as sample_size says; the sample has said the rest.
+
+    Some values are kept that show the type of a column so far. Where others do not agree with them, they are kept too, and all of them
+    say what the type is then. It may be one that rows before have not been held against (dates with the day first or last), so the rows
+    are read again until nothing changes."""
+    limit = sample_rows(options)
+    if format.empty or "columns" in options or (limit is not None and limit < SAMPLE_ROWS):
+        return format
+    nulls = set(opt.texts(options, "nullstr") or [""])
+    stated = {i for i, _ in _stated_types(format.names, options)}
+    found = list(zip(format.types, format.formats, strict=True))
+    shown: list[list[str]] = [[] for _ in found]
+    changed = True
+    while changed:
+        changed = False
+        with reading(path, "a CSV file"), RawRows(path, format.dialect, format.skip, options) as rows:
+            numbered = itertools.islice(rows, int(format.header), None if limit is None else limit + format.header)
+            while chunk := [row.texts() for row in itertools.islice(numbered, SAMPLE_ROWS)]:
+                for i, known in enumerate(found):
+                    if known[0] == VARCHAR or i in stated:
+                        continue
+                    values = list(dict.fromkeys(row[i] for row in chunk if i < len(row) and row[i] not in nulls))
+                    if not values:
+                        continue
+                    now = type_of([*shown[i], *values], options)
+                    if now != known:
+                        shown[i] += values
+                        found[i], changed = now, True
+                    elif not shown[i]:
+                        shown[i] = values[:SHOWN_VALUES] if type_of(values[:SHOWN_VALUES], options) == known else values
+    return replace(format, types=tuple(kind for kind, _ in found), formats=tuple(how for _, how in found))

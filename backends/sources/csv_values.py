@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +33,9 @@ _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 
 _FITTING = {"DATE": ("date", "infinity", "epoch"), "TIMESTAMP": ("timestamp", "date"), "TIMESTAMPTZ": ("zoned", "timestamp", "date", "infinity", "epoch")}
 """Types, and the shapes of values that leave a column of that type what it is."""
+
+_WHOLE_NUMBERS, _FRACTIONS = "^-?[0-9]{1,18}$", r"^-?[0-9]{1,18}(\.[0-9]{0,18})?$"
+"""Numbers that pyarrow casts as we would."""
 
 _LONGEST_SHOWN = 60
 
@@ -145,6 +149,15 @@ def _moved(day: str, clock: str, days: int, kind: Type) -> int | None:
 
 def convert_column(array: pa.Array, kind: Type, format: TextFormat, lost: Callable[[], None] = lambda: None) -> tuple[pa.Array, pa.Array | None]:
     """Text as values of `kind`, and which rows could not be converted, if any: the ordinary values first, then the others."""
+    if format.thousands and kind.is_numeric:
+        array = pc.replace_substring(array, format.thousands, "")
+        plain = _WHOLE_NUMBERS if kind.is_integer and kind != HUGEINT else _FRACTIONS if kind == DOUBLE and format.decimal == "." else None
+        if plain is not None and array.type == pa.string() and pc.all(pc.match_substring_regex(array, plain)).as_py() is not False:
+            try:
+                return array.cast(kind.to_arrow()), None
+            except pa.ArrowInvalid:
+                pass  # out of range: looked at one by one below
+        format = replace(format, thousands="")
     # Arrow refuses to make decimals of 39 digits from numbers, though it carries them: they are left for the second step.
     found, wrong = convert_text(array, DECIMAL(38, 0) if kind == HUGEINT else kind, format, lost)
     if wrong is None or not (kind == HUGEINT or kind in _TIMES):

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from tsql.backends.sources.pipes import PipePath, PipeReader
 from tsql.kernels.errors import SourceError
 from tsql.kernels.types import BIGINT, DATE, TIMESTAMP, VARCHAR, Type
 
@@ -27,6 +28,7 @@ SUFFIXES = {
     "ipc": (".arrow", ".arrows", ".feather", ".ipc"),
 }
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
 _MAGIC = re.compile(r"[*?\[]")
 
@@ -107,20 +109,36 @@ def kind_of(path: str) -> str | None:
 
 
 def compression_of(path: str) -> str | None:
-    """The codec that a file name's ending suggests."""
+    """The codec that a file name's ending suggests; a pipe has no name that says so, and is known by its first bytes."""
+    if isinstance(path, PipePath):
+        head = PipeReader(path.pipe).read(4)
+        return next((codec for magic, codec in _MAGIC_BYTES.items() if head.startswith(magic)), None)
     return next((codec for ending, codec in COMPRESSIONS.items() if path.lower().endswith(ending)), None)
 
 
 def open_input(path: str, compression: str | None = None) -> pa.NativeFile:
     """A stream of the file's bytes, decompressed."""
-    raw = pa.OSFile(path, "rb")
+    arriving = isinstance(path, PipePath) and not path.pipe.ended
+    raw = pa.PythonFile(PipeReader(path.pipe), "r") if arriving else pa.OSFile(stored_path(path), "rb")
     codec = compression_of(path) if compression in (None, "auto") else None if compression == "none" else compression
     return raw if codec is None else pa.CompressedInputStream(raw, codec)
 
 
+def stored_path(path: str) -> str:
+    """Where the bytes of a file are, for readers that go to and fro in them; all of a pipe is awaited."""
+    return path.pipe.stored_path() if isinstance(path, PipePath) else path
+
+
+def check_whole(path: str, stream: pa.NativeFile) -> None:
+    """At the end of a file: one that is shorter now than when it was opened has lost rows, and the last one may be cut. (A compressed
+    stream that is cut is an error of its own.)"""
+    if isinstance(stream, pa.OSFile) and stream.tell() < stream.size():
+        raise SourceError(f"{path}: the file became shorter while it was read")
+
+
 def total_bytes(paths: Iterable[str]) -> int:
     """Sizes of files as stored; a file that is gone counts nothing (reading it will say so)."""
-    return sum(os.path.getsize(path) for path in paths if os.path.exists(path))
+    return sum(path.pipe.bytes if isinstance(path, PipePath) else os.path.getsize(path) for path in paths if os.path.exists(path))
 
 
 _PARTITION = re.compile(r"([^=]+)=(.*)", re.DOTALL)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from tsql.backends.sources import Split, Statistics
 from tsql.backends.sources.convert import castable, convert
-from tsql.backends.sources.files import expand, open_input, reading, total_bytes
+from tsql.backends.sources.files import expand, open_input, reading, stored_path, total_bytes
 from tsql.backends.sources.normalize import batch_of, engine_schema, normalize
 from tsql.kernels.errors import SourceError
 from tsql.kernels.expr import Expr
@@ -77,9 +77,10 @@ class IpcSource:
         """This thread's reader of a file with random access; None for a stream."""
         readers = self._local.__dict__.setdefault("readers", {})
         if path not in readers:
-            with open(path, "rb") as file:
+            stored = stored_path(path)
+            with open(stored, "rb") as file:
                 is_file = file.read(6) == b"ARROW1"
-            readers[path] = pa.ipc.open_file(pa.memory_map(path)) if is_file else None
+            readers[path] = pa.ipc.open_file(pa.memory_map(stored)) if is_file else None
         return readers[path]
 
     def _schema_of(self, path: str) -> Schema:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from tsql.backends.sources.files import open_input
+from tsql.backends.sources.files import check_whole, open_input
 from tsql.backends.sources.text import parser
 from tsql.kernels.errors import SourceError
 from tsql.kernels.types import Type
@@ -54,20 +54,22 @@ def values(path: str, layout: str, compression: str | None, ignore_errors: bool 
 
 def blocks(path: str, compression: str | None) -> Iterator[tuple[int, bytes]]:
     """A file in pieces of whole lines, each with the number of its first line."""
-    line, rest = 1, b""
+    line, rest = 1, []
     with open_input(path, compression) as stream:
         while part := stream.read(BLOCK_BYTES):
             if line == 1 and not rest:
                 part = part.removeprefix(b"\xef\xbb\xbf")
             cut = part.rfind(b"\n") + 1
             if not cut:
-                rest += part
+                rest.append(part)
                 continue
-            block, rest = rest + part[:cut], part[cut:]
+            block, rest = b"".join([*rest, part[:cut]]), [part[cut:]]
             yield line, block
             line += block.count(b"\n")
-    if rest.strip():
-        yield line, rest
+        check_whole(path, stream)
+    last = b"".join(rest)
+    if last.strip():
+        yield line, last
 
 
 def block_values(path: str, first_line: int, block: bytes, ignore_errors: bool) -> Iterator[tuple[int, Any]]:
@@ -87,16 +89,19 @@ def _stream(path: str, stream: Any, array: bool) -> Iterator[tuple[int, Any]]:
     text = io.TextIOWrapper(stream, "utf-8-sig")
     decode = json.JSONDecoder().raw_decode
     buffer, line, at, ended = "", 1, 0, False
+    counted = 0  # the line ends before this place are in `line`
 
     def more() -> None:
-        nonlocal buffer, line, at, ended
-        line += buffer.count("\n", 0, at)
+        nonlocal buffer, line, at, ended, counted
+        line += buffer.count("\n", counted, at)
         try:
             part = text.read(max(CHUNK_CHARS, len(buffer) - at))
         except UnicodeDecodeError:
             raise SourceError(f"{path}: after line {line}: not valid UTF-8") from None
         ended = not part
-        buffer, at = buffer[at:] + part, 0
+        if ended:
+            check_whole(path, stream)
+        buffer, at, counted = buffer[at:] + part, 0, 0
 
     def peek() -> str:
         nonlocal at
@@ -108,7 +113,7 @@ def _stream(path: str, stream: Any, array: bool) -> Iterator[tuple[int, Any]]:
             more()
 
     def fail(reason: str, where: int) -> SourceError:
-        return SourceError(f"{path}: line {line + buffer.count(chr(10), 0, where)}: malformed JSON: {reason}")
+        return SourceError(f"{path}: line {line + buffer.count(chr(10), counted, where)}: malformed JSON: {reason}")
 
     first = True
     if array:
@@ -140,7 +145,8 @@ def _stream(path: str, stream: Any, array: bool) -> Iterator[tuple[int, Any]]:
                 if ended or not _incomplete(error, len(buffer)):
                     raise fail(_reason(error), getattr(error, "pos", at)) from None
             more()
-        yield line + buffer.count("\n", 0, at), value
+        line, counted = line + buffer.count("\n", counted, at), at
+        yield line, value
         at, first = end, False
     if peek():
         raise fail("text after the end of the array", at)

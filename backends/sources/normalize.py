@@ -88,13 +88,15 @@ def spelled(arrow: pa.DataType, depth: int = 0) -> str:
 def unique_names(names: list[str]) -> list[str]:
     """Names with `_1`, `_2`, .. where one repeats; case does not count (SQL names are compared without it)."""
     taken: set[str] = set()
+    numbers: dict[str, int] = {}
     unique = []
     for name in names:
-        candidate, number = name, 0
+        candidate, number = name, numbers.get(name.lower(), 0)
         while candidate.lower() in taken:
             number += 1
             candidate = f"{name}_{number}"
         taken.add(candidate.lower())
+        numbers[name.lower()] = number
         unique.append(candidate)
     return unique
 

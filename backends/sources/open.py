@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from tsql.backends.sources import Source
 from tsql.backends.sources.conform import OPTION as SCHEMA
@@ -17,18 +17,28 @@ from tsql.backends.sources.conform import conformed, declared
 from tsql.backends.sources.files import SUFFIXES, compression_of, expand, kind_of, open_input, reading
 from tsql.backends.sources.partitioned import OPTIONS as FILE_OPTIONS
 from tsql.backends.sources.partitioned import with_file_columns
+from tsql.backends.sources.pipes import PipePath, Pipes, descriptor_of
 from tsql.kernels.errors import SourceError
+
+if TYPE_CHECKING:
+    from tsql.backends.sources.csv_rejects import CsvRejects
 
 ALIASES = {"arrow": "ipc", "feather": "ipc", "ndjson": "json", "jsonl": "json", "tsv": "csv", "pq": "parquet"}
 
 
-def open_source(path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], kind: str | None = None, options: Mapping[str, Any] | None = None) -> Source:
+def open_source(
+    path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    as_pipe: Callable[[str], str] | None = None,
+) -> Source:
     """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option `schema` names the
-    columns to read with their types, for every kind."""
+    columns to read with their types, for every kind. `as_pipe` is a session's `Pipes.path`."""
     single = isinstance(path_or_paths, str | os.PathLike)
     patterns = [os.fspath(path) for path in ([path_or_paths] if single else path_or_paths)]
     if not patterns or any(not isinstance(pattern, str) or not pattern for pattern in patterns):
         raise SourceError("a file name is empty" if patterns else "the list of files is empty")
+    patterns = [as_pipe(pattern) if as_pipe is not None else Pipes().path(pattern) for pattern in patterns]
     kind = _kind(patterns, kind)
     settings = _checked(kind, options or {})
     wanted = declared(settings)
@@ -53,6 +63,24 @@ def _open(kind: str, patterns: list[str], settings: dict[str, Any]) -> Source:
     from tsql.backends.sources.ipc import IpcSource
 
     return with_file_columns(IpcSource(patterns, settings), settings)
+
+
+def rejects_of(source: Any) -> CsvRejects | None:
+    """What a source keeps of the rows that it leaves out, if it does."""
+    while source is not None:
+        found = getattr(source, "rejects", None)
+        if found is not None:
+            return found
+        source = getattr(source, "source", None)
+    return None
+
+
+def portable(source: Any) -> dict[str, Any] | None:
+    """The description of a source that another process can open; None for data in memory, for a pipe (whose bytes this process has
+    taken), and where the rows that are left out must come together here."""
+    if rejects_of(source) is not None or any(isinstance(path, PipePath) for path in getattr(source, "paths", ())):
+        return None
+    return source.describe()
 
 
 def from_description(description: Mapping[str, Any]) -> Source:
@@ -97,6 +125,8 @@ def _kind_by_content(path: str) -> str:
         return "ipc"
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         return "json"
+    if isinstance(path, PipePath) or descriptor_of(path) is not None:
+        return "csv"
     raise SourceError(f"{path}: what kind of file this is cannot be told from its name or content", hint=f"name the kind: {', '.join(SUFFIXES)}")
 
 
@@ -107,7 +137,7 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         lowered = name.lower()
         if lowered not in known:
-            close = difflib.get_close_matches(lowered, known, 1)
+            close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
             raise SourceError(f"unknown option {name} for {kind} files", hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}")
         checked[lowered] = value
     return checked

@@ -50,7 +50,7 @@ import pyarrow.parquet as pq
 
 from tsql.backends.sources import ColumnStatistics, LazyColumns, Split, Statistics
 from tsql.backends.sources.convert import castable, convert
-from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading
+from tsql.backends.sources.files import NO_PARTITIONS, expand, partitions_of, reading, stored_path
 from tsql.backends.sources.normalize import TWELVE_BYTES, batch_of, engine_schema, normalize
 from tsql.backends.sources.parquet_footer import Footer, read_footer
 from tsql.backends.sources.parquet_forms import ColumnForm, column_form, is_ours
@@ -342,7 +342,7 @@ class ParquetSource:
         if path not in files:
             while len(files) >= OPEN_FILES:
                 files.pop(next(iter(files))).close()
-            files[path] = FileIO(path)
+            files[path] = FileIO(stored_path(path))
         descriptor = files[path].fileno()
         if os.fstat(descriptor).st_size != file.footer.size:
             raise SourceError(f"{path}: the file has changed since it was opened")
@@ -355,7 +355,7 @@ class ParquetSource:
         if path not in readers:
             while len(readers) >= OPEN_FILES:
                 readers.pop(next(iter(readers))).close(force=True)
-            stream = pa.OSFile(path, "rb")
+            stream = pa.OSFile(stored_path(path), "rb")
             readers[path] = pq.ParquetFile(
                 stream,
                 metadata=file.footer.metadata,

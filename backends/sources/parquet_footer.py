@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tsql.backends.sources import thrift
-from tsql.backends.sources.files import reading
+from tsql.backends.sources.files import reading, stored_path
 from tsql.kernels.errors import SourceError
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
@@ -124,7 +124,7 @@ def _is_sound(metadata: pq.FileMetaData) -> bool:
 
 
 def _read_tail(path: str) -> tuple[bytes, int]:
-    with open(path, "rb") as file:
+    with open(stored_path(path), "rb") as file:
         size = os.fstat(file.fileno()).st_size
         head = file.read(4)
         if size < 12 or head not in (_MAGIC, _ENCRYPTED):

@@ -40,11 +40,12 @@ _EPOCH = date(1970, 1, 1).toordinal()
 @dataclass(frozen=True)
 class TextFormat:
     """How the values of a column are written: the order of year, month and day, or an explicit strptime format; and what
-    stands before the fraction of a number."""
+    stands before the fraction of a number, and between its thousands (empty for nothing)."""
 
     order: str = "ymd"
     strptime: str | None = None
     decimal: str = "."
+    thousands: str = ""
 
 
 ISO = TextFormat()
@@ -203,6 +204,9 @@ def detect(texts: Iterable[str], orders: tuple[str, ...] = ("ymd", "dmy", "mdy")
 
 def parser(kind: Type, format: TextFormat = ISO) -> Callable[[str], Any]:
     """The function that reads a value of type `kind` from text: the stored form, or None where it is not one."""
+    if format.thousands and kind.is_numeric:
+        whole = parser(kind, TextFormat(decimal=format.decimal))
+        return lambda text: whole(text.replace(format.thousands, ""))
     if format.decimal != "." and kind.is_numeric:
         plain = parser(kind)
         return lambda text: None if "." in text else plain(text.replace(format.decimal, "."))

@@ -15,6 +15,7 @@ from tsql.backends import Run
 from tsql.backends.local.dataset import SourceData
 from tsql.backends.local.entry import facts_of
 from tsql.backends.sources import tell_lost
+from tsql.backends.sources.open import portable
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource, spark_schema
@@ -100,7 +101,7 @@ class Stages:
         if isinstance(step.source, BlockTable):
             return Entry(step.name, "table", facts=_block_facts(step))
         data = SourceData(step.source, step.columns, step.where, 1, 0, self.run)
-        description = step.source.describe()
+        description = portable(step.source)
         return Entry(step.name, "table" if description is None else "splits", description, facts_of(data))
 
     def _rows(self, steps: list[Step], on_driver: bool) -> tuple[DataFrame, dict[str, Any]]:
@@ -162,7 +163,7 @@ class Stages:
             known = [s.rows for s in splits]
             if splits and all(rows is not None for rows in known):
                 self.run.total_rows = (self.run.total_rows or 0) + sum(known)
-            if source.describe() is not None:
+            if portable(source) is not None:
                 shards = min(shards, len(splits))
                 for shard in range(shards):
                     mine = [[s.order, s.path, s.rows, s.detail] for s in splits[shard * len(splits) // shards : (shard + 1) * len(splits) // shards]]

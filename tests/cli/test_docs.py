@@ -2,10 +2,12 @@
 
 import doctest
 import io
+import os
 import re
 import shlex
 import subprocess
 import sys
+from contextlib import contextmanager
 from pathlib import Path
 
 from tsql.cli import main
@@ -43,6 +45,22 @@ def matches(actual, expected):
     return re.fullmatch(pattern.replace("\n(?:.*\n)*?.*\n", "\n(?:.*\n)*?"), "\n".join(actual)) is not None
 
 
+@contextmanager
+def standard_input(text):
+    """A pipe that holds a short text in the place of the descriptor that programs read."""
+    kept = os.dup(0)
+    out, into = os.pipe()
+    os.write(into, text.encode())
+    os.close(into)
+    os.dup2(out, 0)
+    os.close(out)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 def test_cli_examples(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     pairs = examples()
@@ -53,7 +71,8 @@ def test_cli_examples(tmp_path, monkeypatch, capfd):
         monkeypatch.setattr(sys, "stdin", io.StringIO(fed))
         program, *arguments = shlex.split(line)
         assert program == "tsql"
-        code = main(arguments)
+        with standard_input(fed):
+            code = main(arguments)
         captured = capfd.readouterr()
         actual = [*captured.out.splitlines(), *captured.err.splitlines()] + ([f"[{code}]"] if code else [])
         assert matches(actual, expected), f"$ {command}\n" + "\n".join(actual)
