@@ -25,7 +25,7 @@ from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.matching import Match
-from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
+from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, resolve, same
 from tsql.planner.reliance import note_existence, rely
 from tsql.planner.tree import expressions, map_call, map_keys, nodes, transform_up
 
