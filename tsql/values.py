@@ -37,6 +37,9 @@ def python_values(column: pa.Array, sql_type: Type) -> list[Any]:
     values = column.to_pylist()
     return values if read is None else [None if value is None else read(value) for value in values]
 
+_LONGEST_DAYS = 999_000_000
+"""Longer intervals, like dates that Python does not have, are given as text."""
+
 
 def _date(days: int) -> dt.date | str:
     if _MIN_DAY <= days <= _MAX_DAY:
@@ -64,9 +67,11 @@ def _time(us: int) -> dt.time | str:
     return (dt.datetime.min + dt.timedelta(microseconds=us)).time()
 
 
-def _interval(value: Any) -> dt.timedelta:
+def _interval(value: Any) -> dt.timedelta | str:
     """A month counts 30 days, as in DuckDB's client."""
     months, days, nanoseconds = value
+    if abs(days + 30 * months) >= _LONGEST_DAYS:
+        return value_text.interval_text(months, days, nanoseconds // 1000)
     return dt.timedelta(days=days + 30 * months, microseconds=nanoseconds // 1000)
 
 

@@ -152,7 +152,7 @@ def convert_column(array: pa.Array, kind: Type, format: TextFormat) -> tuple[pa.
     rest = array.filter(wrong).dictionary_encode()
     read = reader(kind, format)
     values = [_read_bytes(read, raw) for raw in rest.dictionary.to_pylist()]
-    stored = _hugeints(values) if kind == HUGEINT else from_stored(values, kind)
+    stored = from_stored(values, kind)
     found = pc.replace_with_mask(found, wrong, stored.take(rest.indices))
     if None not in values:
         return found, None
@@ -164,13 +164,6 @@ def _read_bytes(read: Callable[[str], Any], raw: bytes | str) -> Any:
         return read(raw.decode("utf-8") if isinstance(raw, bytes) else raw)
     except UnicodeDecodeError:
         return None
-
-
-def _hugeints(values: list[int | None]) -> pa.Array:
-    """HUGEINTs by their bytes, which have room for more than the 38 digits of their Arrow type."""
-    data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
-    valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
-    return pa.Array.from_buffers(HUGEINT.to_arrow(), len(values), [valid, pa.py_buffer(data)])
 
 
 def shown(text: str) -> str:

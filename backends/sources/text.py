@@ -261,7 +261,10 @@ def from_stored(values: list[Any], kind: Type) -> pa.Array:
     """An Arrow array of `kind` from values in stored form."""
     arrow = kind.to_arrow()
     if pa.types.is_decimal(arrow):
-        return pa.array([None if value is None else Decimal(value).scaleb(-kind.scale) for value in values], arrow)
+        # By their bytes: Python's Decimal rounds what it shifts to 28 digits.
+        data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
+        valid = pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
+        return pa.Array.from_buffers(arrow, len(values), [valid, pa.py_buffer(data)])
     if kind.name == "DATE":
         return pa.array(values, pa.int32()).view(arrow)
     if kind.name in ("TIME", "TIMESTAMP", "TIMESTAMPTZ"):
