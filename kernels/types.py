@@ -119,6 +119,7 @@ TIME = Type("TIME")
 TIMESTAMP = Type("TIMESTAMP")
 TIMESTAMPTZ = Type("TIMESTAMPTZ")
 INTERVAL = Type("INTERVAL")
+INTERVAL_RANGE = "INTERVAL out of range: columns hold its time, beside months and days, in nanoseconds, up to 2562047 hours"
 NULL = Type("NULL")
 """The type of a bare NULL before it meets another type; a result column of it is INTEGER, as in DuckDB."""
 

@@ -29,6 +29,8 @@ UNTOUCHED_BY_DISTINCT = {
 }  # fmt: skip
 """Aggregates to which it makes no difference how often a value occurs; DISTINCT is dropped, as DuckDB does."""
 BIT_AGGREGATES = ("bit_and", "bit_or", "bit_xor")
+QUANTILES = ("quantile_cont", "quantile_disc")
+PERCENTILE_RANGE = "PERCENTILEs can only take parameters in the range [0, 1]"
 ORDERED_SETS = {"percentile_cont": "quantile_cont", "percentile_disc": "quantile_disc", "mode": "mode"}
 
 
@@ -121,8 +123,8 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
     return binder.aggregate(bound, node)
 
 
-def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None) -> Aggregate:
-    """An aggregate call with its modifiers. `inner` binds the arguments; one without aggregates unless given."""
+def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, windowed: bool = False) -> Aggregate:
+    """An aggregate call with its modifiers. `inner` binds the arguments; one without aggregates unless given. `windowed`: OVER follows."""
     filter_node = order_node = None
     call = node
     if isinstance(call, exp.Filter):
@@ -144,6 +146,10 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None) 
     distinct = distinct and name not in UNTOUCHED_BY_DISTINCT
     if order_node is not None:
         name, arguments, ordering = _ordered_set(binder, name, arguments, order_node, call)
+    key = ordering[0] if name in QUANTILES and len(ordering) == 1 and not windowed else None
+    if key is not None:
+        # Only its direction counts, and in a window not even that, as in DuckDB.
+        ordering = []
     if name == "count" and arguments and isinstance(arguments[0], exp.Star) and not distinct:
         if len(arguments) > 1 or any(arguments[0].args.values()):
             raise binder.error("count(*) takes the * alone", arguments[0], hint="count(COLUMNS(* EXCLUDE a)) counts the values of each column")
@@ -157,6 +163,8 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None) 
     function, types = found
     cast = tuple(coerce(arg, dtype) for arg, dtype in zip(args, types, strict=True))
     cast = _literals(binder, function.constant, name, cast, call)
+    if key is not None:
+        cast = (cast[0], _in_order(binder, cast[1], bool(key.args.get("desc")), call))
     if function.check is not None and (wrong := function.check(cast)) is not None:
         raise binder.error(wrong, call)
     condition = None
@@ -188,13 +196,19 @@ def _ordered_set(binder: Binder, name: str, arguments: list[exp.Expr], order: ex
     if len(order.expressions) != 1:
         raise binder.error("WITHIN GROUP takes one ORDER BY expression", call)
     key = order.expressions[0]
-    if name == "mode":
-        return name, [key.this, *arguments], [key]
-    if not key.args.get("desc") or not arguments:
-        return ORDERED_SETS[name], [key.this, *arguments], []
-    # A negative fraction counts from the greatest value; zero has no sign, and is 1 from the other end.
-    zero = arguments[0].is_number and float(arguments[0].name or 1) == 0.0
-    return ORDERED_SETS[name], [key.this, exp.Literal.number("1") if zero else exp.Neg(this=exp.Paren(this=arguments[0]))], []
+    return ORDERED_SETS[name], [key.this, *arguments], [key]
+
+
+def _in_order(binder: Binder, fraction: Literal, descending: bool, call: exp.Expr) -> Literal:
+    """The fraction of a quantile with ORDER BY. A negative one counts from the greatest value; zero has no sign, and is 1 from the other end."""
+    value, one = fraction.value, 10**fraction.type.scale
+    if value is None or not descending:
+        if value is not None and not 0 <= value <= one:
+            raise binder.error(PERCENTILE_RANGE, call)
+        return fraction
+    if not 0 <= value <= one:
+        raise binder.error(PERCENTILE_RANGE, call)
+    return Literal(one if value == 0 else -value, fraction.type, fraction.position)
 
 
 def sort_key(binder: Binder, node: exp.Ordered) -> SortKey:

@@ -377,25 +377,28 @@ def _bind_interval(binder: Binder, node: exp.Interval) -> Expr:
     if unit is None:
         folded = fold(value, INTERVAL)
         return folded if folded is not None else Cast(settle(value), INTERVAL, position=position)
-    months, days, us = _unit(unit.name)
+    months, days, us = INTERVAL_UNITS[_singular(unit.name)]
     if isinstance(value, Literal):
         count = fold(value, DOUBLE) if value.type != DOUBLE else value
         if count is not None and count.value is not None:
             amount = count.value if us and unit.name.lower().startswith(("second", "millisecond")) else int(count.value)
-            return Literal((int(months * amount), int(days * amount), round(us * amount)), INTERVAL, position)
+            parts = (int(months * amount), int(days * amount), round(us * amount))
+            if any(not -(2**bits) <= part < 2**bits for part, bits in zip(parts, (31, 31, 63), strict=True)):
+                raise binder.error(f"Interval value {int(amount)} {unit.name.lower()} out of range", node)
+            return Literal(parts, INTERVAL, position)
     if not (value.type.is_numeric or value.type in (NULL, VARCHAR)):
         raise binder.error(f"INTERVAL takes a number, not {value.type}", node)
-    one = Literal((months, days, us), INTERVAL, position)
-    if value.type.is_integer:
-        return Call("*", (one, coerce(value, BIGINT)), INTERVAL, position)
-    whole = Call("trunc", (coerce(value, DOUBLE),), DOUBLE, position)
-    return Call("*", (one, coerce(whole, BIGINT)), INTERVAL, position)
+    singular = _singular(unit.name)
+    name = "to_" + {"century": "centuries", "millennium": "millennia"}.get(singular, f"{singular}s")
+    if singular in ("second", "millisecond"):
+        return Call(name, (coerce(value, DOUBLE),), INTERVAL, position)
+    whole = value if value.type.is_integer else Call("trunc", (coerce(value, DOUBLE),), DOUBLE, position)
+    return Call(name, (coerce(whole, BIGINT),), INTERVAL, position)
 
 
-def _unit(name: str) -> tuple[int, int, int]:
+def _singular(name: str) -> str:
     lowered = name.lower()
-    singular = {"centuries": "century", "millennia": "millennium"}.get(lowered, lowered.removesuffix("s"))
-    return INTERVAL_UNITS[singular]
+    return {"centuries": "century", "millennia": "millennium"}.get(lowered, lowered.removesuffix("s"))
 
 
 HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {

@@ -227,7 +227,6 @@ def _settle_side(op: str, side: Expr, other: Expr, is_right: bool = False) -> Ty
 
 
 def _decimal(op: str, a: Type, b: Type) -> Arithmetic | None:
-    hugeint = HUGEINT in (a, b)
     a, b = as_decimal(a), as_decimal(b)
     if op == "*":
         scale = a.scale + b.scale
@@ -235,10 +234,10 @@ def _decimal(op: str, a: Type, b: Type) -> Arithmetic | None:
             return None
         width = a.width + b.width
         # DuckDB stays in 64 bits where both sides do, and reports an overflow instead of widening.
-        if width > 18 and max(a.width, b.width) <= 18 and scale <= 18:
+        if width > 18 and max(a.width, b.width) <= 18 and scale < 18:
             width = 18
         return Arithmetic(a, b, DECIMAL(min(width, 38), scale))
-    if op == "%" and hugeint:
+    if op == "%" and max(a.width - a.scale, b.width - b.scale) + max(a.scale, b.scale) > 38:
         return Arithmetic(DOUBLE, DOUBLE, DOUBLE)
     both = common_type(a, b)
     if op == "%":

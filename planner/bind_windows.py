@@ -128,7 +128,7 @@ def bind_call(binder: Binder, node: exp.Expr, spec: exp.WindowSpec | None, order
         raise no_match(binder, AGGREGATES, call.name, [], call)
     if any(isinstance(a, exp.IgnoreNulls | exp.RespectNulls) for a in call.expressions):
         raise binder.error("RESPECT NULLS and IGNORE NULLS are not supported for windowed aggregates", call)
-    bound = aggregate_call(binder, node, binder)
+    bound = aggregate_call(binder, node, binder, windowed=True)
     return WindowCall(bound.name, bound.args, bound.dtype, frame, bound.distinct, bound.filter, bound.order, False, bound.position)
 
 

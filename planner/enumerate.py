@@ -62,7 +62,8 @@ class Enumerator:
         self.shards, self.wanted, self.scope, self.choices = shards, wanted or Constraints(), scope, choices
         self.estimator = Estimator(shards, costs)
         self.taken: list[tuple[str, tuple[str, ...]]] = []
-        self.done: dict[int, Step] = {}
+        self.done: dict[int, tuple[logical.Node, Step]] = {}
+        """By id, with the node: one that is made for a single step would be freed, and another could have its id."""
         self.chains: dict[int, float] = {}
         """Of scans, by id: the part of the rows that all filters above one let through."""
         self.recursions: dict[int, str] = {}
@@ -76,10 +77,10 @@ class Enumerator:
         found = self.done.get(id(node))
         if found is None:
             stopping.check()
-            found = self.done[id(node)] = self._step(node)
+            found = self.done[id(node)] = (node, self._step(node))
             if id(node) in self.several:
-                self.shared.add(id(found))
-        return found
+                self.shared.add(id(found[1]))
+        return found[1]
 
     def plan(self, node: logical.Node) -> Step:
         """The steps of a whole plan."""
@@ -475,6 +476,7 @@ def _numbered(node: logical.LimitBy) -> logical.Node:
     if node.offset is not None:
         numbered = logical.Filter(numbered, Call(">", (number, skipped), BOOLEAN))
     if node.count is not None:
-        last: Expr = node.count if node.offset is None else Call("+", (node.count, skipped), BIGINT)
-        numbered = logical.Filter(numbered, Call("<=", (number, last), BOOLEAN))
+        # The number among those that are left, since a count and an offset together may be too large for BIGINT.
+        place: Expr = number if node.offset is None else Call("-", (number, skipped), BIGINT)
+        numbered = logical.Filter(numbered, Call("<=", (place, node.count), BOOLEAN))
     return logical.Project(numbered, tuple((f.name, Column(f.name, f.type, f.nullable)) for f in schema))

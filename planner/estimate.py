@@ -95,19 +95,20 @@ class Estimator:
 
     def __init__(self, shards: int, costs: Costs = cost.DEFAULT):
         self.shards, self.costs = shards, costs
-        self.known: dict[int, Estimate] = {}
+        self.known: dict[int, tuple[Step, Estimate]] = {}
+        """By id, with the step: a candidate that is not taken would be freed, and another step could have its id."""
 
     def of(self, root: Step) -> Estimate:
         """The estimate of one step."""
         for step in root.walk():
             if id(step) not in self.known:
-                self.known[id(step)] = self._estimate(step, tuple(self.known[id(i)] for i in step.inputs))
-        return self.known[id(root)]
+                self.known[id(step)] = (step, self._estimate(step, tuple(self.known[id(i)][1] for i in step.inputs)))
+        return self.known[id(root)][1]
 
     def total(self, root: Step) -> Cost:
         """What a plan costs: each of its steps once."""
         self.of(root)
-        return sum((self.known[id(step)].cost for step in root.walk()), Cost())
+        return sum((self.known[id(step)][1].cost for step in root.walk()), Cost())
 
     def _estimate(self, step: Step, given: tuple[Estimate, ...]) -> Estimate:
         properties = step.provides(tuple(g.properties for g in given), self.shards)

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tsql.kernels.errors import PlanError
 from tsql.kernels.expr import Aggregate as AggregateCall
 from tsql.kernels.expr import Call, Case, Column, Expr, Literal, Outer, SortKey
 from tsql.kernels.schema import Field, Schema
 from tsql.kernels.types import BIGINT
+from tsql.kernels.windows.call import WindowCall
 from tsql.planner.dependent import Binding, Dependent, Free, Names, keep, where
 from tsql.planner.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.generating import Recursive, Sample, Series, Working
@@ -23,9 +25,9 @@ from tsql.planner.lifetimes import SnapshotAggregate
 from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
 from tsql.planner.logical_asof import AsofJoin
 from tsql.planner.matching import Match
-from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, outers, resolve, same
+from tsql.planner.predicates import call, column, conjunction, conjuncts, never_null, resolve, same
 from tsql.planner.reliance import note_existence, rely
-from tsql.planner.tree import expressions, map_call, map_keys, nodes
+from tsql.planner.tree import expressions, map_call, map_keys, nodes, transform_up
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
 """Aggregates that give 0 for no rows; all others give NULL."""
@@ -53,9 +55,15 @@ class Pusher(Binding):
         return found[1]
 
     def depends(self, node: Node) -> bool:
-        if self.free.of(node) & self.bound:
-            return True
-        return bool(self._working) and any(isinstance(n, Working) and n.number in self._working for n in nodes(node))
+        return bool(self.wanted(node))
+
+    def wanted(self, node: Node) -> set[str]:
+        """The outer columns on which a node's rows depend: those that it names, and those that a working table carries."""
+        found = self.free.of(node) & self.bound
+        if self._working:
+            carried = (self._working[n.number] for n in nodes(node) if isinstance(n, Working) and n.number in self._working)
+            found = found.union(*(self.outers(*d.pending) for d in carried))
+        return set(found)
 
     def _push(self, node: Node) -> Dependent:
         match node:
@@ -173,7 +181,7 @@ class Pusher(Binding):
         """The empty set has a row for every outer row too: those without input get theirs beside the groups."""
         if () not in node.sets:
             return self.grouped(node)
-        wanted = sorted(self.free.of(node) & self.bound)
+        wanted = sorted(self.wanted(node))
         below, inputs = self.pin(self.push(node.input), wanted)
         d = self._group(node, below)
         groups = self.bindings(d)
@@ -210,9 +218,11 @@ class Pusher(Binding):
         return replace(d, plan=Sort(d.plan, keys))
 
     def _limit(self, node: Limit) -> Dependent:
-        if self.outers(*(e for e in (node.count, node.offset) if e is not None)):
-            raise TypeError("LIMIT and OFFSET cannot depend on the outer query")
+        if node.count is not None and node.count.type.is_float:
+            raise PlanError("a subquery that names outer columns cannot have a LIMIT in percent", position=node.count.position)
         below, order = self._unsorted(node.input)
+        if not order and self._meets_domain(below):
+            below, order = self._numbered(below)
         d = self.settle(self.push(below))
         keys = self._keys(d)
         if not keys:
@@ -242,6 +252,26 @@ class Pusher(Binding):
                         columns.append((passed[key.expr.name], key.expr))
                 return Project(below, tuple(columns)), tuple(replace(k, expr=replace(k.expr, name=passed[k.expr.name])) for k in order)
         return node, ()
+
+    def _meets_domain(self, node: Node) -> bool:
+        """Whether the rows of a node have to be joined with the domain: nothing gives these an order."""
+        d = self.push(node)
+        waiting = [p for p in d.pending if p.columns() and self.equality(p) is None]
+        return not self.outers(*waiting, *d.computed.values()) <= self.bindings(d).keys()
+
+    def _numbered(self, node: Node) -> tuple[Node, tuple[SortKey, ...]]:
+        """The node with a number for each row, in the order in which they come, and that order; none where a join makes the rows."""
+        match node:
+            case Filter():
+                below, order = self._numbered(node.input)
+                return node.with_inputs((below,)), order
+            case Project():
+                below, order = self._numbered(node.input)
+                return Project(below, (*node.columns, *((k.expr.name, k.expr) for k in order))), order
+        if self.depends(node):
+            return node, ()
+        number = Column(self.names.fresh("row"), BIGINT, False)
+        return Window(node, (), (), ((number.name, WindowCall("row_number", (), BIGINT)),)), (SortKey(number),)
 
     def _limit_by(self, node: LimitBy) -> Dependent:
         d = self.settle(self.push(node.input), self.outers(*(k.expr for k in node.order)))
@@ -277,7 +307,7 @@ class Pusher(Binding):
     def _set_operation(self, node: SetOperation) -> Dependent:
         sides = [self.push(i) for i in node.inputs]
         if not all(self.depends(i) for i in node.inputs) or not self._alike(sides):
-            wanted = sorted(self.free.of(node) & self.bound)
+            wanted = sorted(self.wanted(node))
             sides = [self.pin(side, wanted)[0] for side in sides]
         sides = [self.settle(side) for side in sides]
         added = [[e.inner for e in map(self.equality, side.pending) if e is not None] for side in sides]
@@ -326,7 +356,7 @@ class Pusher(Binding):
 
     def _recursive(self, node: Recursive) -> Dependent:
         """All outer rows recurse together: their values are columns of the working table, by which each finds its own rows."""
-        wanted = sorted(self.free.of(node) & self.bound)
+        wanted = sorted(self.wanted(node))
         initial, columns = self.pin(self.push(node.initial), wanted)
         names = [self.names.fresh(n) for n in wanted]
         first = Project(initial.plan, (*keep(node.initial.schema), *zip(names, columns, strict=True)))
@@ -343,15 +373,25 @@ class Pusher(Binding):
     def _apply(self, node: Apply) -> Dependent:
         """A subquery of the subquery that is still there: its left side brings along the outer columns that it names."""
         d = self.settle(self.push(node.left))
-        wanted = sorted(((self.free.of(node.right) - set(node.left.schema.names)) | outers(*conjuncts(node.condition))) & self.bound)
+        wanted = sorted((self.wanted(node.right) - set(node.left.schema.names)) | self.outers(*conjuncts(node.condition)))
         d = self.restrict(d, wanted) if node.kind == "single" and not at_most_one(node.right) else self.bind(d, wanted)
         bound = self.bindings(d)
         carried = {n: (self.names.fresh(n), bound[n]) for n in wanted}
         plan = Project(d.plan, (*keep(d.plan.schema), *carried.values()))
         columns = {n: column(plan.schema[name]) for n, (name, _) in carried.items()}
-        right = self.free.rename(node.right, {n: Outer(c.name, c.dtype, c.nullable) for n, c in columns.items()})
+        carrying = {n: Outer(c.name, c.dtype, c.nullable) for n, c in columns.items()}
+        right = self._own_rows(self.free.rename(node.right, carrying), carrying)
         condition = None if node.condition is None else resolve(node.condition, columns)
         return replace(d, plan=Apply(node.kind, plan, right, condition, node.mark))
+
+    def _own_rows(self, node: Node, outer: dict[str, Outer]) -> Node:
+        """A right side in which each working table of a correlated recursion has the rows of one outer row only."""
+
+        def own(part: Node) -> Node:
+            d = self._working.get(part.number) if isinstance(part, Working) else None
+            return part if d is None else Project(Filter(d.plan, conjunction(resolve(p, outer) for p in d.pending)), keep(part.schema))
+
+        return transform_up(node, own) if self._working else node
 
     def _inner_join(self, node: Join) -> Dependent:
         left, right = self.push(node.left), self.push(node.right)
@@ -382,11 +422,11 @@ class Pusher(Binding):
 
     def _asof_join(self, node: AsofJoin) -> Dependent:
         """Which row is the nearest is decided for each outer row: both sides bring the outer columns, if both depend on them."""
-        wanted = sorted(self.free.of(node) & self.bound)
+        wanted = sorted(self.wanted(node))
         left, in_left = self.pin(self.push(node.left), wanted)
         right, meet = node.right, []
         if self.depends(node.right):
-            own = sorted(self.free.of(node.right) & self.bound)
+            own = sorted(self.wanted(node.right))
             pinned, in_right = self.pin(self.push(node.right), own)
             right, meet = pinned.plan, [same(in_left[wanted.index(n)], c) for n, c in zip(own, in_right, strict=True)]
         bound = dict(zip(wanted, in_left, strict=True))
@@ -395,7 +435,7 @@ class Pusher(Binding):
         return replace(left, plan=replace(changed, left=left.plan, right=right, condition=condition))
 
     def _full_join(self, node: Join) -> Dependent:
-        wanted = sorted(self.free.of(node) & self.bound)
+        wanted = sorted(self.wanted(node))
         left, in_left = self.pin(self.push(node.left), wanted)
         right, in_right = self.pin(self.push(node.right), wanted)
         meet = [same(a, b) for a, b in zip(in_left, in_right, strict=True)]

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.kernels.types import Type
+from tsql.kernels.errors import ExecutionError
+from tsql.kernels.types import INTERVAL_RANGE, Type
 
 
 def storage_type(t: Type) -> pa.DataType:
@@ -21,6 +22,8 @@ def constant_array(t: Type, values: list[Any], arrow: bool = False) -> pa.Array:
         data = b"".join((0 if v is None else v).to_bytes(16, "little", signed=True) for v in values)
         return pa.Array.from_buffers(target, len(values), [_validity(values), pa.py_buffer(data)])
     if t.name == "INTERVAL":
+        if any(v is not None and not -(2**63) <= v[2] * 1000 < 2**63 for v in values):
+            raise ExecutionError(INTERVAL_RANGE)
         return pa.array([None if v is None else pa.MonthDayNano([v[0], v[1], v[2] * 1000]) for v in values], target)
     if t.is_temporal:
         width = pa.int32() if t.name == "DATE" else pa.int64()

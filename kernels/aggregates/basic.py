@@ -67,18 +67,25 @@ def greatest_sum(input: Input, rows: int | None) -> int:
 
 
 class ExactSum(Body):
-    """The sum of integers or decimals, with the number of rows (an empty sum is NULL)."""
+    """The sum of integers or decimals, with the number of rows (an empty sum is NULL).
+
+    A sum of 128-bit values that may leave 128 bits has a third field: how often it has done so, upwards less downwards. A sum that comes back
+    into its range is what it is, in whatever order rows and states are added, and rows can be taken out of it.
+    """
 
     branchless = True
     counter = 1
     family = "exact sum"
+    removable = True
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
         self.machine = "i64" if greatest_sum(inputs[0], rows) < 2**63 else "i128"
-        self.fields = (self.machine, "i64")
-        # The sum of 128-bit values may overflow on the way from one frame to the next though both have a sum.
-        self.removable = inputs[0].type.bits != 128
+        self.carries = self._is_wide() and greatest_sum(inputs[0], rows) >= 2**127
+        self.fields = (self.machine, "i64", "i64") if self.carries else (self.machine, "i64")
+
+    def _is_wide(self) -> bool:
+        return self.inputs[0].type.bits == 128
 
     def _value(self, d: Datum) -> Val:
         return d.value.uto(self.machine) if d.type == BOOLEAN else number(d).value.to(self.machine)
@@ -88,19 +95,32 @@ class ExactSum(Body):
         state.set(1, state.get(1) + (k.i64(1) if mask is None else mask.uto("i64")))
 
     def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        state.set(0, state.get(0) - masked(k, mask, self._value(args[0]), k.const(self.machine, 0)))
+        self._take_out(k, state, masked(k, mask, self._value(args[0]), k.const(self.machine, 0)))
         state.set(1, state.get(1) - (k.i64(1) if mask is None else mask.uto("i64")))
 
     def _add(self, k: PipelineKernel, state: State, value: Val) -> None:
         total = state.get(0)
-        if self.machine == "i128" and self.inputs[0].type.bits == 128:
-            k.fail(k.overflows("add", total, value), "Overflow in sum")
+        if self.carries:
+            step = k.select(value < 0, k.i64(-1), k.i64(1))
+            state.set(2, state.get(2) + k.select(k.overflows("add", total, value), step, k.i64(0)))
         state.set(0, total + value)
+
+    def _take_out(self, k: PipelineKernel, state: State, value: Val) -> None:
+        total = state.get(0)
+        if self.carries:
+            step = k.select(value < 0, k.i64(1), k.i64(-1))
+            state.set(2, state.get(2) + k.select(k.overflows("sub", total, value), step, k.i64(0)))
+        state.set(0, total - value)
+
+    def _check(self, k: PipelineKernel, state: State) -> None:
+        if self.carries:
+            k.fail(state.get(2) != 0, "Overflow in sum")
 
     def _total(self) -> Type:
         return sum_type(self.inputs[0].type)
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
+        self._check(k, state)
         value = state.get(0)
         if self.result.is_decimal and self.machine == "i128":
             low, high = self.result.bounds
@@ -108,20 +128,25 @@ class ExactSum(Body):
         return Datum(self.result, (value,), state.get(1) > 0, (-(2**63), 2**63 - 1) if self.machine == "i64" else self.result.bounds)
 
     def exported(self) -> tuple[Type, ...]:
-        return (self._total(), BIGINT)
+        # The same for all bounds of a type: the kernels that export and absorb a state may know different ones.
+        return (self._total(), BIGINT, BIGINT) if self._is_wide() else (self._total(), BIGINT)
 
     def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
         bounds = (-(2**63), 2**63 - 1) if self.machine == "i64" else None
-        return Datum(self._total(), (state.get(0),), None, bounds), Datum(BIGINT, (state.get(1),))
+        carried = (Datum(BIGINT, (state.get(2) if self.carries else k.i64(0),)),) if self._is_wide() else ()
+        return Datum(self._total(), (state.get(0),), None, bounds), Datum(BIGINT, (state.get(1),)), *carried
 
     def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         self._add(k, state, exported[0].value.to(self.machine))
         state.set(1, state.get(1) + exported[1].wide().value)
+        if self.carries:
+            state.set(2, state.get(2) + exported[2].wide().value)
 
     def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
-        state.set(0, state.get(0) - exported[0].value.to(self.machine))
+        self._take_out(k, state, exported[0].value.to(self.machine))
         state.set(1, state.get(1) - exported[1].wide().value)
-
+        if self.carries:
+            state.set(2, state.get(2) - exported[2].wide().value)
 
     def compact(self) -> Body:
         return OneWordSum(self.inputs, self.result, self.rows) if greatest_sum(self.inputs[0], self.rows) < BIAS else self
@@ -141,7 +166,7 @@ class OneWordSum(ExactSum):
 
     def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
         Body.__init__(self, inputs, result, rows)
-        self.machine = "i64"
+        self.machine, self.carries = "i64", False
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._take(k, state, self._value(args[0]), mask)
@@ -159,7 +184,8 @@ class OneWordSum(ExactSum):
     def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
         word = state.get(0)
         total = k.select(word == 0, k.i64(0), word - BIAS)
-        return Datum(self._total(), (total,), None, (-(2**63), 2**63 - 1)), Datum(BIGINT, ((word != 0).uto("i64"),))
+        carried = (Datum(BIGINT, (k.i64(0),)),) if self._is_wide() else ()
+        return Datum(self._total(), (total,), None, (-(2**63), 2**63 - 1)), Datum(BIGINT, ((word != 0).uto("i64"),)), *carried
 
     def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
         self._take(k, state, exported[0].value.to("i64"), exported[1].wide().value != 0)
@@ -221,6 +247,7 @@ class AvgExact(ExactSum):
         return self
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:
+        self._check(k, state)
         count = state.get(1)
         total = state.get(0).to("f64") / count.to("f64")
         if self.inputs[0].type.is_decimal:

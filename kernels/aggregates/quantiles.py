@@ -21,6 +21,7 @@ from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.expr import Literal
 from tsql.kernels.functions.arithmetic import number
+from tsql.kernels.functions.datetime_arithmetic import timestamp_of
 from tsql.kernels.runtime.lists import HEADER, list_room
 from tsql.kernels.runtime.select import least, select_nth, select_pointer, sortable, unsortable
 from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
@@ -258,10 +259,13 @@ class Continuous(Words):
             a, b = (unsortable(k, w) if self.floats else w.to("f64") for w in (low, high))
             return k.select(step == 0.0, a, a * (1.0 - step) + b * step).to(t.parts[0])
         if self.inputs[0].type == DATE and t == TIMESTAMP:
-            low, high = low * DAY_US, high * DAY_US
+            low, high = (timestamp_of(k, Datum(DATE, (w,))) for w in (low, high))
         a, b = low.to("f64"), high.to("f64")
         mixed = a + (high - low).to("f64") * step if t.is_decimal and self.machine == "i64" else a * (1.0 - step) + b * step
-        value = self._inside(k, self.whole(k, mixed))
+        whole = self.whole(k, mixed)
+        if t.is_temporal:
+            k.fail((step != 0.0) & ~(k.unary("fabs", whole) < 2.0**63), "Date out of range in timestamp conversion")
+        value = self._inside(k, whole)
         if t.is_decimal and self.machine == "i128":
             moved = low + self._inside(k, k.unary("truncate", (high - low).to("f64") * step))
             value = k.select(k.overflows("sub", high, low), value, moved)
@@ -342,7 +346,7 @@ class Mad(Continuous):
         t = self.inputs[0].type
         if self.floats:
             return sortable(k, k.unary("fabs", (unsortable(k, word).to(middle.type) - middle).to("f64")))
-        difference = (word * DAY_US if t == DATE else word) - middle.to(self.machine)
+        difference = (timestamp_of(k, Datum(DATE, (word,))) if t == DATE else word) - middle.to(self.machine)
         return k.select(difference < 0, -difference, difference)
 
 

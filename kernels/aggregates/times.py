@@ -8,6 +8,7 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
 from tsql.kernels.functions.arithmetic import number
+from tsql.kernels.functions.datetime_arithmetic import timestamp_of
 from tsql.kernels.types import BIGINT, DATE, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, Type
 
 DAY_US = 86_400_000_000
@@ -25,16 +26,16 @@ class Sums(Body):
         for index, term in enumerate(terms, 1):
             state.set(index, state.get(index) + term.to("i128"))
 
-    def terms(self, d: Datum) -> tuple[Val, ...]:
+    def terms(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
         """What a value adds to the sums."""
         return (number(d).value,)
 
     def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
-        self.add(state, k.i64(1), *self.terms(args[0]))
+        self.add(state, k.i64(1), *self.terms(k, args[0]))
 
     def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
         with k.when(k.true if mask is None else mask):
-            self.add(state, k.i64(-1), *(-term.to("i128") for term in self.terms(args[0])))
+            self.add(state, k.i64(-1), *(-term.to("i128") for term in self.terms(k, args[0])))
 
     def divisor(self, k: PipelineKernel, state: State) -> Val:
         """The count, or 1 if there is nothing to divide."""
@@ -60,8 +61,11 @@ class Sums(Body):
 class AvgTime(Sums):
     """The mean time. What is left of the division rounds positive means up and never negative ones, as in DuckDB."""
 
+    def terms(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
+        return (timestamp_of(k, d) if d.type == DATE else number(d).value,)
+
     def finish(self, k: PipelineKernel, state: State) -> Datum:
-        total = state.get(1) * (DAY_US if self.inputs[0].type == DATE else 1)
+        total = state.get(1)
         count = self.divisor(k, state).to("i128")
         mean = total // count + (total % count > count // k.i128(2)).uto("i128")
         return Datum(self.result, (mean.to("i64"),), state.get(0) > 0)
@@ -74,7 +78,7 @@ class AvgInterval(Sums):
 
     fields = ("i64", "i128", "i128", "i128")
 
-    def terms(self, d: Datum) -> tuple[Val, ...]:
+    def terms(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
         return d.parts
 
     def finish(self, k: PipelineKernel, state: State) -> Datum:

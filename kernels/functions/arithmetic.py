@@ -11,7 +11,7 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum, smallest_int
 from tsql.kernels.functions.registry import function
-from tsql.kernels.types import DOUBLE, FLOAT, Type
+from tsql.kernels.types import DOUBLE, FLOAT, HUGEINT, Type
 
 PRODUCT_NAMES = {"+": "addition", "-": "subtraction", "*": "multiplication"}
 OP_NAMES = {"+": "add", "-": "sub", "*": "mul"}
@@ -66,6 +66,9 @@ def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum, m
         bad = bad | (value < lowest)
     if highest < 2 ** (bits - 1) - 1:
         bad = bad | (value > highest)
+    if name == "*" and result == HUGEINT and low <= lowest:
+        # DuckDB multiplies magnitudes: no product is the least HUGEINT, but of that number itself.
+        bad = bad | ((value == lowest) & (x != lowest) & (y != lowest))
     k.fail(bad, message)
     return Datum(result, (value,), None, (max(low, lowest), min(high, highest)))
 
@@ -172,7 +175,8 @@ def _register_bits() -> None:
     @function("<<", args=("integer:T", "integer:T"), returns=lambda a, b: a, can_fail=True)
     def shift_left(k: PipelineKernel, a: Datum, b: Datum) -> Val:
         bits = INTEGERS[a.value.type]
-        k.fail((b.value < 0) | (b.value >= bits), "Left-shift value is out of range")
+        large = ((b.value < 0) | (b.value >= bits)) & (a.value != 0)
+        k.fail(large if a.type.is_unsigned else large | (b.value < 0), "Left-shift value is out of range")
         if not a.type.is_unsigned:
             k.fail(a.value < 0, "Cannot left-shift a negative number")
         amount = k.select((b.value < 0) | (b.value >= bits), k.const(b.value.type, 0), b.value)

@@ -57,6 +57,9 @@ def _diff(k: PipelineKernel, part: str, a: Datum, b: Datum) -> Datum:
         if part == "yearweek" and a.type == TIMESTAMPTZ:
             days = floor_div(k, last.days + 3, 7) * 7 - floor_div(k, first.days + 3, 7) * 7
         return Datum(BIGINT, (days // 7 if part in WEEKS else days,), valid)
+    if a.type == DATE and TICKS.get(part, MICROS_PER_DAY) < 1_000_000:
+        large = k.overflows("mul", first.days, k.i64(MICROS_PER_DAY)) | k.overflows("mul", last.days, k.i64(MICROS_PER_DAY))
+        k.fail(large if valid is None else large & valid, "Could not convert DATE to microseconds")
     x, y = _boundary(k, part, a, first), _boundary(k, part, b, last)
     if part == "microsecond":
         overflows = k.overflows("sub", y, x)
@@ -84,7 +87,8 @@ def _whole_units(k: PipelineKernel, part: str, a: Datum, b: Datum) -> Datum:
     if a.type == TIME:
         return Datum(BIGINT, ((b.value.to("i64") - a.value.to("i64")) // TICKS[part],))
     valid = both(is_finite(k, a), is_finite(k, b))
-    x, y = (timestamp_of(k, d) if d.type == DATE else d.value.to("i64") for d in (a, b))
+    with k.guarded(both(k.frame.guard, valid), k.frame.position):
+        x, y = (timestamp_of(k, d) if d.type == DATE else d.value.to("i64") for d in (a, b))
     if part in MONTHS:
         backwards = x > y
         months = months_between(k, k.select(backwards, y, x), k.select(backwards, x, y))

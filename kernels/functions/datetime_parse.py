@@ -1,7 +1,7 @@
 """strptime and try_strptime: text to timestamps by a format, which is compiled into the kernel specifier by specifier.
 
 Numbers may have fewer digits than the format would write, spaces match any number of spaces, names match in any case.
-A month or day of the month decides the date; without one the day of the year does, else a week number. Names of days decide nothing.
+`date_source` says which of the specifiers decide the date. Names of days decide nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tsql.kernels.types import TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
 NUMBERS = {
     "Y": ("year", 4, 0, 9999), "y": ("short_year", 2, 0, 99), "m": ("month", 2, 1, 12), "d": ("day", 2, 1, 31), "H": ("hour", 2, 0, 23),
-    "I": ("hour12", 2, 1, 12), "M": ("minute", 2, 0, 59), "S": ("second", 2, 0, 59), "j": ("yearday", 3, 1, 366), "w": ("weekday", 1, 0, 6),
+    "I": ("hour", 2, 1, 12), "M": ("minute", 2, 0, 59), "S": ("second", 2, 0, 59), "j": ("yearday", 3, 1, 366), "w": ("weekday", 1, 0, 6),
     "u": ("iso_weekday", 1, 1, 7), "U": ("week", 2, 0, 53), "W": ("week", 2, 0, 53), "G": ("iso_year", 4, 0, 9999), "V": ("iso_week", 2, 1, 53),
 }  # fmt: skip
 """Specifier: (field, most digits, least and largest value)."""
@@ -78,6 +78,32 @@ def skip_spaces(k: Kernel, p: Val, end: Val) -> None:
     k.ret(at.value)
 
 
+CONFLICT, YEAR, MONTH, ISO = "conflict", "year", "month", "iso"
+
+
+def date_source(letters: list[str]) -> str:
+    """What a date is made of: MONTH and YEAR are a year, a month and a day, ISO a year of weeks, `j`, `U` and `W` days and weeks of a year; nothing
+    is the first of a year, or of the month that has been named. CONFLICT is what says twice which day it is, and never fits, as in DuckDB."""
+    source, seen = "", set()
+    for letter in letters:
+        if letter in "dm":
+            source = MONTH
+        elif letter in "yY":
+            source = YEAR if source in ("", ISO) else source
+        elif letter in "GV":
+            if source not in (MONTH, YEAR, ISO, "") or (source == ISO and letter in seen):
+                return CONFLICT
+            source = source or ISO
+        elif letter == "u" and letter in seen:
+            return CONFLICT
+        elif letter in "jUW" and source != MONTH:
+            if source not in ("", YEAR):
+                return CONFLICT
+            source = letter
+        seen.add(letter)
+    return source
+
+
 class Reader:
     """Emits the reading of one text: the place in the text, whether all went well so far, and the fields read."""
 
@@ -88,6 +114,7 @@ class Reader:
         self.ok: Var = k.var(k.true)
         self.fields: dict[str, Var] = {}
         self.letters = {item[-1] for item in items if item in SPECIFIERS}
+        self.source = date_source([item[-1] for item in items if item in SPECIFIERS])
 
     def declare(self) -> None:
         """All fields start with their defaults, before any branch."""
@@ -210,16 +237,18 @@ class Reader:
     def days(self) -> Val:
         """Days since 1970 of the fields; clears `ok` for a day that the month does not have."""
         k = self.k
-        if self.has("mdbBh") or not self.has("jUWGV"):
+        if self.source == CONFLICT:
+            self.ok.set(k.false)
+        if self.source in (CONFLICT, YEAR, MONTH, ""):
             year, month, day = (self.value(n) for n in ("year", "month", "day"))
             self.ok.set(self.ok.value & (day <= days_in_month(k, year, month)))
             return days_from_civil(k, year, month, day)
-        if self.has("j"):
+        if self.source == "j":
             return days_from_civil(k, self.value("year"), 1, 1) + self.value("yearday") - 1
-        if self.has("GV"):
+        if self.source == ISO:
             fourth = days_from_civil(k, self.value("iso_year"), 1, 4)
             return fourth - floor_mod(k, fourth + 3, 7) + (self.value("iso_week") - 1) * 7 + self.value("iso_weekday") - 1
-        from_monday = self.has("W")
+        from_monday = self.source == "W"
         first = days_from_civil(k, self.value("year"), 1, 1)
         week_one = first + floor_mod(k, 7 - floor_mod(k, first + (3 if from_monday else 4), 7), 7)
         weekday = k.i64(0)
@@ -229,9 +258,11 @@ class Reader:
 
     def micros(self) -> Val:
         """Microseconds since 1970 of the fields."""
-        hour = self.value("hour") if self.has("H") else self.k.i64(0)
-        if self.has("I"):
-            hour = self.value("hour12") % 12 + self.value("afternoon") * 12
+        hour = self.value("hour") if self.has("HI") else self.k.i64(0)
+        if self.has("p"):
+            # Twelve is the first hour of either half; from %H there may be more.
+            self.ok.set(self.ok.value & (hour <= 12))
+            hour = self.k.select(hour == 12, self.k.i64(0), hour) + self.value("afternoon") * 12
         time = hour * MICROS_PER_HOUR + self.value("micros") - self.value("offset")
         if self.has("M"):
             time = time + self.value("minute") * MICROS_PER_MINUTE

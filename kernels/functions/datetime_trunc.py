@@ -14,7 +14,17 @@ from tsql.kernels.functions.datetime_arithmetic import OUT_OF_RANGE, add_interva
 from tsql.kernels.functions.datetime_difference import DAYS, TICKS, WEEKS
 from tsql.kernels.functions.datetime_parts import MONTHS_PER, at_runtime, is_finite, is_null_part, moment, part_literal
 from tsql.kernels.functions.registry import function
-from tsql.kernels.runtime.calendar import MICROS_PER_DAY, TIMESTAMP_MAX, TIMESTAMP_MIN, civil_from_days, days_from_civil, days_in_month, floor_div, floor_mod
+from tsql.kernels.runtime.calendar import (
+    DATE_MAX,
+    MICROS_PER_DAY,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    civil_from_days,
+    days_from_civil,
+    days_in_month,
+    floor_div,
+    floor_mod,
+)
 from tsql.kernels.types import BIGINT, DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
 YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
@@ -110,14 +120,17 @@ for _type in (DATE, TIMESTAMP, TIMESTAMPTZ):
 _register_trunc(INTERVAL, "date_trunc('day', INTERVAL '1 day 5 hours')")
 
 
-@function("last_day", args=(DATE,), returns=DATE, ranged=True, examples=(("last_day(DATE '2020-02-03')", None),))
+@function("last_day", args=(DATE,), returns=DATE, ranged=True, can_fail=True, examples=(("last_day(DATE '2020-02-03')", None),))
 @function("last_day", args=(TIMESTAMP,), returns=DATE, ranged=True)
 @function("last_day", args=(TIMESTAMPTZ,), returns=DATE, ranged=True)
 def last_day(k: PipelineKernel, d: Datum) -> Datum:
     """The last day of the month; NULL for infinity."""
     days = moment(k, d).days
     year, month, day = civil_from_days(k, days)
-    return Datum(DATE, ((days + (days_in_month(k, year, month) - day)).to("i32"),), is_finite(k, d))
+    last, finite = days + (days_in_month(k, year, month) - day), is_finite(k, d)
+    if d.type == DATE and d.bounds[1] > DATE_MAX - 31:
+        k.fail(last > DATE_MAX if finite is None else (last > DATE_MAX) & finite, "Date out of range")
+    return Datum(DATE, (last.to("i32"),), finite)
 
 
 ORIGIN = 10_959 * MICROS_PER_DAY

@@ -36,6 +36,7 @@ def negate(k: PipelineKernel, a: Datum) -> Parts:
 
 def _times(k: PipelineKernel, a: Datum, factor: Val) -> Parts:
     months, days, micros = a.parts
+    k.fail((factor < I32[0]) | (factor > I32[1]), "an INTERVAL can be multiplied by a number of 32 bits at most")
     parts = []
     for x in (months, days):
         product = x.to("i128") * factor.to("i128")
@@ -62,7 +63,8 @@ def _scaled(k: PipelineKernel, a: Datum, factor: Val, overflow: str = "Overflow 
     all_days = whole_days + overflow_days + whole_carried
     time = k.unary("rint", micros + seconds * 1e6)
     limits = ((whole_months, 2.0**31), (all_days, 2.0**31), (time, 2.0**63))
-    fits = k.true
+    # Months and days must fit before what is left of them becomes days and time.
+    fits = (months >= -(2.0**31)) & (months <= 2.0**31 - 1) & (days >= -(2.0**31)) & (days <= 2.0**31 - 1)
     for value, limit in limits:
         fits = fits & (value >= -limit) & (value < limit)
     k.fail(~fits, overflow)

@@ -265,7 +265,7 @@ def _decimal_digits_type(name: str) -> Callable[[tuple[Type, ...], tuple[Any, ..
             return _whole_decimal(t) if t.is_decimal else t
         if digits >= t.scale:
             return t
-        if digits < 0 and t.scale == 0 and name != "trunc":
+        if -t.width <= digits < 0 and t.scale == 0 and name != "trunc":
             return DECIMAL(min(38, t.width + 1), 0)
         return DECIMAL(t.width, max(0, digits))
 
@@ -281,6 +281,7 @@ def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *
         returns_for=_decimal_digits_type(name),
         constant=(1,),
         nulls="expression",
+        can_fail=name != "trunc",
         examples=(example,),
     )
     def to_digits(k: PipelineKernel, call: Call, row: object) -> Datum:
@@ -301,7 +302,13 @@ def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *
         if dropped > source.width:
             return Datum(call.type, (k.const(machine, 0),), arg.valid)
         shifted = _shift_decimal(k, x.to(machine) if dropped < 19 else x.to("i128"), dropped, halves)
-        return Datum(call.type, ((shifted * 10 ** max(0, -n)).to(machine),), arg.valid)
+        rounded = shifted * 10 ** max(0, -n)
+        if n < 0 and call.type.width == source.width and halves != "cut":
+            # A carry into one more digit than there are: DECIMAL(38) has no wider type.
+            top = call.type.bounds[1]
+            bad = (rounded > top) | (rounded < -top)
+            k.fail(bad if arg.valid is None else bad & arg.valid, f"Overflow in {'ROUND' if halves == 'away' else 'ROUND_EVEN'} of DECIMAL({source.width})")
+        return Datum(call.type, (rounded.to(machine),), arg.valid)
 
 
 _register_decimal_digits("away", ("round(1.2355, 2)", "1.24"), "round")

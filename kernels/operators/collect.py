@@ -22,7 +22,7 @@ from tsql.kernels.expr import Column, Expr
 from tsql.kernels.pipeline import Sink
 from tsql.kernels.rows import CachedRow
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import Type
+from tsql.kernels.types import INTERVAL_RANGE, Type
 
 CHUNK_ROWS = 1 << 16
 FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14
@@ -200,6 +200,9 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
         k.fail(too_long if datum.valid is None else too_long & datum.valid, "Interval out of range: the time of an INTERVAL in a result is at most 2562047 hours")
         k.store(slot, datum.parts[0])
         k.store(slot, datum.parts[1], 1)
+        # Arrow has nanoseconds in 64 bits.
+        large = k.overflows("mul", datum.parts[2], k.i64(1000))
+        k.fail(large if datum.valid is None else large & datum.valid, INTERVAL_RANGE)
         k.store(slot, datum.parts[2] * 1000, 1)
     else:
         value = datum.value

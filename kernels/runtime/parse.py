@@ -138,7 +138,41 @@ def parse_number(k: Kernel, p: Val, n: Val, scale: Val, limit: Val, based: Val, 
         exponent.set(_exponent(k, p, n, at, good))
     with k.when(~good.value | (skip_spaces(k, p, n, at.value) < n)):
         k.ret(k.false)
+    with k.when(seen.value > kept.value):
+        k.ret(digits_up_to(k, p, n, first, whole_digits.value + exponent.value + scale, minus, out))
     k.ret(shift_number(k, whole.value, fraction.value, kept.value, exponent.value + scale, minus, out))
+
+
+@routine("digits_up_to", ("ptr", "i64", "i64", "i64", "i1", "ptr"), "i1")
+def digits_up_to(k: Kernel, p: Val, n: Val, start: Val, cut: Val, minus: Val, out: Val) -> None:
+    """The first `cut` of the digits from `start` on (and zeros behind them) as a number with its sign, rounded by the digit behind them;
+    false if it is too large. However long a number is, none of its digits is lost."""
+    at, place, value, up = k.var(start), k.var(k.i64(0)), k.var(k.i128(0)), k.var(k.false)
+    room = k.i128((LARGEST - 9) // 10)
+    with k.forever() as loop:
+        byte = byte_at(k, p, n, at.value)
+        loop.stop_if(~is_digit(k, byte) & (byte != 46) & (byte != 95))
+        with k.when(is_digit(k, byte)):
+            with k.when(place.value < cut):
+                with k.when(value.value.ugt(room)):
+                    k.ret(k.false)
+                value.set(value.value * 10 + (byte - 48).to("i128"))
+            up.set(up.value | ((place.value == cut) & (byte >= 53)))
+            place.set(place.value + 1)
+        at.set(at.value + 1)
+    missing = k.max(cut - place.value, k.i64(0))
+    with k.when(value.value != 0):
+        with k.when(missing > 38):
+            k.ret(k.false)
+        power = power_of_ten(k, missing)
+        with k.when(value.value.ugt(k.i128(LARGEST).udiv(power))):
+            k.ret(k.false)
+        value.set(value.value * power)
+    magnitude = value.value + up.value.to("i128")
+    with k.when(magnitude.ugt(k.select(minus, k.i128(LARGEST), k.i128(LARGEST - 1)))):
+        k.ret(k.false)
+    k.store(out, k.select(minus, -magnitude, magnitude))
+    k.ret(k.true)
 
 
 def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, add: Callable[[Val], None]) -> None:

@@ -6,7 +6,7 @@ The host gives each value its place in the order (its code) and each code a row 
 from __future__ import annotations
 
 from tsql.kernels.aggregates.base import State
-from tsql.kernels.aggregates.quantiles import DiscRecords, disc_index
+from tsql.kernels.aggregates.quantiles import DiscRecords
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.context import PipelineKernel
 from tsql.kernels.datum import Datum
@@ -62,11 +62,10 @@ class RankedFold(BodyFold):
         slots = [k.var(k.const(t, 0)) for t in self.call.type.parts]
         with k.when(count > 0):
             if isinstance(self.body, DiscRecords):
-                parts = as_type(self._nth(k, disc_index(k, self.body.fraction(), count)), self.call.type).parts
+                self.body.choose(k, slots, count, lambda index: as_type(self._nth(k, index), self.call.type).parts)
             else:
-                parts = self.body.answer(k, k.null, count)
-            for slot, part in zip(slots, parts, strict=True):
-                slot.set(part)
+                for slot, part in zip(slots, self.body.answer(k, k.null, count), strict=True):
+                    slot.set(part)
         return Datum(self.call.type, tuple(s.value for s in slots), count > 0)
 
     def release(self, k: PipelineKernel, state: State) -> None:

@@ -41,7 +41,7 @@ WAYS = [
     ("quantile_disc(s, 0.5)", f"{SLIDING} EXCLUDE GROUP", "by removal"),
     ("approx_count_distinct(i)", SLIDING, "by removal"),
     ("sum(x)", SLIDING, "two stacks"),
-    ("sum(h)", SLIDING, "two stacks"),
+    ("sum(h)", SLIDING, "by removal"),
     ("min(i)", SLIDING, "two stacks"),
     ("max(s)", SLIDING, "two stacks"),
     ("min(DISTINCT i)", SLIDING, "two stacks"),
