@@ -1,6 +1,7 @@
 """Arrow IPC files and streams (also Feather 2) as a source.
 
-A file's splits are its record batches, memory-mapped; a stream can only be read from its start, so it is one split.
+A file's splits are its record batches, of which the columns that a query wants are read; a stream can only be read from its
+start, so it is one split. Nothing is mapped: a file that somebody truncates while it is mapped ends the process.
 Offsets, dictionary indices and text are checked as they are read: a damaged file is an error, not a crash in a kernel.
 """
 
@@ -33,6 +34,8 @@ class IpcSource:
         self.options = dict(options or {})
         self.paths = expand(self.patterns, "ipc")
         self._schemas: dict[str, Schema] = {}
+        self._are_files: dict[str, bool] = {}
+        self._counts: dict[str, list[int] | list[None]] = {}
         self._local = threading.local()
         self.lost: set[str] = set()
         self.schema = self._schema_of(self.paths[0])
@@ -46,8 +49,7 @@ class IpcSource:
         for path in self.paths:
             self._check_columns(path, columns)
             with reading(path, EXPECTED):
-                reader = self._reader(path)
-                counts = [None] if reader is None else [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+                counts = self._counts_of(path)
             for number, rows in enumerate(counts):
                 if rows != 0:
                     found.append(Split(len(found), path, rows, None if rows is None else number))
@@ -57,38 +59,65 @@ class IpcSource:
         path = split.path
         schema = self._schema_of(path)
         positions = {name.lower(): i for i, name in enumerate(schema.names)}
+        wanted = sorted({positions[name.lower()] for name in columns})
         with reading(path, EXPECTED):
-            for batch in self._batches(split):
-                arrays = [self._column(batch.column(positions[name.lower()]), schema.fields[positions[name.lower()]].type, name, path) for name in columns]
+            for batch, there in self._batches(split, wanted):
+                arrays = []
+                for name in columns:
+                    position = positions[name.lower()]
+                    arrays.append(self._column(batch.column(there[position]), schema.fields[position].type, name, path))
                 yield from _aligned(arrays, columns, batch.num_rows)
 
     def describe(self) -> dict[str, Any]:
         return {"kind": "ipc", "paths": list(self.patterns), "options": dict(self.options)}
 
-    def _batches(self, split: Split) -> Iterator[pa.RecordBatch]:
-        reader = self._reader(split.path)
-        if reader is not None:
-            yield reader.get_batch(split.detail)
+    def _batches(self, split: Split, wanted: list[int]) -> Iterator[tuple[pa.RecordBatch, dict[int, int]]]:
+        """Batches with at least the columns at these places of the file, and where each of them is in the batch."""
+        if self._is_file(split.path):
+            # Without any column the rows are counted by one.
+            kept = wanted or self._narrowest(split.path)
+            yield self._reader(split.path, kept).get_batch(split.detail), {place: at for at, place in enumerate(kept)}
             return
         with open_input(split.path) as stream, pa.ipc.open_stream(stream) as batches:
-            yield from batches
+            for batch in batches:
+                yield batch, {place: place for place in wanted}
 
-    def _reader(self, path: str) -> pa.ipc.RecordBatchFileReader | None:
-        """This thread's reader of a file with random access; None for a stream."""
+    def _is_file(self, path: str) -> bool:
+        """Whether this has random access, or is a stream."""
+        if path not in self._are_files:
+            with open(stored_path(path), "rb") as file:
+                self._are_files[path] = file.read(6) == b"ARROW1"
+        return self._are_files[path]
+
+    def _reader(self, path: str, wanted: Sequence[int] = ()) -> pa.ipc.RecordBatchFileReader:
+        """This thread's reader of some columns of a file; of all of them if none is named."""
         readers = self._local.__dict__.setdefault("readers", {})
-        if path not in readers:
-            stored = stored_path(path)
-            with open(stored, "rb") as file:
-                is_file = file.read(6) == b"ARROW1"
-            readers[path] = pa.ipc.open_file(pa.memory_map(stored)) if is_file else None
-        return readers[path]
+        key = (path, tuple(wanted))
+        if key not in readers:
+            options = pa.ipc.IpcReadOptions(included_fields=list(wanted) or None)
+            readers[key] = pa.ipc.open_file(pa.OSFile(stored_path(path)), options=options)
+        return readers[key]
+
+    def _counts_of(self, path: str) -> list[int] | list[None]:
+        """The rows of each batch of a file. They stand before the data of each, so one column is read."""
+        if path not in self._counts:
+            if self._is_file(path):
+                reader = self._reader(path, self._narrowest(path))
+                self._counts[path] = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+            else:
+                self._counts[path] = [None]
+        return self._counts[path]
+
+    def _narrowest(self, path: str) -> list[int]:
+        """The place of the column that takes the fewest bytes to read, as far as its type tells; none if there is no column."""
+        arrow = self._reader(path).schema
+        return sorted(range(len(arrow)), key=lambda place: _bits(arrow.field(place).type))[:1]
 
     def _schema_of(self, path: str) -> Schema:
         if path not in self._schemas:
             with reading(path, EXPECTED):
-                reader = self._reader(path)
-                if reader is not None:
-                    arrow = reader.schema
+                if self._is_file(path):
+                    arrow = self._reader(path).schema
                 else:
                     with open_input(path) as stream, pa.ipc.open_stream(stream) as batches:
                         arrow = batches.schema
@@ -123,3 +152,11 @@ def _aligned(columns: list[list[pa.Array]], names: tuple[str, ...], rows: int) -
         yield batch_of([parts[0] for parts in columns], names, rows)
         return
     yield from pa.table([pa.chunked_array(parts) for parts in columns], names=list(names)).to_batches()
+
+
+def _bits(kind: pa.DataType) -> int:
+    """The width of a value; text and nested values are taken for wide ones."""
+    try:
+        return kind.bit_width
+    except ValueError:
+        return 1 << 16

@@ -11,12 +11,13 @@ import hashlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite
 import llvmlite.binding as binding
@@ -94,6 +95,20 @@ class Shared:
     key: str
 
 
+class _Lent:
+    """A context that a thread has while it lives. It goes to another thread then, and is never freed: where the garbage collector
+    finds a module together with its context, it may free the context first, and LLVM crashes."""
+
+    free: ClassVar[list[Any]] = []
+
+    def __init__(self) -> None:
+        try:
+            self.context = self.free.pop()
+        except IndexError:
+            self.context = binding.create_context()
+        weakref.finalize(self, self.free.append, self.context).atexit = False
+
+
 class Compiler:
     """What makes machine code part of the process, and the caches of that. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
     different kernels are made side by side."""
@@ -134,9 +149,9 @@ class Compiler:
 
     def _context(self) -> Any:
         """What LLVM keeps types and constants in; each thread has its own."""
-        if not hasattr(self._own, "context"):
-            self._own.context = binding.create_context()
-        return self._own.context
+        if not hasattr(self._own, "lent"):
+            self._own.lent = _Lent()
+        return self._own.lent.context
 
     def _make_machine(self, opt: int) -> Any:
         # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use best.
