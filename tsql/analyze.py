@@ -39,8 +39,10 @@ from tsql.temporal.nodes import CreateStream, ShowStreams
 from tsql.temporal.refuse import check_time
 from tsql.temporal.sequenced import finished
 
-MAX_PLAN_DEPTH = 600
-"""Levels of a logical plan."""
+MAX_PLAN_DEPTH, MAX_PLAN_NODES = 600, 10_000
+"""Levels and nodes of a logical plan: what takes planning more than seconds is refused."""
+MAX_COLUMNS = 100_000
+"""Columns of a result."""
 
 
 def analyze(text: str, catalog: Any, parameters: dict[str, Type] | None = None, origin: str | None = None) -> list[statements.Statement]:
@@ -125,7 +127,9 @@ class Analyzer:
 
     def output(self, plan: logical.Node, columns: tuple[str, ...], names: tuple[str, ...], node: exp.Expr, text: str | None = None) -> statements.Query:
         """A query that gives these columns of a plan under these names."""
-        _check_depth(plan, self.parsed)
+        _check_size(plan, self.parsed)
+        if len(columns) > MAX_COLUMNS:
+            raise _too_large(f"the query gives {len(columns):,} columns, and at most {MAX_COLUMNS:,} are possible", self.parsed)
         return statements.Query(logical.Output(plan, columns, names), self.parsed.text if text is None else text, tuple(_hints(node, self.parsed)))
 
     def _inner_text(self, skip: int, words: tuple[str, ...] = ()) -> str:
@@ -249,14 +253,20 @@ def _typed(relation: Relation) -> logical.Node:
     return project(relation.plan, list(dict(columns).items()))
 
 
-def _check_depth(plan: logical.Node, parsed: Parsed) -> None:
+def _check_size(plan: logical.Node, parsed: Parsed) -> None:
     """Refuse a plan that later stages could not walk."""
+    if sum(1 for _ in plan.walk()) > MAX_PLAN_NODES:
+        raise _too_large(f"the query is too large: its plan has more than {MAX_PLAN_NODES:,} nodes", parsed)
     level: list[logical.Node] = [plan]
     for _ in range(MAX_PLAN_DEPTH):
         level = list({id(node): node for parent in level for node in parent.inputs}.values())
         if not level:
             return
-    raise BindError(f"the query is nested too deeply (more than {MAX_PLAN_DEPTH} levels)", position=parsed.tokens[0].start, text=parsed.source.text)
+    raise _too_large(f"the query is nested too deeply (more than {MAX_PLAN_DEPTH} levels)", parsed)
+
+
+def _too_large(message: str, parsed: Parsed) -> BindError:
+    return BindError(message, position=parsed.tokens[0].start, text=parsed.source.text)
 
 
 def _hints(node: exp.Expr, parsed: Parsed) -> list[Hint]:

@@ -140,12 +140,17 @@ class Names:
 
     def __init__(self, taken: Iterable[str] = ()):
         self._taken = {name.lower() for name in taken}
+        self._numbers: dict[str, int] = {}
+        """The last number of each name: where thousands of columns have one name, each would try all numbers before its own."""
 
     def unique(self, name: str) -> str:
-        candidate, number = name, 0
-        while candidate.lower() in self._taken:
-            number += 1
-            candidate = f"{name}_{number}"
+        candidate = name
+        if candidate.lower() in self._taken:
+            number = self._numbers.get(name.lower(), 0)
+            while candidate.lower() in self._taken:
+                number += 1
+                candidate = f"{name}_{number}"
+            self._numbers[name.lower()] = number
         self._taken.add(candidate.lower())
         return candidate
 

@@ -153,3 +153,13 @@ def test_pages_of_very_many_equal_rows_are_no_claim(db, tmp_path):
     pq.write_table(pa.table({"a": pa.nulls(20_000_000, pa.int64())}), path, row_group_size=20_000_000)
     assert path.stat().st_size < 100_000
     assert db.sql(f"SELECT count(*), count(a) FROM '{path}'").fetchall() == [(20_000_000, 0)]
+
+
+def test_very_many_columns_and_nodes_are_refused(db, monkeypatch):
+    monkeypatch.setattr("tsql.analyze.MAX_COLUMNS", 100)
+    monkeypatch.setattr("tsql.analyze.MAX_PLAN_NODES", 50)
+    assert len(db.sql(f"SELECT {', '.join(['1'] * 100)}").columns) == 100
+    with pytest.raises(BindError, match="the query gives 101 columns, and at most 100 are possible"):
+        db.sql(f"SELECT {', '.join(['1'] * 101)}")
+    with pytest.raises(BindError, match="the query is too large: its plan has more than 50 nodes"):
+        db.sql(" UNION ALL ".join(["SELECT a FROM t"] * 60))
