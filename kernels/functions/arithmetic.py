@@ -50,7 +50,9 @@ def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum, m
     low, high = exact_bounds(name, a.bounds, b.bounds)
     lowest, highest = result.bounds
     op = OP_NAMES[name]
-    if lowest <= low and high <= highest:
+    # DuckDB multiplies magnitudes: no product is the least HUGEINT, but of that number itself.
+    shuns_lowest = name == "*" and result == HUGEINT and low <= lowest
+    if lowest <= low and high <= highest and not shuns_lowest:
         machine = "i128" if "i128" in (smallest_int(low, high), a.value.type, b.value.type) and smallest_int(low, high) == "i128" else "i64"
         x, y = a.value.to(machine), b.value.to(machine)
         return Datum(result, (k.emit(op, machine, x, y),), None, (low, high))
@@ -66,8 +68,7 @@ def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum, m
         bad = bad | (value < lowest)
     if highest < 2 ** (bits - 1) - 1:
         bad = bad | (value > highest)
-    if name == "*" and result == HUGEINT and low <= lowest:
-        # DuckDB multiplies magnitudes: no product is the least HUGEINT, but of that number itself.
+    if shuns_lowest:
         bad = bad | ((value == lowest) & (x != lowest) & (y != lowest))
     k.fail(bad, message)
     return Datum(result, (value,), None, (max(low, lowest), min(high, highest)))

@@ -91,7 +91,7 @@ def date_source(letters: list[str]) -> str:
         elif letter in "yY":
             source = YEAR if source in ("", ISO) else source
         elif letter in "GV":
-            if source not in (MONTH, YEAR, ISO, "") or (source == ISO and letter in seen):
+            if source not in (MONTH, YEAR, ISO, "") or (source == ISO and letter in seen) or (source == YEAR and letter == "V"):
                 return CONFLICT
             source = source or ISO
         elif letter == "u" and letter in seen:
