@@ -1,9 +1,6 @@
-"""Rounding of times: date_trunc down to a calendar unit, time_bucket to a multiple of an interval, last_day of a month; time_round
-to the nearest second or millisecond, as a cast to TIMESTAMP(0) or TIMESTAMP(3) does."""
+"""Rounding of times down: date_trunc to a calendar unit, time_bucket to a multiple of an interval, last_day of a month."""
 
 from __future__ import annotations
-
-from datetime import datetime
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.context import PipelineKernel
@@ -14,18 +11,8 @@ from tsql.kernels.functions.datetime_arithmetic import OUT_OF_RANGE, add_interva
 from tsql.kernels.functions.datetime_difference import DAYS, TICKS, WEEKS
 from tsql.kernels.functions.datetime_parts import MONTHS_PER, at_runtime, is_finite, is_null_part, moment, part_literal
 from tsql.kernels.functions.registry import function
-from tsql.kernels.runtime.calendar import (
-    DATE_MAX,
-    MICROS_PER_DAY,
-    TIMESTAMP_MAX,
-    TIMESTAMP_MIN,
-    civil_from_days,
-    days_from_civil,
-    days_in_month,
-    floor_div,
-    floor_mod,
-)
-from tsql.kernels.types import BIGINT, DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
+from tsql.kernels.runtime.calendar import DATE_MAX, MICROS_PER_DAY, TIMESTAMP_MIN, civil_from_days, days_from_civil, days_in_month, floor_div, floor_mod
+from tsql.kernels.types import DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
 YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
 TRUNCATABLE = (*YEARS, "isoyear", "quarter", "month", *WEEKS, *DAYS, *TICKS)
@@ -235,34 +222,3 @@ def _register_buckets() -> None:
 
 
 _register_buckets()
-
-
-@function(
-    "time_round",
-    args=(TIMESTAMP, BIGINT),
-    returns=TIMESTAMP,
-    constant=(1,),
-    ranged=True,
-    can_fail=True,
-    examples=(
-        ("time_round(TIMESTAMP '2020-01-01 00:00:00.5', 1000000)", datetime(2020, 1, 1, 0, 0, 1)),
-        ("time_round(TIMESTAMP '1969-12-31 23:59:58.5', 1000000)", datetime(1969, 12, 31, 23, 59, 58)),
-        ("time_round(TIMESTAMP 'infinity', 1000)", None),
-    ),
-)
-def time_round(k: PipelineKernel, d: Datum, unit: Datum) -> Datum:
-    """The nearest multiple of so many microseconds since the epoch; a half goes away from the epoch, as in DuckDB."""
-    if unit.range is None or unit.range[0] <= 0:
-        raise BindError("the unit of time_round is a constant above zero")
-    size = unit.range[0]
-    time, finite = d.value.to("i64"), is_finite(k, d)
-    behind = floor_mod(k, time, size)
-    # Before the epoch the half belongs to the earlier multiple.
-    up = behind * 2 + k.select(time < 0, k.i64(0), k.i64(1)) > size
-    cut = time - behind
-    if d.range is None or d.range[1] > TIMESTAMP_MAX - size:
-        late = up & (cut > TIMESTAMP_MAX - size)
-        k.fail(late if finite is None else late & finite, OUT_OF_RANGE)
-    rounded = cut + k.select(up, k.i64(size), k.i64(0))
-    known = None if d.range is None else (d.range[0] - size, d.range[1] + size)
-    return Datum(TIMESTAMP, (rounded if finite is None else k.select(finite, rounded, time),), None, known)
