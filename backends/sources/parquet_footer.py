@@ -93,7 +93,10 @@ def read_footer(path: str) -> Footer:
         schema = metadata.schema.to_arrow_schema()
         if not _is_sound(metadata) or len(leaves) != len(schema):
             raise _damaged(path)
-        group = _claims_too_much(metadata, size)
+        try:
+            group = _claims_too_much(metadata, bytes(edited), size)
+        except (IndexError, KeyError, TypeError, ValueError, struct.error):
+            raise _damaged(path) from None
         if group is not None:
             rows = metadata.row_group(group).num_rows
             raise SourceError(
@@ -103,15 +106,17 @@ def read_footer(path: str) -> Footer:
     return Footer(path, size, metadata, schema, unscaled, leaves, int96, bytes(edited))
 
 
-def _claims_too_much(metadata: pq.FileMetaData, size: int) -> int | None:
+def _claims_too_much(metadata: pq.FileMetaData, raw: bytes, size: int) -> int | None:
     """The first row group that claims more rows than its bytes can hold: each page has a header, which counts at most `_PAGE_ROWS` rows. Values
-    are no bound, as a page of equal ones takes no more bytes than one."""
-    for number in range(metadata.num_row_groups if metadata.num_columns else 0):
-        group = metadata.row_group(number)
-        if group.num_rows:
-            chunk = group.column(0)
-            if chunk.num_values < group.num_rows or group.num_rows > (min(chunk.total_compressed_size, size) // _PAGE_BYTES + 1) * _PAGE_ROWS:
-                return number
+    are no bound, as a page of equal ones takes no more bytes than one. Chunks are looked at where there are more rows than bytes, and not by pyarrow,
+    which aborts the process on some that are damaged."""
+    rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    if not metadata.num_columns or max(rows, default=0) <= size:
+        return None
+    for number, chunks in enumerate(_chunks(raw, None)):
+        chunk = chunks[0]
+        if rows[number] > min(chunk.values, (min(chunk.stored_bytes, size) // _PAGE_BYTES + 1) * _PAGE_ROWS):
+            return number
     return None
 
 
