@@ -512,8 +512,9 @@ class Session:
         the session afterwards is an error."""
         self._running.close()
         self._plans.clear()
-        self.catalog.pipes.close()
-        self.catalog = Catalog()
+        before, self.catalog = self.catalog, Catalog()
+        for catalog in (before, self.catalog):
+            catalog.pipes.close()  # a thread that is still analyzing may have either
         if self._store is not None:
             self._store.close()
         if not isinstance(self._backend, str) and hasattr(self._backend, "close"):

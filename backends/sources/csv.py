@@ -73,8 +73,8 @@ class CsvSource:
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         format = self._format(split.path)
-        if format.empty:
-            return
+        if format.empty and not format.header:
+            return  # a header may have got rows since it was looked at
         positions = _positions(format)
         present = [name for name in columns if name.lower() in positions]
         with reading(split.path, "a CSV file"):

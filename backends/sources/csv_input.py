@@ -70,7 +70,7 @@ class CsvBytes(io.RawIOBase):
         self._decode = None if self._encoding == _UTF8 else codecs.getincrementaldecoder(self._encoding)().decode
         self._lines = 1
         self._last = b""
-        self._ended = False
+        self._ended, self._first = False, True
         self._rest = b""
         in_use(self)
 
@@ -86,16 +86,28 @@ class CsvBytes(io.RawIOBase):
             part, self._rest = self._rest[:size], self._rest[size:]
         else:
             part = self._part(size)
+        if self._first:
+            # pyarrow wants all of the header in the first block, with its end.
+            self._first = False
+            while part and len(part) < size and (more := self._part(size - len(part))):
+                part += more
+            if len(part) < size:
+                return part + self._end(part[-1:])
         if part:
             self._last = part[-1:]
-        elif not self._ended:
-            self._ended = True
-            part = b"" if self._ending is None else self._ending(self._last)
-        return part
+            return part
+        return self._end(self._last)
+
+    def _end(self, last: bytes) -> bytes:
+        """What follows the last byte of the file, once."""
+        if self._ended or self._ending is None:
+            return b""
+        self._ended = True
+        return self._ending(last)
 
     def read_buffer(self, size: int) -> Any:
         """As `read`, in memory of pyarrow where the bytes are those of the file: it reuses its memory, and pyarrow asks for this first."""
-        if self._decode is not None or self._skip or self._rest or self._ended:
+        if self._decode is not None or self._first or self._rest or self._ended:
             return self.read(size)
         part = self._stream.read_buffer(size)
         if not part.size:

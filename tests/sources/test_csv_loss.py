@@ -6,6 +6,7 @@ What a file holds is defined by Python's csv module, or by DuckDB.
 from __future__ import annotations
 
 import csv
+import gc
 import gzip
 import io
 import json
@@ -17,6 +18,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tests.patience import wait_until
 from tests.sources.support import duck, ours, rows_of
 from tsql.backends.sources import csv as csv_source
 from tsql.backends.sources import csv_input, csv_sniff, json_values
@@ -160,6 +162,29 @@ def test_an_ndjson_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path
     monkeypatch.setattr(json_values, "open_input", shrinking)
     with pytest.raises(SourceError, match=r"t\.json: the file became shorter while it was read"):
         rows_of(source)
+
+
+def test_rows_that_came_after_the_header_was_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n")
+    source = open_source(path)
+    path.write_text("a,b\n1,x\n")
+    assert rows_of(source) == [("1", "x")]
+
+
+def test_threads_of_pyarrow_let_go_of_what_they_read(tmp_path: Path) -> None:
+    """The end of a program waits for them, so nothing may stay for ever."""
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + '1,"x"\n' * 500_000)
+    before = set(csv_input._in_use)
+    for options in ({}, {"comment": "#"}, {"encoding": "latin-1"}):
+        source = open_source(path, None, options)
+        batches = source.read(source.splits(("a",), None)[0], ("a",))
+        next(batches)
+        batches.close()
+    assert len(rows_of(open_source(path))) == 500_000
+    del source, batches
+    assert wait_until(lambda: gc.collect() >= 0 and set(csv_input._in_use) <= before)
 
 
 @pytest.mark.parametrize("ending", ["gz", "zst"])

@@ -227,8 +227,10 @@ def test_a_query_that_waits_for_the_rest_of_a_pipe_is_cancelled(tmp_path: Path, 
         writer.ended()  # with the last reader its pipe is gone
 
 
-def _hold(fifo: Path, content: bytes, released: threading.Event) -> None:
+def _hold(fifo: Path, content: bytes, released: threading.Event, opened: threading.Event | None = None) -> None:
     with open(fifo, "wb") as file:
+        if opened is not None:
+            opened.set()
         file.write(content)
         file.flush()
         released.wait(PATIENCE_SECONDS)
@@ -256,8 +258,10 @@ def test_ctrl_c_ends_waiting(tmp_path: Path, content: bytes | None) -> None:
     try:
         assert child.stdout.readline() == "ready\n"
         if content is not None:
-            writer = Waiting(lambda: _hold(tmp_path / "p", content, released))
-        time.sleep(0.5)
+            opened = threading.Event()
+            writer = Waiting(lambda: _hold(tmp_path / "p", content, released, opened))
+            assert opened.wait(PATIENCE_SECONDS)
+        time.sleep(0.5)  # somewhere in the middle of waiting, wherever that is on this machine
         child.send_signal(signal.SIGINT)
         assert child.stdout.readline() == "interrupted\n"
         assert child.stdout.readline() == "[(1,)]\n"
