@@ -63,3 +63,7 @@ def test_python_values():
 def test_what_python_cannot_hold_comes_as_text():
     assert python_values(pa.array([10**18], pa.timestamp("us")), T.TIMESTAMP) == ["33658-09-27 01:46:40"]
     assert python_values(pa.array([2**31 - 1], pa.int32()).cast(pa.date32()), T.DATE) == ["infinity"]
+    assert python_values(pa.array([pa.MonthDayNano([0, 2**31 - 1, 0]), pa.MonthDayNano([-(2**31), 0, 1000])]), T.INTERVAL) == [
+        "2147483647 days",
+        "-178956970 years -8 months 00:00:00.000001",
+    ]

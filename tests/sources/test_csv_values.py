@@ -134,3 +134,10 @@ def test_ignoring_errors_keeps_what_only_a_cast_reads(tmp_path: Path) -> None:
     options = {"ignore_errors": True, "types": {"d": "DATE", "h": "HUGEINT"}}
     assert as_text(path, **options) == duck_as_text(path, **options)
     assert len(as_text(path, **options)[1]) == 3
+
+
+def test_decimals_of_files_keep_all_their_digits(tmp_path: Path) -> None:
+    path, digits = tmp_path / "long.csv", "9" * 38
+    path.write_text(f"a,b,c,d\n{digits},0.{digits},0.00000000000000000000000000000009223372036854775807e50,-{digits}\n-1,0.5,12,1\n")
+    sql = f"SELECT * FROM read_csv({literal(path)}, columns = {{'a': 'DECIMAL(38,0)', 'b': 'DECIMAL(38,38)', 'c': 'BIGINT', 'd': 'HUGEINT'}})"
+    assert tsql.connect().sql(sql).fetchall() == empty_duckdb().sql(sql).fetchall()
