@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from tsql.backends.local.host import Chunk, Context, Shared, allocate_zeroed, free, read_i64, read_u64, take_chunks
 from tsql.backends.sources import tell_lost
-from tsql.backends.sources.pipes import watched
 from tsql.kernels.aggregates.base import field_offsets
 from tsql.kernels.batch import Morsels, SourceColumn, arrow_layout, joined_morsels, round_range
 from tsql.kernels.codegen.llvm import QUICK, compiler
@@ -293,20 +292,10 @@ class SourceData(Dataset):
             self._next += 1
             return self.splits[self._next - 1]
 
-    def _batches(self, split: Any) -> Iterator[pa.RecordBatch]:
-        """The batches of a split; who waits for a pipe in one of them is let go when the run is cancelled."""
-        batches = iter(self.source.read(split, self.columns))
-        while True:
-            with watched(lambda: self.shared.run.cancelled):
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
-
     def feed(self, shard: int) -> Iterator[Part]:
         while (split := self._take()) is not None:
             position = split.order << 40
-            for number, batch in enumerate(self._batches(split)):
+            for number, batch in enumerate(self.source.read(split, self.columns)):
                 self.shared.run.check()
                 arrays = list(batch.columns)
                 source = ColumnarScan(tuple(self._column(n, a.type) for n, a in zip(self.columns, arrays, strict=True)))

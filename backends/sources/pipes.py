@@ -3,8 +3,8 @@
 A `Pipe` is filled only as far as somebody reads. `/dev/stdin` and `/dev/fd/N` are kept for the session, so every query that names
 them sees the same rows. A FIFO has a new writer each time: it is read once in a statement, and anew in the next one.
 
-Waiting for a writer ends when the run that reads is cancelled (`watched`), or the session is closed (`Pipes.close`). Both are looked
-at ten times a second; Ctrl-C in the thread that waits is seen at once.
+Waiting for a writer ends when the run that reads is cancelled (`kernels/stopping.py`), or the session is closed (`Pipes.close`). Both
+are looked at ten times a second; Ctrl-C in the thread that waits is seen at once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ import re
 import select
 import stat
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any
 
-from tsql.kernels import forks
+from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError
+from tsql.kernels.stopping import Stoppable
 
 PART_BYTES = 1 << 20
 WAKE_MS = 100
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|[0-9]+))/fd/([0-9]+)\Z")
 _STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-_watching = threading.local()
 
 
 def descriptor_of(path: str) -> int | None:
@@ -49,17 +48,6 @@ def is_fifo(path: str) -> bool:
     return descriptor_of(path) is None and is_pipe(path)
 
 
-@contextmanager
-def watched(is_cancelled: Callable[[], bool]) -> Iterator[None]:
-    """Pipes that are opened in this thread meanwhile are waited for no longer than until `is_cancelled` says so."""
-    before = getattr(_watching, "cancelled", None)
-    _watching.cancelled = is_cancelled
-    try:
-        yield
-    finally:
-        _watching.cancelled = before
-
-
 class PipePath(str):
     """The path of a pipe, with its bytes."""
 
@@ -80,26 +68,26 @@ class Pipe:
         number = descriptor_of(path)
         self._source = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def read(self, at: int, size: int, is_cancelled: Callable[[], bool] | None) -> bytes:
+    def read(self, at: int, size: int, run: Stoppable | None) -> bytes:
         """So many bytes from a place, fewer only at the end of the pipe."""
         while self.bytes < at + size and not self.ended:
-            self._take(at + size, is_cancelled)
+            self._take(at + size, run)
         return os.pread(self._file.fileno(), max(0, min(size, self.bytes - at)), at)
 
     def stored_path(self) -> str:
         """A path under which all of it is an ordinary file."""
         while not self.ended:
-            self._take(self.bytes + 1, getattr(_watching, "cancelled", None))
+            self._take(self.bytes + 1, stopping.current())
         return f"/proc/self/fd/{self._file.fileno()}"
 
-    def _take(self, wanted: int, is_cancelled: Callable[[], bool] | None) -> None:
+    def _take(self, wanted: int, run: Stoppable | None) -> None:
         """Wait for some bytes, or the end, unless another thread has them by now."""
         while not self._lock.acquire(timeout=WAKE_MS / 1000):
-            self._check(is_cancelled)
+            self._check(run)
         try:
             if self.bytes >= wanted or self.ended:
                 return
-            part = self._wait(is_cancelled)
+            part = self._wait(run)
             if not part:
                 self.ended = True
                 self._let_go()
@@ -111,19 +99,21 @@ class Pipe:
         finally:
             self._lock.release()
 
-    def _wait(self, is_cancelled: Callable[[], bool] | None) -> bytes:
+    def _wait(self, run: Stoppable | None) -> bytes:
         poll = select.poll()
         poll.register(self._source, select.POLLIN)
         while True:
-            self._check(is_cancelled)
+            self._check(run)
             # A FIFO that no writer has opened yet is not at its end: nothing is ready then.
             if poll.poll(WAKE_MS):
                 with suppress(BlockingIOError):
                     return os.read(self._source, PART_BYTES)
 
-    def _check(self, is_cancelled: Callable[[], bool] | None) -> None:
-        if self._closing.is_set() or (is_cancelled is not None and is_cancelled()):
-            raise CancelledError("the query was cancelled")
+    def _check(self, run: Stoppable | None) -> None:
+        if run is not None:
+            run.check()
+        if self._closing.is_set():
+            raise CancelledError("the connection was closed while the query ran")
 
     def _let_go(self) -> None:
         if self._source >= 0:
@@ -141,7 +131,7 @@ class PipeReader(io.RawIOBase):
         super().__init__()
         self._pipe, self._at = pipe, 0
         # Asked for here: pyarrow reads in threads of its own.
-        self._is_cancelled = getattr(_watching, "cancelled", None)
+        self._run = stopping.current()
 
     def readable(self) -> bool:
         return True
@@ -149,7 +139,7 @@ class PipeReader(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         if size is None or size < 0:
             return b"".join(iter(lambda: self.read(PART_BYTES), b""))
-        part = self._pipe.read(self._at, size, self._is_cancelled)
+        part = self._pipe.read(self._at, size, self._run)
         self._at += len(part)
         return part
 
