@@ -14,13 +14,17 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.workers import start_thread
+from tsql.backends.local.workers import active, start_thread
 from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError, ExecutionError
 from tsql.kernels.recursion import deep_recursion
 
 GRACE_SECONDS = 0.03
 """How long a cancelled run may take to end properly before its caller is let go."""
+
+LOOK_SECONDS = 0.05
+"""Nobody waits longer at once. Python runs a signal's handler between two of its instructions, and does not see one that comes
+when the last of them is done and the thread is about to sleep: Ctrl-C would wait for the end of the query."""
 
 IDLE_THREADS = 8
 """So many threads are kept for the next queries; further ones end with their query."""
@@ -55,6 +59,7 @@ class QueryThread:
     def _serve(self) -> None:
         while (request := self.requests.get()) is not None:
             wanted, items, answers = request
+            active[self] = answers.run
             with stopping.during(answers.run), deep_recursion():
                 match wanted:
                     case "next":
@@ -66,6 +71,7 @@ class QueryThread:
                     case "close":
                         answers.forget()
                         answers.put(_closed(items))
+            active.pop(self, None)
             del request, items, answers
             if wanted != "next":
                 # The last request of its query, of which there is one: this thread is nobody's now.
@@ -172,8 +178,10 @@ def _answer(answers: Answers, run: Run) -> Answer:
         if run.cancelled and deadline is None:
             deadline = time.monotonic() + GRACE_SECONDS
         try:
-            answer = answers.get(timeout=None if deadline is None else max(0.0, deadline - time.monotonic()))
+            answer = answers.get(timeout=LOOK_SECONDS if deadline is None else max(0.0, deadline - time.monotonic()))
         except queue.Empty:
+            if deadline is None:
+                continue
             raise CancelledError(run.reason) from None
         if answer[0] != "wake":
             return answer

@@ -14,7 +14,6 @@ import itertools
 import queue
 import threading
 import time
-import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +21,8 @@ from tsql.backends import Run
 from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError, ExecutionError
 
-EXIT_SECONDS = 0.1
-"""How long the end of the program waits for workers that are busy."""
+EXIT_SECONDS = 2.0
+"""How long the end of the program waits at most for queries that still run."""
 
 Task = tuple[Callable[[], None], queue.SimpleQueue[None]]
 
@@ -71,7 +70,8 @@ def start_thread(serve: Callable[[], None], name: str) -> None:
 _pools: dict[int, Pool] = {}
 _lock = forks.rlock()
 """A session that is found to be garbage closes in whatever thread that happens, perhaps one that has the lock."""
-_active: weakref.WeakValueDictionary[int, Run] = weakref.WeakValueDictionary()
+active: dict[object, Run] = {}
+"""What the threads of queries (`released`) compute at this moment."""
 
 
 def pool(threads: int) -> Pool:
@@ -141,7 +141,7 @@ users = Users()
 
 def _in_child() -> None:
     _pools.clear()
-    _active.clear()
+    active.clear()
 
 
 forks.in_child(_in_child)
@@ -171,7 +171,6 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
 
     others = min(threads, tasks) - 1
     pool = _enter(threads, others)
-    _active[id(run)] = run
     try:
         for _ in range(others):
             pool.tasks.put((take, done))
@@ -180,7 +179,6 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
             done.get()
     finally:
         _leave(pool)
-        _active.pop(id(run), None)
     if failures:
         try:
             # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the first.
@@ -194,9 +192,8 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
 @atexit.register
 def _let_go() -> None:
     """End what still runs; a worker inside a library call is not waited for longer than a moment."""
-    runs = list(_active.values())
-    for run in runs:
+    for run in list(active.values()):
         run.cancel()
     deadline = time.monotonic() + EXIT_SECONDS
-    while _active and time.monotonic() < deadline:
+    while active and time.monotonic() < deadline:
         time.sleep(0.005)
