@@ -24,11 +24,11 @@ from tsql.kernels.errors import CancelledError, ExecutionError
 EXIT_SECONDS = 2.0
 """How long the end of the program waits at most for queries that still run."""
 
-Task = tuple[Callable[[], None], queue.SimpleQueue[None]]
+Task = Callable[[], None]
 
 
 class Pool:
-    """Up to so many threads that take tasks in turn, and say when one is done; a task raises nothing."""
+    """Up to so many threads that take tasks in turn; a task raises nothing."""
 
     def __init__(self, threads: int) -> None:
         self.most, self.threads, self.users, self.retired = threads, 0, 0, False
@@ -48,13 +48,42 @@ class Pool:
 
     def _serve(self) -> None:
         while (task := self.tasks.get()) is not None:
-            work, done = task
-            try:
-                work()
-            finally:
-                done.put(None)
+            task()
             # What a thread waits with would keep the data of the last query alive.
-            del task, work, done
+            del task
+
+
+class Team:
+    """The threads that help with one piece of work. Who has not begun when it is done need not begin, and is not waited for. So work
+    that is part of other work never waits for a thread that is busy with the whole, however few threads there are."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work: Callable[[], None] | None = work
+        self._helping, self._is_over = 0, False
+        self._lock = threading.Lock()
+        self._last: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def help(self) -> None:
+        """What a thread of a pool does."""
+        with self._lock:
+            if self._is_over:
+                return
+            self._helping += 1
+        try:
+            self._work()
+        finally:
+            with self._lock:
+                self._helping -= 1
+                if self._is_over and not self._helping:
+                    self._last.put(None)
+
+    def finish(self) -> None:
+        """Wait for those who still help; nobody begins from now on."""
+        with self._lock:
+            self._is_over, is_helped = True, self._helping > 0
+        if is_helped:
+            self._last.get()
+        self._work = None  # whoever is still asked to help must not keep the data of the query
 
 
 def start_thread(serve: Callable[[], None], name: str) -> None:
@@ -157,7 +186,6 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
     results: list[Any] = [None] * tasks
     failures: list[BaseException] = []
     numbers = itertools.count()
-    done: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def take() -> None:
         with stopping.during(run):
@@ -170,14 +198,13 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
                     run.stop_workers()
 
     others = min(threads, tasks) - 1
-    pool = _enter(threads, others)
+    team, pool = Team(take), _enter(threads, others)
     try:
         for _ in range(others):
-            pool.tasks.put((take, done))
+            pool.tasks.put(team.help)
         take()
-        for _ in range(others):
-            done.get()
     finally:
+        team.finish()
         _leave(pool)
     if failures:
         try:

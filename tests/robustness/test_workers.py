@@ -4,6 +4,7 @@ import gc
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 import weakref
 
@@ -69,3 +70,21 @@ def test_a_program_ends_while_a_worker_is_busy():
     assert child.stdout.readline() == b"done\n"
     assert child.wait(PATIENCE_SECONDS) == 0
     child.stdout.close()
+
+
+def test_work_inside_of_work_never_waits_for_a_busy_thread():
+    """Every thread of the pool is busy with a task that needs the pool itself, several deep and for several callers at once."""
+
+    def nested(depth):
+        def work(number):
+            return number if depth == 0 else sum(parallel(nested(depth - 1), 3, 2, Run()))
+
+        return work
+
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(parallel(nested(3), 4, 2, Run())), daemon=True) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE_SECONDS)
+    assert results == [[27, 27, 27, 27]] * 6
