@@ -375,7 +375,7 @@ class Database:
     def _forked(self) -> None:
         """In a child of the process: give up the journal. What is in memory can still be read."""
         if self._journal is not None:
-            self._journal.close()
+            self._journal.close(is_forked=True)
             self._journal = None
 
     def close(self) -> None:

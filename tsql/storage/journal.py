@@ -19,6 +19,7 @@ from typing import Any
 
 from tsql.kernels.errors import StorageError
 from tsql.storage.disk import DISK, Disk
+from tsql.storage.owner import unlock
 
 MAGIC = b"TSQLJRN1"
 VERSION = 1
@@ -207,8 +208,10 @@ class JournalWriter:
         found = os.fstat(self._handle)
         return found.st_nlink > 0 and (found.st_size == self.bytes or self._has_rest and found.st_size > self.bytes)
 
-    def close(self) -> None:
-        """Close the file; more than once is fine."""
+    def close(self, *, is_forked: bool = False) -> None:
+        """Close the file; more than once is fine. A forked child closes its copy and leaves the lock to its parent."""
         if self._handle >= 0:
+            if not is_forked:
+                unlock(self._handle)
             os.close(self._handle)
             self._handle = -1

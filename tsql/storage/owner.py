@@ -104,6 +104,8 @@ class Owner:
     def close(self) -> None:
         """Give up the claim."""
         if self._handle is not None:
+            if self.is_mine and not self.read_only:
+                unlock(self._handle)
             os.close(self._handle)
             self._handle = None
 
@@ -127,6 +129,12 @@ class Owner:
                 forked()
         if unneeded is not None:
             os.close(unneeded)
+
+
+def unlock(handle: int) -> None:
+    """Free the lock of an open file also for a child that has just been forked and has not closed its copy of it yet."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _before_fork() -> None:
