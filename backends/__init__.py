@@ -37,6 +37,15 @@ class Settings:
     spill_after: int = 0
 
 
+class Stop:
+    """Whether a run is to end, and why."""
+
+    __slots__ = ("reason", "stopped")
+
+    def __init__(self) -> None:
+        self.stopped, self.reason = False, "the query was cancelled"
+
+
 @dataclass
 class Run:
     """One execution of a plan: shared by the thread that waits for it and the workers that do it."""
@@ -58,12 +67,25 @@ class Run:
     counts: dict[str, int] = field(default_factory=dict)
     """What happened to rows that the user should hear of (`count`), such as those that were in no window."""
     _counting: threading.Lock = field(default_factory=threading.Lock)
-    stopped: bool = False
-    """The run has been cancelled."""
-    reason: str = "the query was cancelled"
+    _stop: Stop = field(default_factory=lambda: Stop())
     planning: bool = False
     """Its plan is being made, by the thread that waits for the result."""
     _on_cancel: list[Any] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run has been cancelled."""
+        return self._stop.stopped
+
+    @property
+    def reason(self) -> str:
+        """Why it was cancelled."""
+        return self._stop.reason
+
+    def shares(self, other: Run) -> Run:
+        """This run as a part of another one, which it counts for and ends with; the run itself."""
+        self._counting, self._stop, self._on_cancel = other._counting, other._stop, other._on_cancel
+        return self
 
     def count(self, what: str, rows: int) -> None:
         """Rows that the result does not show, and why: "rows without a time". Operators call this from any thread, as often as they
@@ -85,8 +107,8 @@ class Run:
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
         if reason is not None and not self.stopped:
-            self.reason = reason
-        self.stopped = True
+            self._stop.reason = reason
+        self._stop.stopped = True
         self.stop_workers()
 
     def stop_workers(self) -> None:

@@ -24,7 +24,7 @@ class Work:
     """What carrying out a statement needs: the catalog, a way to run queries, and where to note what has changed."""
 
     def __init__(self, session: Session, changes: Changes, relation: Callable[[statements.Query], Relation], values: dict[str, Any]):
-        self.session, self.catalog, self.changes = session, session.catalog, changes
+        self.session, self.catalog, self.changes = session, session.transactions.catalog, changes
         self.relation, self.values = relation, values
 
     def rows(self, query: statements.Query) -> Iterator[pa.RecordBatch]:

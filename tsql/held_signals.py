@@ -24,17 +24,29 @@ def held_signals() -> Iterator[None]:
         yield
         return
     came: list[tuple[Callable[[int, FrameType | None], Any], int, FrameType | None]] = []
+    replaced: list[tuple[int, Any]] = []
     try:
-        with contextlib.ExitStack() as undo:
-            for number in _CATCHABLE:
-                handler = getsignal(number)
-                if callable(handler):
-                    _hold(number, handler, came)
-                    undo.callback(signal.signal, number, handler)
-            yield
+        for number in _CATCHABLE:
+            handler = getsignal(number)
+            if callable(handler):
+                replaced.append((number, handler))
+                _hold(number, handler, came)
+        yield
     finally:
+        _restore(replaced)
         for handler, number, frame in came:
             handler(number, frame)
+
+
+def _restore(replaced: list[tuple[int, Any]]) -> None:
+    """Put the handlers back. One that is back may raise at once, and the others come back all the same."""
+    try:
+        while replaced:
+            signal.signal(*replaced[-1])
+            replaced.pop()
+    finally:
+        if replaced:
+            _restore(replaced)
 
 
 def _hold(number: int, handler: Callable[[int, FrameType | None], Any], came: list[Any]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -403,7 +403,9 @@ class Session:
         row, `period` the two columns between which it is valid."""
         self._check_open()
         checked_text(name, "the name of a table")
-        self.catalog.add(name, registering.timed(self._source(name, data), time, period))
+        entry = registering.timed(self._source(name, data), time, period)
+        with self.transactions.lock:  # a statement that fails puts the catalog back
+            self.catalog.add(name, entry)
 
     def _source(self, name: str, data: Any) -> Any:
         if isinstance(data, Relation):
@@ -439,7 +441,9 @@ class Session:
         if not registering.is_path(data):
             if columns is not None or connector is not None or options:
                 raise CatalogError(f"columns, connector and options are for streams over files, and {name} is one over data")
-            self.catalog.add(name, registering.stream_over(self._source(name, data), time, period, watermark, lateness))
+            entry = registering.stream_over(self._source(name, data), time, period, watermark, lateness)
+            with self.transactions.lock:
+                self.catalog.add(name, entry)
             return
         try:
             self.sql(registering.stream_text(name, data, connector, columns, time, period, watermark, lateness, options))
@@ -450,7 +454,8 @@ class Session:
     def unregister(self, name: str) -> None:
         """Forget a name."""
         self._check_open()
-        self.catalog.drop(checked_text(name, "the name of a table"))
+        with self.transactions.lock:
+            self.catalog.drop(checked_text(name, "the name of a table"))
         self._plans.clear()
 
     def table(self, name: str) -> Relation:
@@ -510,15 +515,16 @@ class Session:
     def close(self) -> None:
         """End the queries that run, which get a CancelledError, and free the tables, the plans and the backend's workers. What needs
         the session afterwards is an error."""
-        self._running.close()
-        self._plans.clear()
-        before, self.catalog = self.catalog, Catalog()
-        for catalog in (before, self.catalog):
-            catalog.pipes.close()  # a thread that is still analyzing may have either
-        if self._store is not None:
-            self._store.close()
-        if not isinstance(self._backend, str) and hasattr(self._backend, "close"):
-            self._backend.close()
+        with ExitStack() as later:  # all of it, also if one raises, or Ctrl-C comes
+            if not isinstance(self._backend, str) and hasattr(self._backend, "close"):
+                later.callback(self._backend.close)
+            if self._store is not None:
+                later.callback(self._store.close)
+            self._running.close()
+            self._plans.clear()
+            before, self.catalog = self.catalog, Catalog()
+            for catalog in (before, self.catalog):
+                catalog.pipes.close()  # a thread that is still analyzing may have either
 
     def _check_open(self) -> None:
         self._running.check()

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from tsql.catalog import Catalog, Snapshot
 from tsql.held_signals import held_signals
-from tsql.kernels import forks
+from tsql.kernels import forks, stopping
 from tsql.kernels.errors import TransactionError
 
 
@@ -73,7 +73,10 @@ class Transactions:
         self.catalog, self.store = catalog, store
         self.lock = forks.rlock()
         self.changes = Changes()
+        self._started: tuple[Snapshot, int] | None = None
+        """The catalog and the number of commits when the statement began that is at work."""
         self._begun: Snapshot | None = None
+        self._begun_commits = 0
         self._failed = False
 
     @property
@@ -84,21 +87,34 @@ class Transactions:
     def statement(self) -> Iterator[Changes]:
         """Around a statement that changes the catalog: committed at its end, undone if it fails."""
         with self.lock:
-            before, commits = self.catalog.snapshot(), self._commits
+            self._settle()
+            stopping.check()
+            self._started = self.catalog.snapshot(), self._commits
             try:
                 yield self.changes
                 if not self.is_open:
                     self._write()
-            except BaseException:
+                self._started = None
+            finally:
                 with held_signals():
-                    # An interrupt may come just behind the commit, which then stands.
-                    if self._commits == commits:
-                        self.catalog.restore(before)
-                    if self.is_open:
-                        self._failed = True  # what the statement has noted is not what the catalog holds
-                    else:
-                        self.changes.clear()
-                raise
+                    self._settle()
+
+    def _settle(self) -> None:
+        """Undo a statement that has not come to its end, and leave a transaction that was committed. Mostly that is the statement that
+        has just failed. An interrupt may also come between any two steps of Python, and end a statement in the middle of its own undoing, or
+        behind its commit; then the next one finds what it has left."""
+        if self._started is not None:
+            before, commits = self._started
+            if self._commits == commits:
+                self.catalog.restore(before)
+            if self.is_open:
+                self._failed = True  # what the statement has noted is not what the catalog holds
+            else:
+                self.changes.clear()
+            self._started = None
+        if self._begun is not None and self._commits != self._begun_commits:
+            self._begun, self._failed = None, False
+            self.changes.clear()
 
     @property
     def _commits(self) -> int:
@@ -117,11 +133,12 @@ class Transactions:
     def step(self, step: str) -> None:
         """BEGIN, COMMIT, ROLLBACK or CHECKPOINT."""
         with self.lock:
+            self._settle()
             match step:
                 case "begin":
                     if self.is_open:
                         raise TransactionError("cannot start a transaction within a transaction")
-                    self._begun = self.catalog.snapshot()
+                    self._begun, self._begun_commits = self.catalog.snapshot(), self._commits
                 case "checkpoint":
                     if self.is_open:
                         raise TransactionError("cannot checkpoint - a transaction is active")
@@ -133,13 +150,13 @@ class Transactions:
     def _end(self, step: str) -> None:
         if self._begun is None:
             raise TransactionError(f"cannot {step} - no transaction is active")
-        begun, commits = self._begun, self._commits
+        begun = self._begun
         try:
             if step == "commit" and not self._failed:
                 self._write()
         finally:
             with held_signals():
-                if self._commits == commits and (self.changes or step == "rollback" or self._failed):
+                if self._commits == self._begun_commits and (self.changes or step == "rollback" or self._failed):
                     self.catalog.restore(begun)
                 self._begun, self._failed = None, False
                 self.changes.clear()

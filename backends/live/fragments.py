@@ -69,8 +69,7 @@ class Engine:
         if settings.memory_limit is not None:
             settings = replace(settings, memory_limit=max(settings.memory_limit - self.held_bytes, LEAST_BYTES))
         mine = Run(settings=settings, parameters={**run.parameters, **parameters}, wall_clock=run.wall_clock, counts=run.counts, profile=run.profile)
-        mine._counting, mine._cancelled, mine._on_cancel = run._counting, run._cancelled, run._on_cancel
-        return Executor(mine, kernels, self.interpret, inputs={})
+        return Executor(mine.shares(run), kernels, self.interpret, inputs={})
 
     def finish(self, executor: Executor) -> None:
         """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""

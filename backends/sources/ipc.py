@@ -7,8 +7,8 @@ Offsets, dictionary indices and text are checked as they are read: a damaged fil
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -36,7 +36,6 @@ class IpcSource:
         self._schemas: dict[str, Schema] = {}
         self._are_files: dict[str, bool] = {}
         self._counts: dict[str, list[int] | list[None]] = {}
-        self._local = threading.local()
         self.lost: set[str] = set()
         self.schema = self._schema_of(self.paths[0])
 
@@ -76,7 +75,9 @@ class IpcSource:
         if self._is_file(split.path):
             # Without any column the rows are counted by one.
             kept = wanted or self._narrowest(split.path)
-            yield self._reader(split.path, kept).get_batch(split.detail), {place: at for at, place in enumerate(kept)}
+            with self._reader(split.path, kept) as reader:
+                batch = reader.get_batch(split.detail)
+            yield batch, {place: at for at, place in enumerate(kept)}
             return
         with open_input(split.path) as stream, pa.ipc.open_stream(stream) as batches:
             for batch in batches:
@@ -89,35 +90,35 @@ class IpcSource:
                 self._are_files[path] = file.read(6) == b"ARROW1"
         return self._are_files[path]
 
-    def _reader(self, path: str, wanted: Sequence[int] = ()) -> pa.ipc.RecordBatchFileReader:
-        """This thread's reader of some columns of a file; of all of them if none is named."""
-        readers = self._local.__dict__.setdefault("readers", {})
-        key = (path, tuple(wanted))
-        if key not in readers:
-            options = pa.ipc.IpcReadOptions(included_fields=list(wanted) or None)
-            readers[key] = pa.ipc.open_file(pa.OSFile(stored_path(path)), options=options)
-        return readers[key]
+    @contextmanager
+    def _reader(self, path: str, wanted: Sequence[int] = ()) -> Iterator[pa.ipc.RecordBatchFileReader]:
+        """A reader of some columns of a file; of all of them if none is named. The file is closed behind it: there may be thousands."""
+        options = pa.ipc.IpcReadOptions(included_fields=list(wanted) or None)
+        with pa.OSFile(stored_path(path)) as file:
+            yield pa.ipc.open_file(file, options=options)
 
     def _counts_of(self, path: str) -> list[int] | list[None]:
         """The rows of each batch of a file. They stand before the data of each, so one column is read."""
         if path not in self._counts:
             if self._is_file(path):
-                reader = self._reader(path, self._narrowest(path))
-                self._counts[path] = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
+                with self._reader(path, self._narrowest(path)) as reader:
+                    self._counts[path] = [reader.get_batch(i).num_rows for i in range(reader.num_record_batches)]
             else:
                 self._counts[path] = [None]
         return self._counts[path]
 
     def _narrowest(self, path: str) -> list[int]:
         """The place of the column that takes the fewest bytes to read, as far as its type tells; none if there is no column."""
-        arrow = self._reader(path).schema
+        with self._reader(path) as reader:
+            arrow = reader.schema
         return sorted(range(len(arrow)), key=lambda place: _bits(arrow.field(place).type))[:1]
 
     def _schema_of(self, path: str) -> Schema:
         if path not in self._schemas:
             with reading(path, EXPECTED):
                 if self._is_file(path):
-                    arrow = self._reader(path).schema
+                    with self._reader(path) as reader:
+                        arrow = reader.schema
                 else:
                     with open_input(path) as stream, pa.ipc.open_stream(stream) as batches:
                         arrow = batches.schema

@@ -23,7 +23,7 @@ class Held:
 
     def __init__(self, most: int):
         self.most, self.bytes = most, 0
-        self._lock = forks.lock()
+        self._lock = forks.rlock()
 
     def take(self, bytes: int) -> bool:
         """Count so many more, unless they are too many."""
@@ -69,7 +69,11 @@ class Content:
         return self._map().slice(start, length)
 
     def _copy(self, start: int, length: int) -> pa.Buffer:
-        found = pa.allocate_buffer(length)
+        try:
+            found = pa.allocate_buffer(length)
+        except BaseException:
+            HELD.release(length)
+            raise
         weakref.finalize(found, HELD.release, length)
         view = memoryview(found).cast("B")
         at = 0

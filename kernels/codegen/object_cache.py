@@ -18,6 +18,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import shutil
 import stat
 import threading
@@ -25,7 +26,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tsql.kernels.codegen.sealed import KEY_FILE, key_of, seal, unseal
+from tsql.kernels.codegen.sealed import key_of, seal, unseal
 from tsql.kernels.private_folder import NotPrivate, open_private
 
 FORMAT = "1"
@@ -255,13 +256,17 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
+_OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}\.[0-9a-f]{16}")
+"""The name of an entry, and of one that is being written: whatever else is in the folder is not ours to remove."""
+
+
 def trim(folder: int) -> None:
     """Remove the entries of an open folder that were used longest ago, until there are not too many."""
     found = []
     with os.scandir(folder) as entries:
         for entry in entries:
             with contextlib.suppress(OSError):
-                if entry.name != KEY_FILE and entry.is_file(follow_symlinks=False):
+                if _OWN_NAME.fullmatch(entry.name) and entry.is_file(follow_symlinks=False):
                     known = entry.stat(follow_symlinks=False)
                     found.append((known.st_mtime, known.st_size, entry.name))
     size = sum(bytes for _, bytes, _ in found)

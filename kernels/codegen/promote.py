@@ -25,6 +25,11 @@ QUIET_SECONDS = 0.25
 """So long no query must have compiled anything: what LLVM has begun it cannot put aside, and the next query would wait for it."""
 
 
+LONGEST_TEXT = 400_000
+"""Modules with a longer text stay as they are, as those of queries with hundreds of columns. LLVM takes two seconds for one of this
+length and more than twice that for twice the length, and the end of the process waits for it."""
+
+
 class Promoter:
     """The background thread; it starts with its first job."""
 
@@ -55,7 +60,7 @@ class Promoter:
             while compiler().seconds_idle() < QUIET_SECONDS and not self.stopped:
                 time.sleep(POLITE_SECONDS)
             module, done = job
-            if not self.stopped:
+            if not self.stopped and len(module.text()) <= LONGEST_TEXT:
                 self._promote(module, done)
             del job, module, done
 

@@ -47,6 +47,9 @@ def ran(db: Any, path: Path) -> None:
     assert cli.main(["run", "SELECT 1", "-f", "csv", "-o", str(path)]) == 0
 
 
+OLD = "plan version 1\n"
+"""What is there: any file for most writers, and for those of plans one that starts as a plan does."""
+
 WRITERS = pytest.mark.parametrize("put", [copied, written, compiled, planned, ran])
 Put = Callable[[Any, Path], None]
 
@@ -55,12 +58,12 @@ Put = Callable[[Any, Path], None]
 def test_links_are_written_through(db: Any, put: Put, tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     real, link = tmp_path / "below" / "real", tmp_path / "link"
-    real.write_text("old")
+    real.write_text(OLD)
     link.symlink_to(Path("below") / "real")
     (tmp_path / "second").symlink_to(link)
     put(db, tmp_path / "second")
     assert link.is_symlink() and (tmp_path / "second").is_symlink() and not real.is_symlink()
-    assert real.read_text() not in ("", "old")
+    assert real.read_text() not in ("", OLD)
     dangling = tmp_path / "dangling"
     dangling.symlink_to(tmp_path / "new")
     put(db, dangling)
@@ -72,10 +75,10 @@ def test_links_are_written_through(db: Any, put: Put, tmp_path: Path) -> None:
 def test_modes_stay_and_new_files_have_that_of_the_umask(db: Any, put: Put, tmp_path: Path) -> None:
     for mode in (0o640, 0o600, 0o664, 0o755):
         path = tmp_path / f"{mode:o}"
-        path.write_text("old")
+        path.write_text(OLD)
         path.chmod(mode)
         put(db, path)
-        assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() != "old"
+        assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() != OLD
     before = os.umask(0o027)
     try:
         put(db, tmp_path / "new")
@@ -88,7 +91,7 @@ def test_owners_stay(db: Any, tmp_path: Path) -> None:
     """Only root gives files away: for others it is their own file that stays theirs."""
     owner = (12345, 54321) if os.geteuid() == 0 else (os.geteuid(), os.getegid())
     path = tmp_path / "t.csv"
-    path.write_text("old")
+    path.write_text(OLD)
     os.chown(path, *owner)
     path.chmod(0o640)
     copied(db, path)
@@ -98,7 +101,7 @@ def test_owners_stay(db: Any, tmp_path: Path) -> None:
 
 def test_an_owner_that_cannot_be_kept(db: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("old")
+    path.write_text(OLD)
     path.chmod(0o604)
 
     def refuse(*_: Any) -> None:
@@ -114,7 +117,7 @@ def test_an_owner_that_cannot_be_kept(db: Any, tmp_path: Path, monkeypatch: pyte
 def test_the_mode_is_there_before_the_rows(tmp_path: Path) -> None:
     """Nobody can read of a private file what is written of it."""
     path = tmp_path / "t.csv"
-    path.write_text("old")
+    path.write_text(OLD)
     path.chmod(0o600)
     seen = []
 
@@ -129,7 +132,7 @@ def test_the_mode_is_there_before_the_rows(tmp_path: Path) -> None:
 
 def test_errors_and_interrupts_leave_nothing(db: Any, tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text("old")
+    path.write_text(OLD)
     with pytest.raises(ExecutionError):
         db.sql(f"COPY (SELECT 1 // (a - 4) AS x, CAST('x' || a AS INTEGER) FROM t) TO '{path}'")
 
@@ -145,7 +148,7 @@ def test_errors_and_interrupts_leave_nothing(db: Any, tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to("loop")
     with pytest.raises(SourceError, match="cannot write .*loop"):
         copied(db, tmp_path / "loop")
-    assert path.read_text() == "old" and sorted(os.listdir(tmp_path)) == ["loop", "t.csv"]
+    assert path.read_text() == OLD and sorted(os.listdir(tmp_path)) == ["loop", "t.csv"]
 
 
 def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(db: Any, tmp_path: Path) -> None:

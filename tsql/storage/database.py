@@ -235,6 +235,8 @@ class Database:
                 new[key] = None
                 data.setdefault("drop", []).append(key)
         macros = self._changed_macros(catalog, changes, data)
+        if self._owner is None:
+            raise StorageError("the database is closed")
         if not data and not put:
             return
         self._check()
@@ -275,14 +277,14 @@ class Database:
         self._sync_names()
         try:
             self._writer.append(record)
-        except StorageError as error:
+        except BaseException as error:
             if self._writer.doubtful:
                 # The record cannot be taken back from this journal; the state before it can begin another one.
                 try:
                     self._rewrite()
-                except (StorageError, OSError):
+                except BaseException:
                     self._broken = _UNKNOWN
-                    raise StorageError(f"{error.message}; {_UNKNOWN}", hint="close the database, and open it again to see") from error
+                    raise StorageError(f"{_reason(error)}; {_UNKNOWN}", hint="close the database, and open it again to see") from error
             raise
 
     def _check(self) -> None:
@@ -351,7 +353,8 @@ class Database:
                 number = int(self._writer.path.name.removeprefix("journal-")) + 1
                 self._start(f"journal-{number:06d}", encode_record(data, blobs))
             except BaseException:
-                files.discard()
+                if self._broken is None:
+                    files.discard()
                 raise
             files.adopt()
             self._collect_garbage()
@@ -381,16 +384,32 @@ class Database:
     def close(self) -> None:
         """Leave the database; everything that was committed is on disk already."""
         with self._mutex:
-            if self._journal is not None:
-                with contextlib.suppress(StorageError, OSError):
-                    if self._journal.bytes > 2 * self._first_bytes and self._journal.bytes > GROWN_BYTES // 16:
-                        self._check()
-                        self._rewrite()
-                self._journal.close()
-                self._journal = None
-            if self._owner is not None:
-                self._owner.close()
-                self._owner = None
+            try:
+                if self._journal is not None:
+                    self._shorten()
+            finally:
+                with held_signals():
+                    self._let_go()
+
+    def _shorten(self) -> None:
+        """Begin the journal anew if that spares the next opening some work."""
+        with contextlib.suppress(StorageError, OSError):
+            if self._writer.bytes > 2 * self._first_bytes and self._writer.bytes > GROWN_BYTES // 16:
+                self._check()
+                self._rewrite()
+
+    def _let_go(self) -> None:
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+        if self._owner is not None:
+            self._owner.close()
+            self._owner = None
+
+    def __del__(self) -> None:
+        """A database that nobody has closed is open for others when nobody has it any more."""
+        if self._owner is not None and self._owner.is_mine:
+            self._let_go()
 
 
 def _may_be_left(name: str) -> bool:
@@ -398,5 +417,5 @@ def _may_be_left(name: str) -> bool:
     return name in (LOCK, READERS) or name.startswith(("journal-", f".{CURRENT}."))
 
 
-def _reason(error: StorageError | OSError) -> str:
-    return error.message if isinstance(error, StorageError) else str(error.strerror or error)
+def _reason(error: BaseException) -> str:
+    return error.message if isinstance(error, StorageError) else str(getattr(error, "strerror", None) or error)

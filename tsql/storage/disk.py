@@ -53,12 +53,16 @@ class Disk:
     def new_file(self, path: Path) -> Iterator[io.BufferedWriter]:
         """A stream into a new file, which is on the disk when the block ends."""
         handle = self.create(path)
+        raw = _Raw(self, handle)
         try:
-            stream = io.BufferedWriter(_Raw(self, handle), 1 << 20)
+            stream = io.BufferedWriter(raw, 1 << 20)
             yield stream
             stream.flush()
             self.sync(handle)
         finally:
+            # A stream that is left with bytes in its buffer writes them when it is freed, and the number of the handle
+            # may be another file's by then.
+            raw.close()
             os.close(handle)
 
 
@@ -78,6 +82,8 @@ class _Raw(io.RawIOBase):
         return self._at
 
     def write(self, data: object) -> int:
+        if self.closed:
+            raise ValueError("write to a closed file")
         written = self._disk.write(self._handle, memoryview(data).cast("B"), self._at)  # type: ignore[arg-type]
         self._at += written
         return written

@@ -194,14 +194,20 @@ class JournalWriter:
             self._has_rest = self._has_rest or os.fstat(self._handle).st_size > before
             self._cut_rest()
         except OSError:
-            # A record that is shorter than it says is no commit for those who read it.
-            self.doubtful = os.fstat(self._handle).st_size >= end
+            self.doubtful = self._may_hold(end)
             return "the statement was undone"
         try:
             self._disk.sync(self._handle)
         except OSError:
             return "the statement was undone; it may come back if the machine stops before the next commit"
         return "the statement was undone"
+
+    def _may_hold(self, end: int) -> bool:
+        """Whether the file may have all bytes up to a place: a record that is shorter than it says is no commit for those who read it."""
+        try:
+            return os.fstat(self._handle).st_size >= end
+        except OSError:
+            return True
 
     def is_untouched(self) -> bool:
         """Whether the file is the one that was opened, and as long as this writer has made it."""
