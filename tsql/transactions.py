@@ -18,7 +18,7 @@ import pyarrow as pa
 from tsql.catalog import Catalog, Snapshot
 from tsql.held_signals import held_signals
 from tsql.kernels import forks, stopping
-from tsql.kernels.errors import TransactionError
+from tsql.kernels.errors import StorageError, TransactionError
 
 
 @dataclass
@@ -154,6 +154,9 @@ class Transactions:
         try:
             if step == "commit" and not self._failed:
                 self._write()
+        except StorageError as error:
+            error.hint = None if error.hint is None else error.hint.replace("the statement", "the transaction")
+            raise
         finally:
             with held_signals():
                 if self._commits == self._begun_commits and (self.changes or step == "rollback" or self._failed):

@@ -110,6 +110,18 @@ def test_a_full_disk(small_file_system: Path) -> None:
         assert [row[0] for row in db.sql("SELECT id FROM t ORDER BY id").fetchall()] == acknowledged
 
 
+def test_a_transaction_that_cannot_be_committed_is_undone(tmp_path: Path) -> None:
+    with tsql.connect(tmp_path / "db") as db:
+        db.execute("CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1); INSERT INTO t VALUES (2)")
+        with mock.patch("tsql.storage.disk.Disk.write", side_effect=OSError(28, "No space left on device")):
+            with pytest.raises(StorageError, match="(?s)No space left on device.*the transaction was undone"):
+                db.execute("COMMIT")
+        assert db.sql("FROM t").fetchall() == []
+        db.execute("INSERT INTO t VALUES (3)")
+    with tsql.connect(tmp_path / "db") as db:
+        assert db.sql("FROM t").fetchall() == [(3,)]
+
+
 def test_failed_maintenance_is_a_note(tmp_path: Path) -> None:
     with mock.patch("tsql.storage.database.GROWN_BYTES", 1_000), tsql.connect(tmp_path / "db") as db:
         db.execute("CREATE TABLE t (s VARCHAR)")
