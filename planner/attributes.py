@@ -5,13 +5,16 @@ it does is looked at here, in one place, so that every step refuses the same thi
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Collection
+from fractions import Fraction
 from typing import Any
 
+from tsql.kernels.constant import evaluate
 from tsql.kernels.errors import PlanError
-from tsql.kernels.expr import Expr, Literal
+from tsql.kernels.expr import Call, Cast, Expr, Literal
 from tsql.kernels.schema import Schema
-from tsql.kernels.types import BOOLEAN, NULL, Type, implicit_cast_cost
+from tsql.kernels.types import BOOLEAN, DOUBLE, NULL, Type, implicit_cast_cost
 from tsql.planner.bind_types import coerce, fold_exact
 
 MOST_SHARDS = 4096
@@ -204,5 +207,34 @@ def as_value(expr: Expr, type: Type) -> Expr | None:
         return expr
     if isinstance(expr, Literal) and not type.is_float:
         return fold_exact(expr, type)
-    narrower = expr.type.is_decimal and type.is_decimal and (expr.type.scale > type.scale or expr.type.width - expr.type.scale > type.width - type.scale)
-    return coerce(expr, type) if implicit_cast_cost(expr.type, type) is not None and not narrower else None
+    if implicit_cast_cost(expr.type, type) is None:
+        return None
+    is_known = all(isinstance(part, (Literal, Call, Cast)) for part in expr.walk())
+    value = expr if isinstance(expr, Literal) else evaluate(expr) if is_known else None
+    if value is None:
+        keeps = _keeps_type(expr.type, type)
+    else:
+        keeps = _keeps_number(value, type) if type.is_float else fold_exact(value, type) is not None
+    return coerce(expr, type) if keeps else None
+
+
+def _keeps_number(value: Literal, type: Type) -> bool:
+    """Whether a number is found again in what it becomes as a float: an integer is the very same, a decimal is the nearest of its scale."""
+    if value.value is None or not (value.type.is_integer or value.type.is_decimal):
+        return True
+    scale = value.type.scale if value.type.is_decimal else 0
+    try:
+        near = value.value / 10**scale
+        near = near if type == DOUBLE else struct.unpack("f", struct.pack("f", near))[0]
+    except OverflowError:
+        return False
+    return round(Fraction(near) * 10**scale) == value.value
+
+
+def _keeps_type(source: Type, target: Type) -> bool:
+    """Whether each number of a type is found again in another one."""
+    if target.is_float and (source.is_integer or source.is_decimal):
+        digits = source.width if source.is_decimal else len(str(source.bounds[1]))
+        return digits <= (15 if target == DOUBLE else 6)
+    whole = source.is_decimal and target.is_decimal and source.width - source.scale > target.width - target.scale
+    return not whole and not (source.is_decimal and target.is_decimal and source.scale > target.scale)

@@ -50,7 +50,12 @@ def fold_exact(literal: Literal, target: Type) -> Literal | None:
     if source.is_decimal and literal.value is not None and not target.is_float:
         if literal.value % 10 ** max(0, source.scale - (target.scale if target.is_decimal else 0)):
             return None
+    elif source.name == "VARCHAR" and target.is_decimal and literal.value is not None:
+        if len(literal.value.strip().partition(".")[2].rstrip("0")) > target.scale:
+            return None
     elif source.is_float and source != target:
+        return None
+    if target.name == "BOOLEAN" and (source.is_integer or source.is_decimal) and literal.value not in (None, 0, 10**source.scale):
         return None
     return fold(literal, target)
 

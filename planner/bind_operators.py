@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from tsql.kernels.constant import evaluate
 from tsql.kernels.expr import Call, Case, Cast, Expr, InList, Literal, Parameter
 from tsql.kernels.types import (
     BIGINT,
@@ -272,10 +273,15 @@ def _text(binder: Binder, op: str, bound: Expr, node: exp.Expr) -> Expr:
 
 
 def _bind_escape(binder: Binder, node: exp.Escape) -> Expr:
-    escape = settle(binder.operand(node.expression))
-    if not isinstance(escape, Literal) or escape.type != VARCHAR or len(escape.value) > 1:
+    given = settle(binder.operand(node.expression))
+    is_known = all(isinstance(part, (Literal, Call, Cast)) for part in given.walk())
+    escape = given if isinstance(given, Literal) else evaluate(given) if is_known else None
+    if escape is None:
+        raise binder.error("ESCAPE takes a constant", node.expression)
+    if escape.type not in (VARCHAR, NULL) or len(escape.value or "") > 1:
         raise binder.error("ESCAPE takes a string of at most one character", node.expression)
-    return _bind_like(binder, node.this, escape)
+    bound = _bind_like(binder, node.this, escape)
+    return Literal(None, BOOLEAN, bound.position) if escape.value is None else bound
 
 
 def _bind_similar(binder: Binder, node: exp.SimilarTo) -> Expr:

@@ -271,6 +271,14 @@ class ExpressionParser(DuckDBParser):
             self.raise_error("Expected END after CASE")
         return self.expression(exp.Case(this=subject, ifs=branches, default=default))
 
+    def _parse_escape(self, this: exp.Expr | None) -> exp.Expr | None:
+        """ESCAPE behind LIKE and ILIKE; sqlglot takes it behind every operator that compares texts."""
+        if not self._match(TokenType.ESCAPE):
+            return this
+        if not isinstance(this, (exp.Like, exp.ILike)):
+            raise ParseError("ESCAPE stands behind LIKE or ILIKE", position=self._prev.start, text=self.sql)
+        return self.expression(exp.Escape(this=this, expression=self._parse_bitwise()))
+
     def _parse_between(self, this: exp.Expr | None) -> exp.Between:
         """As sqlglot's, which does not ask for AND."""
         if self._match_texts(("SYMMETRIC", "ASYMMETRIC")):

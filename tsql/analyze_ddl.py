@@ -72,7 +72,10 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
 def _properties(analyzer: Analyzer, node: exp.Create, kind: str) -> tuple[bool, bool, StreamOptions | None]:
     temporary, with_data, options = False, True, None
     properties = node.args.get("properties")
-    for item in properties.expressions if properties is not None else ():
+    items = properties.expressions if properties is not None else []
+    for place, item in enumerate(items):
+        if any(type(item) is type(other) for other in items[:place]):
+            raise analyzer.error(f"an option of CREATE {kind} is given twice", item)
         if isinstance(item, exp.TemporaryProperty):
             temporary = True
         elif isinstance(item, exp.WithDataProperty) and kind == "TABLE":
@@ -129,8 +132,10 @@ def _column(analyzer: Analyzer, node: exp.ColumnDef, keys: list[tuple[Key, exp.E
     for constraint in node.args.get("constraints") or ():
         match constraint.args.get("kind"):
             case exp.NotNullColumnConstraint() as found:
-                not_null = not found.args.get("allow_null")
+                not_null |= not found.args.get("allow_null")
             case exp.DefaultColumnConstraint() as found:
+                if default is not None:
+                    raise ParseError(f'column "{node.name}" has two defaults', position=position_of(found.this), text=analyzer.parsed.source.text)
                 default = default_text(analyzer, found.this)
             case exp.PrimaryKeyColumnConstraint():
                 keys.append((Key((node.name,), True), node))
@@ -189,6 +194,8 @@ def _checked_key(definition: TableDefinition, key: Key, table: str, node: exp.Ex
             raise CatalogError(f'table "{table}" does not have a column named "{name}"', position=position_of(node))
         if column.type.name == "INTERVAL":
             raise CatalogError(f'column "{name}" is INTERVAL, which cannot be part of a key', position=position_of(node))
+        if column.name in names:
+            raise ParseError(f'column "{column.name}" is twice in a key', position=position_of(node))
         names.append(column.name)
     return replace(key, columns=tuple(names))
 
@@ -360,7 +367,11 @@ def copy(analyzer: Analyzer, node: exp.Copy) -> statements.CopyTo | statements.I
     if len(files) != 1 or not isinstance(files[0], exp.Literal):
         raise analyzer.error("COPY takes the name of one file, as a string", node.this)
     path = files[0].name
-    options = {p.this.name.lower(): _option(p.args.get("expression"), analyzer) for p in node.args.get("params") or ()}
+    options: dict[str, Any] = {}
+    for parameter in node.args.get("params") or ():
+        if parameter.this.name.lower() in options:
+            raise analyzer.error(f'the option "{parameter.this.name.lower()}" is given twice', parameter.this)
+        options[parameter.this.name.lower()] = _option(parameter.args.get("expression"), analyzer)
     if node.args.get("kind"):
         return _copy_from(analyzer, node, files[0], options)
     source = node.this

@@ -49,7 +49,10 @@ def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, An
     options: dict[str, Any] = {}
     for argument in node.expressions:
         if isinstance(argument, (exp.Kwarg, exp.PropertyEQ, exp.EQ)):
-            options[argument.this.name.lower()] = constant(argument.expression, source)
+            name = argument.this.name.lower()
+            if name in options:
+                raise BindError(f'the option "{name}" is given twice', position=position_of(argument), text=source.text)
+            options[name] = constant(argument.expression, source)
         elif paths is None:
             paths = constant(argument, source)
         else:
@@ -84,7 +87,10 @@ def constant(node: exp.Expr, source: Source) -> Any:
         case exp.Array() | exp.Tuple():
             return [constant(item, source) for item in node.expressions]
         case exp.Struct():
-            return {item.this.name: constant(item.expression, source) for item in node.expressions if isinstance(item, exp.PropertyEQ)}
+            pairs = [(item.this.name, constant(item.expression, source)) for item in node.expressions if isinstance(item, exp.PropertyEQ)]
+            if len(dict(pairs)) < len(pairs):
+                raise BindError("a name is there twice", position=position_of(node), text=source.text)
+            return dict(pairs)
         case CallNode() if node.name == "list_value":
             return [constant(item, source) for item in node.expressions]
     raise BindError("an option takes a constant", position=position_of(node), text=source.text)

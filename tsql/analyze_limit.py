@@ -34,8 +34,8 @@ def limited(node: exp.Expr, relation: Relation, level: Level, constants: Constan
     options = limit.args.get("limit_options") if limit is not None else None
     percent = options is not None and bool(options.args.get("percent"))
     if isinstance(limit, exp.Fetch):
-        if percent or (options is not None and options.args.get("with_ties")):
-            raise constants("FETCH").error("FETCH with PERCENT or WITH TIES is not supported", limit)
+        if percent:
+            raise constants("FETCH").error("FETCH with PERCENT is not supported", limit, "LIMIT 10% takes a part of the rows")
         count_node = limit.args.get("count")
     else:
         count_node = limit.expression if limit is not None else None

@@ -34,7 +34,7 @@ from tsql.planner.bind_source import Source, is_all, position_of
 from tsql.planner.bind_syntax import Call as CallNode
 from tsql.planner.bind_text import collated
 from tsql.planner.bind_types import castable, coerce, force_type, unify
-from tsql.temporal.analyze_joins import as_of
+from tsql.temporal.analyze_joins import as_of, without_period
 from tsql.temporal.analyze_lifetimes import LifetimeFunctions, by_entry
 from tsql.temporal.analyze_match import matched
 from tsql.temporal.analyze_windows import window_function
@@ -163,6 +163,8 @@ class QueryAnalyzer:
         name = alias.name if alias is not None and alias.name else None
         if node.args.get("ordinality") and not isinstance(node.this, (CallNode, exp.Unnest)):
             raise self.error("WITH ORDINALITY stands behind a table function", node, "row_number() OVER () numbers rows")
+        if node.args.get("version") and not isinstance(node.this, exp.Identifier):
+            raise without_period(self, "a table function", node.args["version"])
         match node:
             case exp.Subquery() if isinstance(node.this, exp.Pivot):
                 relation = self._pivot_statement(node.this, environment)
@@ -194,7 +196,8 @@ class QueryAnalyzer:
             case exp.Table():
                 relation = self._named(node, environment)
                 if node.args.get("version"):
-                    entry = None if node.name.lower() in environment else self.catalog.entry(node.name)
+                    is_local = node.args.get("db") is None and node.name.lower() in environment
+                    entry = None if is_local else self.catalog.entry(node.name)
                     relation = as_of(self, relation, getattr(entry, "period", None), node, environment)
                 name = name or node.name
             case _:

@@ -163,9 +163,10 @@ class SelectAnalyzer:
             if isinstance(part, exp.Alias):
                 raise self._error("EXCLUDE takes names of columns", part)
         plain = (part for part in _parts(star, "except_") if not isinstance(part, exp.Column) or len(part.parts) == 1)
-        excluded = {self._listed(part, known, "EXCLUDE") for part in plain}
-        replaced = {self._listed(part, known, "REPLACE", part.alias): part.this for part in _parts(star, "replace")}
-        renamed = {self._listed(part.this, known, "RENAME"): part.alias for part in _parts(star, "rename")}
+        taken: dict[str, str] = {}
+        excluded = {self._listed(part, known, taken, "EXCLUDE") for part in plain}
+        replaced = {self._listed(part, known, taken, "REPLACE", part.alias): part.this for part in _parts(star, "replace")}
+        renamed = {self._listed(part.this, known, taken, "RENAME"): part.alias for part in _parts(star, "rename")}
         items = []
         for f in fields:
             name = f.name.lower()
@@ -183,7 +184,7 @@ class SelectAnalyzer:
                 kept = [f for f in fields if f.name.lower() not in excluded and f.name.lower() not in replaced]
                 raise unread_star(kept, self._at(position), left_out(star), text).locate(self.source.text)
         if not items and of is None:
-            raise self._error("SELECT needs at least one column: EXCLUDE leaves none", self.node)
+            raise self._error(f"SELECT needs at least one column: {'EXCLUDE leaves none' if known else f'{text} has none'}", self.node)
         return items
 
     def _fields_of(self, star: exp.Expr) -> list[Field]:
@@ -214,10 +215,16 @@ class SelectAnalyzer:
             raise self.scope.unknown(node)
         return field.column
 
-    def _listed(self, node: exp.Expr, known: set[str], clause: str, name: str | None = None) -> str:
+    def _listed(self, node: exp.Expr, known: set[str], taken: dict[str, str], clause: str, name: str | None = None) -> str:
+        """The name of a column in a clause of a star. `taken` has those of the clauses before: each column is in one of them. As in
+        DuckDB, the last of two RENAME counts."""
         name = (name if name is not None else node.name).lower()
         if name not in known:
             raise self._error(f'column "{name}" in {clause} does not exist', node, nearest(name, known))
+        before = taken.get(name)
+        if before is not None and (before, clause) != ("RENAME", "RENAME"):
+            raise self._error(f'column "{name}" is {f"twice in {clause}" if before == clause else f"in both {before} and {clause}"}', node)
+        taken[name] = clause
         return name
 
     def _columns(self, node: exp.Expr, alias: str | None) -> list[Item]:

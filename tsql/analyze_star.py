@@ -30,13 +30,15 @@ class StarPattern:
         pattern = self._constant(self.value, error)
         if pattern is None:
             return [False] * len(names)
-        escape = None if self.escape is None else self._constant(self.escape, error)
-        if escape is not None and len(escape) > 1:
+        escape = "" if self.escape is None else self._constant(self.escape, error)
+        if escape is None:
+            return [False] * len(names)
+        if len(escape) > 1:
             raise error("ESCAPE takes a string of at most one character", self.escape)
         if self.kind == "ilike":
             pattern, names = pattern.lower(), [name.lower() for name in names]
         try:
-            found = pc.match_substring_regex(pa.array(names, pa.string()), self._regex(pattern, escape or "")).to_pylist()
+            found = pc.match_substring_regex(pa.array(names, pa.string()), self._regex(pattern, escape)).to_pylist()
         except pa.ArrowInvalid as wrong:
             raise error(f"bad pattern behind *: {wrong}", self.value) from None
         return [match != self.negated for match in found]

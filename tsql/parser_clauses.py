@@ -54,7 +54,7 @@ class ClauseParser(TimeParser):
         return node
 
     def _parse_limit(self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False) -> exp.Expr | None:
-        """`LIMIT expression [%]`, or FETCH, which is one row if it does not say how many."""
+        """`LIMIT expression [%] [WITH TIES]`, or FETCH, which is one row if it does not say how many."""
         if top or not (skip_limit_token or self._match(TokenType.LIMIT)):
             node = super()._parse_limit(this, top, skip_limit_token)
             if isinstance(node, exp.Fetch) and node.args.get("count") is None:
@@ -63,7 +63,8 @@ class ClauseParser(TimeParser):
         value = exp.var("ALL") if self._match(TokenType.ALL) else self._parse_row_count()
         if value is None:
             self.raise_error("Expected a number of rows after LIMIT")
-        options = self._parse_limit_options()
+        percent, ties = self._match_set((TokenType.PERCENT, TokenType.MOD)), self._take("WITH", "TIES")
+        options = self.expression(exp.LimitOptions(percent=percent, with_ties=ties)) if percent or ties else None
         if self._curr and self._curr.token_type == TokenType.COMMA and self._next and self._next.token_type == TokenType.NUMBER:
             self._refuse('syntax error at ",": LIMIT takes one number', self._curr, "LIMIT 10 OFFSET 20")
         return self.expression(exp.Limit(this=this, expression=value, limit_options=options))

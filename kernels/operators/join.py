@@ -46,7 +46,7 @@ from tsql.kernels.types import BIGINT, BOOLEAN
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
 """Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the keys."""
 
-TOO_MANY = 'More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row.\n\nUse "SET scalar_subquery_error_on_multiple_rows=false" to revert to previous behavior of returning a random row.'
+TOO_MANY = "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row."
 
 
 def canonical(key: Expr) -> KeyField:

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import ConstraintError, SourceError
+from tsql.kernels.errors import BindError, ConstraintError, SourceError
 
 ROWS = [(1, "plain", 1.5, "2024-01-01"), (2, 'a "quoted", text', None, None), (3, "", -0.25, "2024-02-29"), (4, None, 1e100, "1969-12-31")]
 
@@ -98,3 +98,28 @@ def test_errors(db, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, 
     with pytest.raises(tsql.TsqlError, match=message):
         db.execute(text)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("statement", "place"),
+    [
+        ("COPY t TO 'x.csv' (FORMAT csv, FORMAT parquet)", "FORMAT parquet"),
+        ("COPY t TO 'x.csv' (HEADER, header false)", "header"),
+        ("COPY t FROM 'x.csv' (DELIM ',', DELIM ';')", "DELIM ';'"),
+        ("SELECT * FROM read_csv('x.csv', header = true, header = false)", "header = false"),
+        ("SELECT * FROM read_csv('x.csv', columns = {'a': 'INTEGER', 'a': 'VARCHAR'})", None),
+    ],
+)
+def test_an_option_is_given_once(db, statement: str, place: str | None) -> None:
+    with pytest.raises(BindError, match="twice") as caught:
+        db.sql(statement)
+    assert caught.value.position is not None
+    assert place is None or caught.value.position == statement.index(place)
+    with pytest.raises(duckdb.Error), empty_duckdb() as duck:
+        duck.execute("CREATE TABLE t (a INTEGER)")
+        duck.execute(statement)
+
+
+def test_data_or_no_data_is_said_once(db) -> None:
+    with pytest.raises(BindError, match="an option of CREATE TABLE is given twice"):
+        db.sql("CREATE TABLE u AS SELECT 1 AS a WITH DATA WITH NO DATA")

@@ -132,3 +132,13 @@ def test_decimals_of_38_digits_keep_them(tmp_path: Path) -> None:
         assert db.sql(f"SELECT d FROM {name.format(tmp_path)}").fetchall() == [(low,), (high,)]
     db.sql("PREPARE q AS SELECT d FROM x WHERE d = CAST(? AS DECIMAL(38,2))")
     assert db.sql(f"EXECUTE q({high})").fetchall() == [(high,)]
+
+
+@pytest.mark.parametrize("data", [[], {}])
+@pytest.mark.parametrize(("query", "column"), [("FROM x", 1), ("SELECT * FROM x", 8), ("SELECT x.* FROM x", 8)])
+def test_a_table_without_columns_is_said_to_have_none(data: Any, query: str, column: int) -> None:
+    with pytest.raises(BindError) as caught:
+        rows_of(data, query)
+    assert caught.value.message.endswith("* has none")
+    assert caught.value.line_column == (1, column)
+    assert rows_of(data, "SELECT count(*) FROM x") == [(0,)]

@@ -76,6 +76,12 @@ def test_other_times(db: Any) -> None:
     [
         (f"SELECT * FROM l FOR VALID_TIME AS OF {AT}", '"l" has no PERIOD'),
         (f"WITH rates AS (SELECT 1) SELECT * FROM rates FOR VALID_TIME AS OF {AT}", '"rates" has no PERIOD'),
+        (f"SELECT * FROM range(3) FOR VALID_TIME AS OF {AT}", "a table function has no PERIOD"),
+        ("SELECT * FROM generate_series(3) FOR SYSTEM_TIME AS OF 'garbage' g", "a table function has no PERIOD"),
+        ("SELECT * FROM l JOIN repeat(1, 3) FOR VALID_TIME AS OF l.ts ON TRUE", "a table function has no PERIOD"),
+        (f"SELECT * FROM read_parquet('rates.parquet') FOR VALID_TIME AS OF {AT}", "a table function has no PERIOD"),
+        (f"SELECT * FROM read_csv('rates.csv') FOR VALID_TIME AS OF {AT}", "a table function has no PERIOD"),
+        (f"SELECT * FROM tumble(TABLE l, DESCRIPTOR(ts), INTERVAL '1 day') FOR VALID_TIME AS OF {AT}", "a table function has no PERIOD"),
         ("SELECT * FROM rates FOR VALID_TIME AS OF id", "AS OF takes constants"),
         ("SELECT * FROM rates FOR VALID_TIME AS OF 5", "cannot compare"),
         ("SELECT * FROM rates FOR VALID_TIME AS OF TIMESTAMP '2024-01-01' r RIGHT JOIN l ON true JOIN rates FOR VALID_TIME AS OF missing.ts z ON true", "missing"),
@@ -88,6 +94,15 @@ def test_errors(sql: str, message: str) -> None:
         with pytest.raises(tsql.BindError) as caught:
             db.sql(sql).fetchall()
         assert message in str(caught.value) and caught.value.position is not None
+
+
+def test_a_table_that_a_query_of_with_hides() -> None:
+    """`main.rates` is the table, not the query of the same name."""
+    with tsql.connect(threads=1) as db:
+        table = periods("few_times", 2)
+        with_period(db, "rates", table)
+        found = db.sql(f"WITH rates AS (SELECT 1) SELECT id FROM main.rates FOR VALID_TIME AS OF {AT}").arrow()["id"].to_pylist()
+        assert sorted(found) == sorted(r["id"] for r in as_of(to_rows(table), NOON + 20 * SECOND))
 
 
 def test_many_versions_of_a_key_are_not_looked_at_one_by_one() -> None:

@@ -90,7 +90,11 @@ QUERIES: Table = {
     exp.GroupingSets: reads("expressions"),
     exp.Limit: reads("expression limit_options", refused={"this": Refusal("LIMIT", message="an aggregate takes no LIMIT")}, foreign="offset expressions"),
     exp.Offset: reads("expression", foreign="this expressions"),
-    exp.LimitOptions: reads("percent with_ties", idle={"rows": "the word ROWS"}),
+    exp.LimitOptions: reads(
+        "percent",
+        idle={"rows": "the word ROWS"},
+        refused={"with_ties": Refusal("WITH TIES", "QUALIFY rank() OVER (ORDER BY x) <= n keeps the rows that tie with the last one")},
+    ),
     exp.Fetch: reads("count limit_options", idle={"direction": "FIRST and NEXT are the same"}),
     exp.Hint: reads(idle={"expressions": "hints are read from the tokens"}),
     exp.TableSample: reads(

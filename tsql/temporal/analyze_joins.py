@@ -199,7 +199,7 @@ def as_of(queries: QueryAnalyzer, relation: Relation, period: tuple[str, str] | 
     """
     version: AsOf = node.args["version"]
     if period is None:
-        raise queries.error(f'"{node.name}" has no PERIOD: FOR VALID_TIME AS OF needs one', version, _with_period(queries))
+        raise without_period(queries, f'"{node.name}"', version)
     level = Level(queries, environment, ())
     binder = queries._constant_binder("AS OF", level, hint=f"the column stands before it: FROM t JOIN {node.name} FOR VALID_TIME AS OF t.ts ON ..")
     instant = binder.operand(version.this)
@@ -214,6 +214,11 @@ def as_of(queries: QueryAnalyzer, relation: Relation, period: tuple[str, str] | 
     return Relation(logical.Filter(plan, Call("and", (has_begun, Call("or", (is_open, has_not_ended), BOOLEAN, position)), BOOLEAN, position)), relation.fields)
 
 
+def without_period(queries: QueryAnalyzer, what: str, version: AsOf) -> Exception:
+    """The error of AS OF behind a relation that has no PERIOD."""
+    return queries.error(f"{what} has no PERIOD: FOR VALID_TIME AS OF needs one", version, _with_period(queries))
+
+
 def _with_period(queries: QueryAnalyzer) -> str:
     """A hint that names tables with a PERIOD, or how to make one."""
     names = [name for name in queries.catalog.names() if getattr(queries.catalog.entry(name), "period", None) is not None]
@@ -221,4 +226,4 @@ def _with_period(queries: QueryAnalyzer) -> str:
     return f"{', '.join(names[:3])}{', ..' if len(names) > 3 else ''} {'has' if len(names) == 1 else 'have'} one; {create}" if names else create
 
 
-__all__ = ["as_of", "asof_join"]
+__all__ = ["as_of", "asof_join", "without_period"]
