@@ -49,18 +49,20 @@ def ran(db: Any, path: Path) -> None:
 
 WRITERS = pytest.mark.parametrize("put", [copied, written, compiled, planned, ran])
 Put = Callable[[Any, Path], None]
+OLD = "plan version 1\n"
+"""What is replaced: a plan takes the place of nothing else."""
 
 
 @WRITERS
 def test_links_are_written_through(db: Any, put: Put, tmp_path: Path) -> None:
     (tmp_path / "below").mkdir()
     real, link = tmp_path / "below" / "real", tmp_path / "link"
-    real.write_text("old")
+    real.write_text(OLD)
     link.symlink_to(Path("below") / "real")
     (tmp_path / "second").symlink_to(link)
     put(db, tmp_path / "second")
     assert link.is_symlink() and (tmp_path / "second").is_symlink() and not real.is_symlink()
-    assert real.read_text() not in ("", "old")
+    assert real.read_text() not in ("", OLD)
     dangling = tmp_path / "dangling"
     dangling.symlink_to(tmp_path / "new")
     put(db, dangling)
@@ -72,10 +74,10 @@ def test_links_are_written_through(db: Any, put: Put, tmp_path: Path) -> None:
 def test_modes_stay_and_new_files_have_that_of_the_umask(db: Any, put: Put, tmp_path: Path) -> None:
     for mode in (0o640, 0o600, 0o664, 0o755):
         path = tmp_path / f"{mode:o}"
-        path.write_text("old")
+        path.write_text(OLD)
         path.chmod(mode)
         put(db, path)
-        assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() != "old"
+        assert stat.S_IMODE(path.stat().st_mode) == mode and path.read_text() != OLD
     before = os.umask(0o027)
     try:
         put(db, tmp_path / "new")
