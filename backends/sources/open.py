@@ -140,6 +140,8 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if lowered not in known:
             close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
             raise SourceError(f"unknown option {name} for {kind} files", hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}")
+        if value is None:
+            raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
         checked[lowered] = value
     return checked
 
