@@ -23,17 +23,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from tsql.backends.descriptors import descriptor_of, open_to_write
+
 _LONGEST_NAME = 200
 _RENAME_EXCHANGE, _HERE = 2, -100
 
 
 def write_whole(path: str | os.PathLike[str], fill: Callable[[BinaryIO], None]) -> None:
-    """Have `fill` write a file, which is then at `path`. If it fails, what was there is as it was. Raises OSError."""
-    target = real_path(path)
-    if target.exists() and not target.is_file():
-        with open(target, "wb") as stream:  # a device, or a pipe
+    """Have `fill` write a file, which is then at `path`. If it fails, what was there is as it was; what is no file, such as a pipe, or is
+    open already (`descriptors`), is written to as it comes. Raises OSError."""
+    descriptor = descriptor_of(path)
+    if descriptor is not None:
+        with open_to_write(descriptor) as stream:
             fill(stream)
         return
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as stream:  # a device, or a pipe
+            fill(stream)
+        return
+    target = real_path(path)
     with _beside(target, _new_file) as (partial, descriptor):
         _take_over(descriptor, target)
         with open(descriptor, "wb", closefd=False) as stream:
@@ -54,6 +62,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 def whole_folder(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
     """A new folder to write into; at the end it is at `path`. What is there already goes with `overwrite`; otherwise only files that are
     in the new folder, too, are replaced, one by one."""
+    if descriptor_of(path) is not None:
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     target = real_path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     with _beside(target, _new_folder) as (partial, _):

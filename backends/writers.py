@@ -119,11 +119,11 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
     """A header, then a line per row; NULL is nothing (or a given text), a string that could be read as NULL is quoted."""
+    always = {name.lower() for name in (schema.names if options.quote_all else options.force_quote or ())}
     if options.header:
-        stream.write(_lines([_quoted(pa.array([name], pa.string()), options) for name in schema.names], options.delimiter))
-    always = set(schema.names) if options.quote_all else set(options.force_quote or ())
+        stream.write(_lines([_quoted(pa.array([name], pa.string()), options, name.lower() in always) for name in schema.names], options.delimiter))
     for batch in _slices(batches):
-        stream.write(_lines([_csv_column(column, options, name in always) for name, column in zip(schema.names, batch.columns, strict=True)], options.delimiter))
+        stream.write(_lines([_csv_column(column, options, name.lower() in always) for name, column in zip(schema.names, batch.columns, strict=True)], options.delimiter))
 
 
 def _csv_column(column: pa.Array, options: WriteOptions, always: bool) -> pa.Array:

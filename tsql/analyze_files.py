@@ -51,7 +51,7 @@ def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, An
         if isinstance(argument, (exp.Kwarg, exp.PropertyEQ, exp.EQ)):
             name = argument.this.name.lower()
             if name in options:
-                raise BindError(f'the option "{name}" is given twice', position=position_of(argument), text=source.text)
+                raise BindError(f"option {name} is given twice", position=position_of(argument), text=source.text)
             options[name] = constant(argument.expression, source)
         elif paths is None:
             paths = constant(argument, source)
@@ -87,10 +87,16 @@ def constant(node: exp.Expr, source: Source) -> Any:
         case exp.Array() | exp.Tuple():
             return [constant(item, source) for item in node.expressions]
         case exp.Struct():
-            pairs = [(item.this.name, constant(item.expression, source)) for item in node.expressions if isinstance(item, exp.PropertyEQ)]
-            if len(dict(pairs)) < len(pairs):
-                raise BindError("a name is there twice", position=position_of(node), text=source.text)
-            return dict(pairs)
+            return _struct([item for item in node.expressions if isinstance(item, exp.PropertyEQ)], source)
         case CallNode() if node.name == "list_value":
             return [constant(item, source) for item in node.expressions]
     raise BindError("an option takes a constant", position=position_of(node), text=source.text)
+
+
+def _struct(items: list[exp.PropertyEQ], source: Source) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        if item.this.name in found:
+            raise BindError(f'"{item.this.name}" is given twice', position=position_of(item.expression), text=source.text)
+        found[item.this.name] = constant(item.expression, source)
+    return found

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tsql.backends.sources.files import folder_name
 from tsql.backends.sources.open import ALIASES
+from tsql.backends.sources.options import check_marks
 from tsql.backends.value_text import texts
 from tsql.backends.whole_files import whole_folder
 from tsql.backends.writers import WriteOptions, write
@@ -45,6 +46,8 @@ def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: M
             close = difflib.get_close_matches(name, _KNOWN[kind], 1)
             hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(_KNOWN[kind]) or 'none'}"
             raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', position=places.get(name), hint=hint)
+    with _at(places.get("force_quote")):
+        _check_columns(relation, "force_quote", given.get("force_quote"))
     chosen = _write_options(kind, {name: value for name, value in given.items() if name in _WRITTEN}, places)
     if given.get("partition_by"):
         with _at(places.get("partition_by")):
@@ -79,7 +82,15 @@ def _write_options(kind: str, given: Mapping[str, Any], places: Mapping[str, int
     found = WriteOptions()
     for name, value in given.items():
         with _at(places.get(name)):
+            if value is None:
+                raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
             _set_option(found, kind, name, value)
+    if kind == "csv":
+        stated = next((name for name in ("quote", "escape", "delim", "delimiter", "sep", "null", "nullstr") if name in given), "")
+        with _at(places.get(stated)):
+            check_marks(found.delimiter, found.quote, found.escape, nulls=[found.null])
+            if found.null and found.quote in found.null:
+                raise SourceError(f"option nullstr holds the quote, {found.quote!r}")
     return found
 
 
@@ -107,6 +118,13 @@ def _set_option(found: WriteOptions, kind: str, name: str, value: Any) -> None:
             found.row_group_rows = value
 
 
+def _check_columns(relation: Relation, option: str, names: Any) -> None:
+    known = {name.lower() for name in relation.columns}
+    for name in names if isinstance(names, list) else [names]:
+        if name not in (None, "*") and str(name).lower() not in known:
+            raise SourceError(f'{option}: there is no column "{name}"')
+
+
 def _flag(name: str, value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -117,7 +135,7 @@ def _flag(name: str, value: Any) -> bool:
 
 def _character(name: str, value: Any) -> str:
     text = "\t" if value == "\\t" else value
-    if not isinstance(text, str) or len(text.encode()) != 1:
+    if not isinstance(text, str) or len(text.encode()) != 1 or text in "\r\n":
         raise SourceError(f"{name} is one plain character, not {value!r}")
     return text
 
@@ -126,10 +144,11 @@ def _write_partitions(relation: Relation, path: str, given: dict[str, Any], opti
     """A folder per value, `key=value/data_0.parquet`, as Hive and DuckDB lay it out; the whole appears at once."""
     names = given["partition_by"] if isinstance(given["partition_by"], list) else [given["partition_by"]]
     by_name = {name.lower(): name for name in relation.columns}
-    for name in names:
-        if str(name).lower() not in by_name:
-            raise SourceError(f'partition_by: there is no column "{name}"')
+    _check_columns(relation, "partition_by", names)
     columns = [by_name[str(name).lower()] for name in names]
+    repeated = next((name for place, name in enumerate(columns) if name in columns[:place]), None)
+    if repeated is not None:
+        raise SourceError(f'partition_by: the column "{repeated}" is repeated')
     target = Path(path)
     if target.is_dir() and any(target.iterdir()) and not (given.get("overwrite") or given.get("overwrite_or_ignore")):
         raise SourceError(f'Directory "{path}" is not empty! Enable OVERWRITE option to overwrite files')

@@ -12,6 +12,7 @@ import pyarrow as pa
 from tsql import statements
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
+from tsql.backends.descriptors import descriptor_of
 from tsql.backends.whole_files import write_text
 from tsql.compare import difference
 from tsql.kernels.errors import PlanError, SourceError, TsqlError
@@ -137,7 +138,7 @@ def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
 def save_plan(text: str, path: str | os.PathLike[str]) -> None:
     """Write a plan file. One that is there is replaced; a file that holds anything else is left as it is, and refused."""
     try:
-        if os.path.isfile(path):
+        if os.path.isfile(path) and descriptor_of(path) is None:
             with open(path, encoding="utf-8-sig", errors="replace") as file:
                 head = file.read(HEAD)
             if head.strip() and not starts_plan(head):

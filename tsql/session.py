@@ -501,6 +501,7 @@ class Session:
         return self._read(path, "ipc", options)
 
     def _read(self, path: str | os.PathLike[str] | Sequence[str], kind: str, options: dict[str, Any]) -> Relation:
+        options = {name: value for name, value in options.items() if value is not None}
         several = isinstance(path, Sequence) and not isinstance(path, str | bytes)
         where = [checked_path(one, "the name of a file") for one in path] if several else checked_path(path, "the name of a file")
         arguments = [literal(where), *(f"{name} => {literal(value)}" for name, value in options.items())]

@@ -65,10 +65,13 @@ def find_dialect(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Di
 def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, Score]:
     delimiter = opt.character(options, "delim", "sep", "delimiter")
     quote, escape = opt.character(options, "quote"), opt.character(options, "escape")
+    comment = opt.character(options, "comment")
     if delimiter == "":
         raise SourceError("option delim is empty")
-    delimiters = (delimiter,) if delimiter is not None else DELIMITERS
-    quotes = (quote,) if quote is not None else ('"', "'") if "'" in text else ('"',)
+    opt.check_marks(delimiter, quote, escape, comment, opt.texts(options, "nullstr") or ())
+    delimiters = (delimiter,) if delimiter is not None else tuple(mark for mark in DELIMITERS if mark not in (quote, escape, comment))
+    usual = tuple(mark for mark in ('"', "'") if mark not in (delimiter, comment) and (mark == '"' or mark in text)) or ("",)
+    quotes = (quote,) if quote is not None else usual
     padded = bool(opt.flag(options, "null_padding"))
     found: list[tuple[Score, Dialect]] = []
     unclosed = False
@@ -83,7 +86,7 @@ def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, 
     if unclosed and quote is None:
         found += [(score, c) for c in (Dialect(d, "", "") for d in delimiters) if (score := _score(text, c, whole, padded)) is not None]
     if not found:
-        return Dialect(delimiters[0], '"' if quote is None else quote, escape or '"'), Score(False, 1, 0, 0)
+        return Dialect(delimiters[0], quotes[0], escape or quotes[0]), Score(False, 1, 0, 0)
     best = max(score[:3] for score, _ in found)
     return next((candidate, score) for score, candidate in found if score[:3] == best)
 

@@ -143,7 +143,7 @@ def _width(rows: list[list[str]]) -> int:
 
 def _nothing(dialect: Dialect, skip: int, options: Mapping[str, Any]) -> CsvFormat:
     """A file without rows has the columns that the user states, or one column0 (as in DuckDB)."""
-    stated = opt.column_types(options, "columns") or {name: VARCHAR for name in opt.texts(options, "names") or ["column0"]}
+    stated = opt.column_types(options, "columns") or {name: VARCHAR for name in opt.column_names(options, "names") or ["column0"]}
     return CsvFormat(dialect, skip, False, tuple(unique_names(list(stated))), tuple(stated.values()), (ISO,) * len(stated), True)
 
 
@@ -233,7 +233,7 @@ def _is_header(first: list[str], found: list[tuple[Type, TextFormat]], nulls: se
 
 
 def _names(header: list[str], width: int, options: Mapping[str, Any]) -> list[str]:
-    stated = opt.texts(options, "names") or []
+    stated = opt.column_names(options, "names")
     if len(stated) > width:
         raise SourceError(f"option names has {len(stated)} names, the file has {width} columns")
     plain = _plain_name if opt.flag(options, "normalize_names") else str.strip
@@ -242,6 +242,9 @@ def _names(header: list[str], width: int, options: Mapping[str, Any]) -> list[st
     for i in range(width):
         name = stated[i] if i < len(stated) else plain(header[i]) if i < len(header) and header[i] else ""
         found.append(name or f"column{i:0{digits}d}")
+    again = {name.lower() for name in stated} & {name.lower() for name in found[len(stated) :]}
+    if again:
+        raise SourceError(f'option names: the file has a column "{min(again)}" of its own', hint="name all columns, or choose another name")
     return unique_names(found)
 
 

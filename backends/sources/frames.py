@@ -1,7 +1,7 @@
 """Python's data as Arrow tables: dicts of columns, lists of dicts, pandas and polars frames. `catalog.as_source` and `ArrowSource` call this.
 
-What Arrow refuses is looked at column by column: whole numbers past 64 bits become UBIGINT or HUGEINT, and a column of frames that has no
-Arrow type at all (Python objects) becomes one that cannot be read, so that the others can.
+`objects` finds the types of columns of Python objects. A column of frames that has none becomes one that cannot be read, so that the
+others can; in columns and rows it is an error.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends.sources.text import from_stored
-from tsql.kernels.types import HUGEINT, UBIGINT
+from tsql.backends.sources.objects import array_of, holds_objects, whole_numbers
 
 _OBJECT = pa.opaque(pa.null(), "object", "Python")
 _REFUSED = (pa.ArrowException, TypeError, ValueError, OverflowError)
+_NO_COLUMNS = (str, bytes, bytearray, memoryview, Mapping, set, frozenset)
+"""What Python can go through, though it is one value, or has no order."""
+_COLUMN_WAYS = ("__iter__", "__getitem__", "__array__", "__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
 
 
 def table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
     """A table of columns by name: lists, Arrow or numpy arrays."""
-    return pa.table({_name(name): values if isinstance(values, pa.Array | pa.ChunkedArray) else _array(values) for name, values in columns.items()})
+    return pa.table({_name(name): _column(name, values) for name, values in columns.items()})
 
 
 def table_of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
@@ -33,10 +35,13 @@ def table_of_stream(data: Any) -> pa.Table:
     """A table of anything that speaks Arrow's C interface for streams."""
     if type(data).__module__.partition(".")[0] == "polars" and hasattr(data, "get_columns"):
         return _of_polars(data)
+    pandas = type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "iloc")
+    if pandas and any(map(holds_objects, [*(data.iloc[:, place] for place in range(data.shape[1])), data.index])):
+        return _of_pandas(data)
     try:
         return pa.RecordBatchReader.from_stream(data).read_all()
     except _REFUSED:
-        if type(data).__module__.partition(".")[0] != "pandas" or not hasattr(data, "iloc"):
+        if not pandas:
             raise
         return _of_pandas(data)
 
@@ -47,25 +52,15 @@ def _name(name: Any) -> str:
     return name
 
 
-def _array(values: Any) -> pa.Array:
+def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values
+    if isinstance(values, _NO_COLUMNS) or not any(hasattr(values, way) for way in _COLUMN_WAYS):
+        raise TypeError(f"column {name}: a column is a list, an array, or a series, not a Python {type(values).__name__}")
     try:
-        return pa.array(values)
-    except (OverflowError, pa.ArrowInvalid):
-        found = values if isinstance(values, list | tuple) else list(values)
-        if not all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in found):
-            raise
-        return _whole_numbers(found)
-
-
-def _whole_numbers(values: Sequence[int | None]) -> pa.Array:
-    """Numbers some of which are past 64 bits with a sign."""
-    present = [value for value in values if value is not None]
-    for kind in (UBIGINT, HUGEINT):
-        low, high = kind.bounds
-        if low <= min(present) and max(present) <= high:
-            return from_stored(list(values), kind)
-    wrong = next(value for value in present if not HUGEINT.bounds[0] <= value <= HUGEINT.bounds[1])
-    raise ValueError(f"the number {wrong} is out of the range of HUGEINT, which has 128 bits")
+        return array_of(values)
+    except _REFUSED as error:
+        raise ValueError(f"column {name}: {error}") from error
 
 
 def _of_pandas(frame: Any) -> pa.Table:
@@ -74,7 +69,7 @@ def _of_pandas(frame: Any) -> pa.Table:
     if type(frame.index).__name__ != "RangeIndex":
         levels = range(frame.index.nlevels)
         columns += [(f"__index_level_{i}__" if frame.index.names[i] is None else str(frame.index.names[i]), frame.index.get_level_values(i)) for i in levels]
-    return _table((name, lambda series=series: pa.array(series, from_pandas=True), series.tolist) for name, series in columns)
+    return _table((name, lambda series=series: array_of(series), series.tolist) for name, series in columns)
 
 
 def _of_polars(frame: Any) -> pa.Table:
@@ -108,5 +103,5 @@ def _table(columns: Iterable[tuple[str, Callable[[], Any], Callable[[], list[Any
 def _numbers_or_objects(values: list[Any]) -> pa.Array:
     found = [None if value != value else value for value in values] if any(isinstance(value, float) for value in values) else values
     if any(isinstance(value, int) for value in found) and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in found):
-        return _whole_numbers(found)
+        return whole_numbers(found)
     return pa.ExtensionArray.from_storage(_OBJECT, pa.nulls(len(values)))

@@ -11,13 +11,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tsql.backends.descriptors import descriptor_of
 from tsql.backends.sources import Source
 from tsql.backends.sources.conform import OPTION as SCHEMA
 from tsql.backends.sources.conform import conformed, declared
 from tsql.backends.sources.files import SUFFIXES, compression_of, expand, kind_of, open_input, reading
 from tsql.backends.sources.partitioned import OPTIONS as FILE_OPTIONS
 from tsql.backends.sources.partitioned import with_file_columns
-from tsql.backends.sources.pipes import PipePath, Pipes, descriptor_of
+from tsql.backends.sources.pipes import PipePath, Pipes
 from tsql.kernels.errors import SourceError
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         if lowered not in known:
             close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
             raise SourceError(f"unknown option {name} for {kind} files", hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}")
+        if value is None:
+            raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
         checked[lowered] = value
     return checked
 

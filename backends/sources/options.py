@@ -47,7 +47,39 @@ def character(options: Mapping[str, Any], *names: str) -> str | None:
         value = "\t" if value == "\\t" else value
         if len(value.encode()) > 1:
             raise SourceError(f"option {names[0]} is one plain character, not {value!r}")
+        if value in ("\n", "\r"):
+            raise SourceError(f"option {names[0]} is the end of a line")
     return value
+
+
+def check_marks(delimiter: str | None, quote: str | None, escape: str | None, comment: str | None = None, nulls: Sequence[str] = ()) -> None:
+    """That no character of a CSV file has two meanings. Only a quote may be the escape as well; an empty one, or None, is no character."""
+    marks = {"delim": delimiter, "quote": quote, "escape": escape, "comment": comment}
+    stated = [(name, mark) for name, mark in marks.items() if mark]
+    for i, (name, mark) in enumerate(stated):
+        for other, same in stated[i + 1 :]:
+            if mark == same and (name, other) != ("quote", "escape"):
+                raise SourceError(f"options {name} and {other} are the same character, {mark!r}")
+    if delimiter and any(delimiter in null for null in nulls):
+        raise SourceError(f"option nullstr holds the delimiter, {delimiter!r}")
+
+
+def check_names(option: str, names: Sequence[str]) -> None:
+    """That the names of columns differ, whatever their case."""
+    seen: set[str] = set()
+    for name in names:
+        if name.lower() in seen:
+            raise SourceError(f'option {option}: the name "{name}" is repeated')
+        seen.add(name.lower())
+
+
+def column_names(options: Mapping[str, Any], name: str) -> list[str]:
+    """An option that names columns, none where it is not given."""
+    found = texts(options, name) or []
+    if not all(map(str.strip, found)):
+        raise SourceError(f"option {name}: the name of a column is empty")
+    check_names(name, found)
+    return found
 
 
 def texts(options: Mapping[str, Any], name: str) -> list[str] | None:
@@ -68,6 +100,7 @@ def column_types(options: Mapping[str, Any], name: str) -> dict[str, Type] | Non
         return None
     if not isinstance(value, Mapping) or not value:
         raise SourceError(f"option {name} maps column names to types, not {value!r}")
+    check_names(name, [str(column) for column in value])
     return {str(column): one_type(name, kind) for column, kind in value.items()}
 
 

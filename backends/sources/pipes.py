@@ -11,27 +11,19 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import select
 import stat
 import threading
 from contextlib import suppress
 from typing import Any
 
+from tsql.backends.descriptors import descriptor_of
 from tsql.kernels import forks, stopping
 from tsql.kernels.errors import CancelledError
 from tsql.kernels.stopping import Stoppable
 
 PART_BYTES = 1 << 20
 WAKE_MS = 100
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/(?:self|thread-self|[0-9]+))/fd/([0-9]+)\Z")
-_STANDARD = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
-
-
-def descriptor_of(path: str) -> int | None:
-    """The descriptor of this process that a path such as /dev/stdin stands for."""
-    found = _DESCRIPTOR.match(path)
-    return _STANDARD.get(path) if found is None else int(found[1])
 
 
 def is_pipe(path: str) -> bool:

@@ -123,3 +123,32 @@ def test_an_option_is_given_once(db, statement: str, place: str | None) -> None:
 def test_data_or_no_data_is_said_once(db) -> None:
     with pytest.raises(BindError, match="an option of CREATE TABLE is given twice"):
         db.sql("CREATE TABLE u AS SELECT 1 AS a WITH DATA WITH NO DATA")
+
+
+REFUSED = [
+    ("quote ',', delim ','", "options delim and quote are the same character"),
+    ("delim '\"'", "options delim and quote are the same character"),
+    ("escape ','", "options delim and escape are the same character"),
+    ("null ','", "option nullstr holds the delimiter"),
+    ("nullstr 'a\"'", "option nullstr holds the quote"),
+    ("header NULL", "option header is NULL"),
+    ("null NULL", "option null is NULL"),
+    ("force_quote (z)", 'force_quote: there is no column "z"'),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=[options for options, _ in REFUSED])
+def test_csv_options_that_duckdb_refuses_too(tmp_path: Path, options: str, message: str) -> None:
+    query = f"COPY (SELECT 1 AS a, 2 AS b) TO '{tmp_path}/f.csv' (FORMAT csv, {options})"
+    with pytest.raises(duckdb.Error):
+        duckdb.sql(query)
+    with pytest.raises(SourceError, match=message):
+        tsql.connect().sql(query)
+    assert not (tmp_path / "f.csv").exists()
+
+
+@pytest.mark.parametrize("columns", ["A", "b, a", "*"])
+def test_force_quote_is_as_duckdbs(columns: str, tmp_path: Path) -> None:
+    for name, run in (("ours", tsql.connect().sql), ("theirs", duckdb.sql)):
+        run(f"COPY (SELECT 1 AS a, NULL AS b, 'x' AS c) TO '{tmp_path}/{name}' (FORMAT csv, force_quote ({columns}))")
+    assert (tmp_path / "ours").read_text() == (tmp_path / "theirs").read_text()

@@ -52,6 +52,8 @@ OLD = "plan version 1\n"
 
 WRITERS = pytest.mark.parametrize("put", [copied, written, compiled, planned, ran])
 Put = Callable[[Any, Path], None]
+OLD = "plan version 1\n"
+"""What is replaced: a plan takes the place of nothing else."""
 
 
 @WRITERS

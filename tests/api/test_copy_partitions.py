@@ -143,3 +143,13 @@ def test_folders_that_are_there(tmp_path: Path) -> None:
     written(link, ["d"], ", OVERWRITE")
     assert link.is_symlink() and os.listdir(out) == ["k=d"] and out.stat().st_mode & 0o777 == 0o750
     assert sorted(os.listdir(tmp_path)) == ["link", "real"]
+
+
+@pytest.mark.parametrize("columns", ["a, a", "a, A", "b, a, b"])
+def test_a_repeated_column(columns: str, tmp_path: Path) -> None:
+    query = f"COPY (SELECT 1 AS a, 2 AS b, 3 AS c) TO '{tmp_path}/p' (FORMAT parquet, PARTITION_BY ({columns}))"
+    with pytest.raises(duckdb.BinderException, match="duplicate columns"):
+        duckdb.sql(query)
+    with pytest.raises(SourceError, match=r'partition_by: the column "[ab]" is repeated'):
+        tsql.connect().sql(query)
+    assert not (tmp_path / "p").exists()

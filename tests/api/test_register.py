@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from decimal import Decimal
 from pathlib import Path
@@ -142,3 +143,71 @@ def test_a_table_without_columns_is_said_to_have_none(data: Any, query: str, col
     assert caught.value.message.endswith("* has none")
     assert caught.value.line_column == (1, column)
     assert rows_of(data, "SELECT count(*) FROM x") == [(0,)]
+
+
+DAY, NAIVE, AWARE = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5), dt.datetime(2020, 1, 1, 5, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+
+
+def as_columns(values: list[Any]) -> dict[str, Any]:
+    return {"columns": {"a": values}, "rows": [{"a": value} for value in values], "numpy": {"a": np.array([*values, None], dtype=object)[:-1]}}
+
+
+def as_all(values: list[Any]) -> dict[str, Any]:
+    series = pd.Series(values, dtype=object)
+    return {**as_columns(values), "series": {"a": series}, "pandas": pd.DataFrame({"a": series})}
+
+
+@pytest.mark.parametrize("way", ["columns", "rows", "numpy", "series", "pandas"])
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        ([DAY, NAIVE, None], "TIMESTAMP", [dt.datetime(2020, 1, 1), NAIVE, None]),
+        ([NAIVE, None, DAY], "TIMESTAMP", [NAIVE, None, dt.datetime(2020, 1, 1)]),
+        ([DAY, pd.Timestamp(NAIVE)], "TIMESTAMP", [dt.datetime(2020, 1, 1), NAIVE]),
+        ([pd.NaT, NAIVE], "TIMESTAMP", [None, NAIVE]),
+        ([AWARE, AWARE.astimezone(dt.UTC)], "TIMESTAMPTZ", [AWARE, AWARE]),
+        ([DAY, None], "DATE", [DAY, None]),
+        ([1, 2.5], "DOUBLE", [1.0, 2.5]),
+        ([2**53, 0.5], "DOUBLE", [2.0**53, 0.5]),
+        ([Decimal("0.1"), 2**60, None], "DECIMAL(20,1)", [Decimal("0.1"), Decimal(2**60), None]),
+        ([2**60, Decimal("0.1")], "DECIMAL(20,1)", [Decimal(2**60), Decimal("0.1")]),
+        ([np.uint64(2**64 - 1), 1], "UBIGINT", [2**64 - 1, 1]),
+        ([np.int8(1), 300], "BIGINT", [1, 300]),
+        ([pd.NA, 7], "BIGINT", [None, 7]),
+    ],
+)
+def test_kinds_that_go_together(values: list[Any], kind: str, expected: list[Any], way: str) -> None:
+    db = tsql.connect()
+    db.register("x", as_all(values)[way])
+    found = db.sql("SELECT a FROM x")
+    assert (found.types, [row[0] for row in found.fetchall()]) == ([kind], expected)
+
+
+MIXED = [
+    [NAIVE, AWARE], [AWARE, NAIVE], [DAY, AWARE], [AWARE, DAY], [dt.time(1), dt.time(1, tzinfo=dt.UTC)], [dt.time(1, tzinfo=dt.UTC)], [1, True], [True, 1], [np.True_, 1], [1.5, True],
+    [2**53 + 1, 0.5], [0.5, 2**53 + 1], ["a", b"b"], [b"b", "a"], [Decimal("1.5"), 2.5], [2.5, Decimal("1.5")], [DAY, 1], [dt.timedelta(1), 1], [DAY, "2020"], [1, "a"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("values", MIXED, ids=repr)
+def test_kinds_that_do_not_go_together(values: list[Any]) -> None:
+    """In columns and rows this is an error that names the column; a frame has a column that cannot be read."""
+    for data in as_columns(values).values():
+        with pytest.raises(SourceError, match="the data of x does not make a table: column a: "):
+            tsql.connect().register("x", data)
+    db = tsql.connect()
+    db.register("x", pd.DataFrame({"a": pd.Series(values, dtype=object), "b": range(len(values))}))
+    assert db.sql("SELECT b FROM x").fetchall() == [(i,) for i in range(len(values))]
+    with pytest.raises(BindError, match='column "a" is OBJECT'):
+        db.sql("SELECT a FROM x")
+
+
+@pytest.mark.parametrize("column", ["abc", b"xyz", bytearray(b"xyz"), memoryview(b"xyz"), {"k": 1}, {1, 2}, frozenset([1]), 5, None, 2.5], ids=lambda column: type(column).__name__)
+def test_what_is_no_column(column: Any) -> None:
+    with pytest.raises(SourceError, match="column a: a column is a list, an array, or a series, not a Python "):
+        tsql.connect().register("x", {"a": column})
+
+
+@pytest.mark.parametrize("column", [(1, 2), range(1, 3), iter([1, 2]), {1: 0, 2: 0}.keys(), np.array([1, 2]), pa.array([1, 2]), pd.Series([1, 2]), pd.Index([1, 2]), pl.Series([1, 2])], ids=lambda column: type(column).__name__)
+def test_what_is_a_column(column: Any) -> None:
+    assert rows_of({"a": column}) == [(1,), (2,)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,43 @@ def test_what_duckdb_does_not_read(folder: Path, db: Any) -> None:
 def test_a_plan_file_keeps_the_options(folder: Path, db: Any) -> None:
     relation = db.read_csv(folder / "short.csv", null_padding=True)
     assert tsql.load_plan_text(relation.plan()).run(db).fetchall() == relation.fetchall()
+
+
+REFUSED = [
+    ("names => ['x', 'x']", 'option names: the name "x" is repeated'),
+    ("column_names => ['x', 'X']", 'option names: the name "X" is repeated'),
+    ("names => ['x', ' ']", "option names: the name of a column is empty"),
+    ("names => ['b']", 'option names: the file has a column "b" of its own'),
+    ("columns => {'a': 'INT', 'A': 'INT'}", 'option columns: the name "A" is repeated'),
+    ("columns => {'a': 'INT', 'a': 'INT'}", '"a" is given twice'),
+    ("types => {'a': 'INT', 'A': 'INT'}", 'option types: the name "A" is repeated'),
+    ("delim => '\"', quote => '\"'", "options delim and quote are the same character, '\"'"),
+    ("sep => '|', escape => '|'", "options delim and escape are the same character, '|'"),
+    ("delim => ',', comment => ','", "options delim and comment are the same character, ','"),
+    ("quote => '#', comment => '#'", "options quote and comment are the same character, '#'"),
+    ("escape => '#', comment => '#'", "options escape and comment are the same character, '#'"),
+    ("delim => ';', nullstr => ['-', 'a;']", "option nullstr holds the delimiter, ';'"),
+    *((f"{name} => NULL", f"option {name} is NULL") for name in ("header", "skip", "names", "columns", "all_varchar", "nullstr", "sample_size", "union_by_name", "types")),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED, ids=[options for options, _ in REFUSED])
+def test_options_that_duckdb_refuses_too(tmp_path: Path, db: Any, options: str, message: str) -> None:
+    (tmp_path / "f.csv").write_text("a,b\n1,2\n")
+    query = f"FROM read_csv('{tmp_path / 'f.csv'}', {options})"
+    with pytest.raises(duckdb.Error):
+        duckdb.sql(query).fetchall()
+    with pytest.raises(TsqlError, match=re.escape(message)):
+        db.sql(query)
+
+
+def test_options_beside_each_other(tmp_path: Path, db: Any) -> None:
+    (tmp_path / "f.csv").write_text('a"b\n1"2\n')
+    for options in ("delim => '\"'", "delim => '\"', quote => ''"):
+        query = f"FROM read_csv('{tmp_path / 'f.csv'}', {options})"
+        assert db.sql(query).fetchall() == duckdb.sql(query).fetchall() == [(1, 2)]
+    with pytest.raises(TsqlError, match="option header is given twice"):
+        db.sql(f"FROM read_csv('{tmp_path / 'f.csv'}', header => true, header => false)")
+    with pytest.raises(TsqlError, match="option delim is the end of a line"):
+        db.read_csv(tmp_path / "f.csv", delim="\n")
+    assert db.read_csv(tmp_path / "f.csv", delim='"', header=None, names=None).fetchall() == [(1, 2)]
