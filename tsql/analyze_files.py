@@ -67,7 +67,7 @@ def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, An
 
 
 def constant(node: exp.Expr, source: Source) -> Any:
-    """The Python value of an option: a string, a number, true or false, NULL, a list, or {'name': value}."""
+    """The Python value of an option: a string, a number, true or false, NULL, a list, {'name': value}, or *."""
     match node:
         case exp.Literal():
             if node.is_string:
@@ -80,6 +80,8 @@ def constant(node: exp.Expr, source: Source) -> Any:
             return bool(node.this)
         case exp.Null():
             return None
+        case exp.Star():
+            return "*"
         case exp.Paren():
             return constant(node.this, source)
         case exp.Neg() if isinstance(node.this, exp.Literal):
