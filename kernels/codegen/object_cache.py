@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tsql.kernels import forks
 from tsql.kernels.codegen.sealed import KEY_FILE, key_of, seal, unseal
 from tsql.kernels.private_folder import NotPrivate, open_private
 
@@ -109,7 +110,7 @@ class Folder:
             trim(self.descriptor)
 
 
-_opening = threading.Lock()
+_opening = forks.lock()
 _opened: tuple[tuple[Path, int], Folder | None] | None = None
 """The folder that was asked for last, by its path and the user who asked."""
 _temporary: tuple[int, Path] | None = None
@@ -179,7 +180,7 @@ def read_entry(kind: str, key: str, made_by: str = "") -> bytes | None:
 _waiting: dict[tuple[Path, str, str], tuple[Folder, Callable[[], bytes | None], str]] = {}
 """Entries that are not written yet."""
 _arrived = threading.Event()
-_writing = threading.Lock()
+_writing = forks.lock()
 _writer: threading.Thread | None = None
 
 
@@ -247,12 +248,12 @@ atexit.register(_leave)
 
 def _after_fork() -> None:
     """The child of a fork has no writer, and what waits is its parent's to write."""
-    global _writing, _writer, _arrived, _opening
-    _writing, _writer, _arrived, _opening = threading.Lock(), None, threading.Event(), threading.Lock()
+    global _writer, _arrived
+    _writer, _arrived = None, threading.Event()
     _waiting.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.in_child(_after_fork)
 
 
 def trim(folder: int) -> None:
