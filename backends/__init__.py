@@ -121,6 +121,10 @@ class Run:
         if self.cancelled:
             callback()
 
+    def off_cancel(self, callback: Any) -> None:
+        """What was asked for with `on_cancel` is not needed any more."""
+        self._on_cancel.remove(callback)
+
     @property
     def cancelled(self) -> bool:
         return self.stopped

@@ -4,17 +4,24 @@ A child has one thread, the one that forked. A lock that another thread held wou
 thread served has nobody behind it. So locks of what outlives a query (modules, sessions, plans, sources) are made here, and are free
 in the child; modules with threads say how they begin again (`in_child`). Locks within one run need nothing: a run does not go on in
 a child (`generation` tells it so).
+
+What has a state of its own that must be whole (LLVM, the memory pool) is shut for others before a fork (`around`). One hook does all of
+it, in the order of `Stage`. Python calls the hooks of other libraries that were imported earlier between ours and the fork, while these
+stages are shut. So nothing is kept here that such a hook may wait for: the lock of all imports is not, as a thread that has logging's
+lock may import. No garbage is searched for meanwhile, as that could free memory of the pool.
 """
 
 from __future__ import annotations
 
-import _imp
 import os
 import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from importlib import _bootstrap
 from typing import Any
@@ -25,6 +32,10 @@ IMPORTED = frozenset({"tsql", "sqlglot", "pyarrow", "numpy", "llvmlite"})
 
 _locks: weakref.WeakSet[Any] = weakref.WeakSet()
 _generation = 0
+_begin_again: list[Callable[[], None]] = []
+_around: list[Any] = []
+_shut: list[Any] = []
+"""Those of `_around` whose `before` has been called for this fork."""
 
 
 def lock() -> Any:
@@ -43,7 +54,32 @@ def rlock() -> Any:
 
 def in_child(begin_again: Callable[[], None]) -> None:
     """Call this in the child of each fork, after locks are free."""
-    os.register_at_fork(after_in_child=begin_again)
+    _begin_again.append(begin_again)
+
+
+class Stage(IntEnum):
+    """What is shut before a fork, in this order, and opened after it in the reverse order."""
+
+    GARBAGE = 1
+    COMPILER = 2
+    POOL = 3
+    """The last, since whoever frees memory waits for it."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What is done around each fork."""
+
+    stage: Stage
+    before: Callable[[], None]
+    after_in_parent: Callable[[], None]
+    after_in_child: Callable[[], None]
+
+
+def around(stage: Stage, before: Callable[[], None], after_in_parent: Callable[[], None], after_in_child: Callable[[], None]) -> None:
+    """Do this before each fork, and after it. The pool is open in the child before locks are free, all other stages after that."""
+    _around.append(Around(stage, before, after_in_parent, after_in_child))
+    _around.sort(key=lambda known: known.stage)
 
 
 def generation() -> int:
@@ -70,15 +106,12 @@ def _free_properties() -> None:
                 attribute.lock._at_fork_reinit()
 
 
-def _shut_imports() -> None:
+def _await_imports(deadline: float) -> None:
     """Modules are imported when they are first needed, and one that another thread is in the middle of would never be whole in the child. So a
-    fork comes between imports: with the lock of all imports, no other thread begins one."""
-    deadline = time.monotonic() + IMPORT_SECONDS
-    _imp.acquire_lock()
+    fork comes between imports. A thread may still begin one while the hooks of other libraries are called: that moment is short, and to
+    keep imports out of it would take a lock that those hooks may wait for."""
     while _is_importing() and time.monotonic() < deadline:
-        _imp.release_lock()
         time.sleep(0.001)
-        _imp.acquire_lock()
 
 
 def _is_importing() -> bool:
@@ -87,5 +120,48 @@ def _is_importing() -> bool:
     return any(getattr(held, "owner", None) not in (None, threading.get_ident()) for held in found)
 
 
-os.register_at_fork(before=_shut_imports, after_in_parent=_imp.release_lock, after_in_child=_imp.release_lock)
-in_child(_free_locks)
+def _before() -> None:
+    """Imports are awaited while nothing is shut, as they may need what is. To shut may take a while: if an import has begun in it, once more."""
+    _forking.acquire()
+    deadline = time.monotonic() + IMPORT_SECONDS
+    while True:
+        _await_imports(deadline)
+        for known in list(_around):
+            _shut.append(known)
+            known.before()
+        if not _is_importing() or time.monotonic() >= deadline:
+            return
+        _open()
+
+
+def _open() -> None:
+    _call([known.after_in_parent for known in reversed(_taken())])
+
+
+def _after_in_parent() -> None:
+    if _forking._is_owned():  # not if a signal handler has ended `_before` at once
+        _call([_open, _forking.release])
+
+
+def _after_in_child() -> None:
+    shut = _taken()[::-1]
+    pool = [known.after_in_child for known in shut if known.stage == Stage.POOL]
+    others = [known.after_in_child for known in shut if known.stage != Stage.POOL]
+    _call([*pool, _free_locks, *others, *_begin_again])
+
+
+def _taken() -> list[Around]:
+    taken, _shut[:] = _shut[:], []
+    return taken
+
+
+def _call(steps: list[Callable[[], None]]) -> None:
+    """Call all, in order, also if one of them fails."""
+    with ExitStack() as left:
+        for step in reversed(steps):
+            left.callback(step)
+
+
+_forking = rlock()
+"""Held by the thread that forks: others that fork wait for it."""
+os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -28,6 +28,8 @@ class Stoppable(Protocol):
 
     def on_cancel(self, callback: Any) -> None: ...
 
+    def off_cancel(self, callback: Any) -> None: ...
+
 
 class _Own(threading.local):
     run: Stoppable | None = None

@@ -8,8 +8,8 @@ KeyboardInterrupt is raised at once, and should it get lost (in a finalizer), th
 
 from __future__ import annotations
 
-import signal
 import threading
+from _signal import SIGINT, default_int_handler, getsignal, signal  # those of `signal` make enums, and take 20 times as long
 from types import FrameType, TracebackType
 
 from tsql.backends import Run
@@ -28,9 +28,9 @@ class Interruptible:
         self._work = AtWork(run, running)
 
     def __enter__(self) -> Interruptible:
-        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if threading.current_thread() is threading.main_thread() and getsignal(SIGINT) is default_int_handler:
             self._installed = True
-            signal.signal(signal.SIGINT, self._cancel)
+            signal(SIGINT, self._cancel)
         try:
             self._work.__enter__()
         except BaseException:
@@ -40,13 +40,13 @@ class Interruptible:
 
     def _restore(self) -> None:
         if self._installed:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal(SIGINT, default_int_handler)
 
     def _cancel(self, signum: int, frame: FrameType | None) -> None:
         again, self.interrupted = self.interrupted, True
         self.run.cancel()
         if again or self.run.planning:
-            signal.default_int_handler(signum, frame)
+            default_int_handler(signum, frame)
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._work.__exit__()

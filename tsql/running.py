@@ -48,12 +48,13 @@ class Running:
 class AtWork:
     """A context in which this thread is at work for a run of a session."""
 
-    __slots__ = ("_during", "generation", "run", "running", "thread")
+    __slots__ = ("_during", "_outer", "generation", "run", "running", "thread")
 
     def __init__(self, run: Run, running: Running | None) -> None:
         self.run, self.running = run, running
         self.thread, self.generation = threading.get_ident(), forks.generation()
         self._during = stopping.during(run)
+        self._outer: stopping.Stoppable | None = None
 
     def __enter__(self) -> AtWork:
         if self.running is not None:
@@ -65,11 +66,20 @@ class AtWork:
         outer = stopping.current()
         if outer is not None and outer is not self.run:
             # What a statement runs on its way ends with the statement.
-            outer.on_cancel(lambda: self.run.cancel(outer.reason) if outer.stopped else None)
+            self._outer = outer
+            outer.on_cancel(self._stop)
         self._during.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._during.__exit__()
+        if self._outer is not None:
+            self._outer.off_cancel(self._stop)
+            self._outer = None
         if self.running is not None:
             self.running.at_work.pop(self, None)
+
+    def _stop(self) -> None:
+        outer = self._outer
+        if outer is not None and outer.stopped:
+            self.run.cancel(outer.reason)

@@ -155,12 +155,13 @@ class Session:
 
     def _insert_again(self, known: RepeatedInsert, values: dict[str, Any]) -> Relation:
         check_names(values, list(known.piece.parameters))
-        try:
-            self.transactions.check(known.statement)
-            return self._perform(known.statement, known.piece, values, None, (), {})
-        except TsqlError as error:
-            self.transactions.fail()
-            raise known.piece.relocate(error) from error.__cause__
+        with AtWork(Run(settings=self.settings), self._running):
+            try:
+                self.transactions.check(known.statement)
+                return self._perform(known.statement, known.piece, values, None, (), {})
+            except TsqlError as error:
+                self.transactions.fail()
+                raise known.piece.relocate(error) from error.__cause__
 
     def statements(self, text: str, params: Parameters = None, *, origin: str | None = None) -> Iterator[Relation]:
         """The results of the statements of a script, one after the other; the next statement is looked at only when its

@@ -207,8 +207,10 @@ _before = 0
 @contextmanager
 def fields_of_any_length() -> Iterator[None]:
     """Python's csv module refuses fields of more than 131,072 characters: not while this context is open. The limit is one for the
-    whole process, so it is put back when the last user leaves, unless somebody else has changed it meanwhile."""
+    whole process, so it is put back when the last user leaves, unless somebody else has changed it meanwhile. Reading does not go on in
+    the child of a fork, so nobody is a user there that was one before."""
     global _users, _before
+    generation = forks.generation()
     with _fields:
         _users += 1
         if _users == 1:
@@ -217,6 +219,22 @@ def fields_of_any_length() -> Iterator[None]:
         yield
     finally:
         with _fields:
-            _users -= 1
-            if not _users and csv.field_size_limit() == sys.maxsize:
-                csv.field_size_limit(_before)
+            if forks.generation() == generation:
+                _users -= 1
+                if not _users:
+                    _restore_limit()
+
+
+def _restore_limit() -> None:
+    if csv.field_size_limit() == sys.maxsize:
+        csv.field_size_limit(_before)
+
+
+def _in_child() -> None:
+    global _users
+    before, _users = _users, 0
+    if before:
+        _restore_limit()
+
+
+forks.in_child(_in_child)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import os
 import threading
 import time
 import weakref
@@ -399,7 +398,7 @@ def _after_fork_in_child() -> None:
         _compiler.begin_again()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+forks.around(forks.Stage.COMPILER, _before_fork, _after_fork_in_parent, _after_fork_in_child)
 
 _pool: list[Any] = []
 _pool_lock = forks.lock()

@@ -12,12 +12,13 @@ import os
 import resource
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from tsql.kernels import forks
+from tsql.kernels import forks, garbage
 from tsql.kernels.codegen.room import HOST_SYMBOLS
 from tsql.kernels.errors import OutOfMemoryError
 from tsql.kernels.runtime import pool as words
@@ -143,7 +144,10 @@ def _after_fork() -> None:
 
 
 _held: list[Functions] = []
-os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
+_pause = ExitStack()
+# Garbage may hold blocks of the pool, and to free one this thread would wait for itself.
+forks.around(forks.Stage.GARBAGE, lambda: _pause.enter_context(garbage.paused()), _pause.close, _pause.close)
+forks.around(forks.Stage.POOL, _before_fork, _after_fork, _after_fork)
 
 
 def is_pooled(address: int) -> bool:

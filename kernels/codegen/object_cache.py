@@ -26,6 +26,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from tsql.kernels import forks
 from tsql.kernels.codegen.sealed import key_of, seal, unseal
 from tsql.kernels.private_folder import NotPrivate, open_private
 
@@ -110,7 +111,7 @@ class Folder:
             trim(self.descriptor)
 
 
-_opening = threading.Lock()
+_opening = forks.lock()
 _opened: tuple[tuple[Path, int], Folder | None] | None = None
 """The folder that was asked for last, by its path and the user who asked."""
 _temporary: tuple[int, Path] | None = None
@@ -180,7 +181,7 @@ def read_entry(kind: str, key: str, made_by: str = "") -> bytes | None:
 _waiting: dict[tuple[Path, str, str], tuple[Folder, Callable[[], bytes | None], str]] = {}
 """Entries that are not written yet."""
 _arrived = threading.Event()
-_writing = threading.Lock()
+_writing = forks.lock()
 _writer: threading.Thread | None = None
 
 
@@ -248,12 +249,12 @@ atexit.register(_leave)
 
 def _after_fork() -> None:
     """The child of a fork has no writer, and what waits is its parent's to write."""
-    global _writing, _writer, _arrived, _opening
-    _writing, _writer, _arrived, _opening = threading.Lock(), None, threading.Event(), threading.Lock()
+    global _writer, _arrived
+    _writer, _arrived = None, threading.Event()
     _waiting.clear()
 
 
-os.register_at_fork(after_in_child=_after_fork)
+forks.in_child(_after_fork)
 
 
 _OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}\.[0-9a-f]{16}")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
+import tsql.dml as dml
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.backends import Run
 from tsql.kernels import stopping
@@ -240,6 +241,49 @@ def test_what_runs_inside_another_run_ends_with_it():
         with pytest.raises(CancelledError, match="enough"):
             stopping.check()
     assert not running.at_work
+
+
+def test_what_runs_inside_another_run_leaves_nothing_with_it():
+    """A statement may take millions of batches from a query."""
+    outer, inner, running = Run(), Run(), Running()
+    with AtWork(outer, running):
+        for _ in range(3):
+            with AtWork(inner, running):
+                assert len(outer._on_cancel) == 1
+        assert not outer._on_cancel
+        outer.cancel("between two batches")
+        with AtWork(inner, running), pytest.raises(CancelledError, match="between two batches"):
+            stopping.check()
+
+
+def test_close_waits_for_an_insert_that_is_known(tmp_path, monkeypatch):
+    """A statement that has been run before is not analyzed again, and is work all the same."""
+    inside, go_on = threading.Event(), threading.Event()
+    check_not_null = dml.check_not_null
+
+    def slow(*given):
+        inside.set()
+        go_on.wait(PATIENCE_SECONDS)
+        return check_not_null(*given)
+
+    db = tsql.connect(tmp_path / "db")
+    db.execute("CREATE TABLE k (a BIGINT)")
+    for number in range(3):
+        db.execute("INSERT INTO k VALUES ($a)", {"a": number})
+    monkeypatch.setattr(dml, "check_not_null", slow)
+    waiting = Waiting(lambda: db.execute("INSERT INTO k VALUES ($a)", {"a": 9}))
+    assert inside.wait(PATIENCE_SECONDS)
+    closing = threading.Thread(target=db.close)
+    closing.start()
+    assert wait_until(lambda: db._running.closed)
+    closing.join(0.1)
+    is_waited_for = closing.is_alive()
+    go_on.set()
+    waiting.thread.join(PATIENCE_SECONDS)
+    closing.join(PATIENCE_SECONDS)
+    assert is_waited_for
+    with tsql.connect(tmp_path / "db") as again:
+        assert again.sql("SELECT count(*) FROM k").fetchall() == [(3 if waiting.error else 4,)]
 
 
 def test_a_process_that_leaves_a_query_behind_ends_in_order():
