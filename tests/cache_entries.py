@@ -13,8 +13,8 @@ KINDS = ("code", "pool", "program", "plan")
 
 
 def entries(folder: Path) -> list[Path]:
-    """The files of a folder that are entries, and not its key."""
-    return sorted(path for path in folder.iterdir() if path.name != KEY_FILE)
+    """The files of a folder that are entries: not its key, and not what somebody else has put there."""
+    return sorted(path for path in folder.iterdir() if path.name != KEY_FILE and not path.suffix == ".parquet")
 
 
 def read_code(key: str) -> bytes | None:

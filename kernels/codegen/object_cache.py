@@ -257,7 +257,7 @@ def _after_fork() -> None:
 forks.in_child(_after_fork)
 
 
-_OWN_NAME = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]{16}\.[0-9a-f]{16}")
+_OWN_NAME = re.compile(r"[0-9a-f]{8,64}|\.[0-9a-f]{16}\.[0-9a-f]{16}")
 """The name of an entry, and of one that is being written: whatever else is in the folder is not ours to remove."""
 
 

@@ -222,8 +222,10 @@ def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
 
 
 def test_the_folder_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was used longest ago goes: by number of files, and by bytes."""
+    """What was used longest ago goes: by number of files, and by bytes. Other files stay."""
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
+    (tmp_path / "orders.parquet").write_bytes(b"not an entry" * 100)
+    os.utime(tmp_path / "orders.parquet", (1, 1))
     monkeypatch.setattr("tsql.kernels.codegen.object_cache.MOST_FILES", 8)
     keys = [f"{number:08x}" for number in range(1, 9)]
     for age, key in enumerate(keys):
@@ -236,6 +238,7 @@ def test_the_folder_stays_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     write_code(f"{object_cache.TRIM_EVERY:08x}", b"x" * 100)
     assert read_code(f"{object_cache.TRIM_EVERY:08x}") == b"x" * 100
     assert sum(p.stat().st_size for p in entries(tmp_path)) <= 150
+    assert (tmp_path / "orders.parquet").exists()
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
