@@ -286,6 +286,7 @@ def test_a_fork_between_another_librarys_lock_and_an_import():
 
         import tsql
         from tests.robustness.forked import in_child
+        assert tsql.connect().sql("SELECT 1").fetchall() == [(1,)]
 
         def configure():
             with shared:
