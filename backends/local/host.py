@@ -327,7 +327,7 @@ class Context:
         if status == 0:
             return
         if status == STATUS_CANCELLED:
-            raise CancelledError(Run.reason if self.shared.run is None else self.shared.run.reason)
+            raise CancelledError("the query was cancelled" if self.shared.run is None else self.shared.run.reason)
         if status == STATUS_OUT_OF_MEMORY:
             raise self.shared.out_of_memory()
         if status == STATUS_FULL:
