@@ -179,8 +179,9 @@ LARGE = {
 }
 
 
-AHEAD = 2 * (128 << 10)
-"""Kernels look at the memory in use every some rows: each of two threads may have taken as much before it stops."""
+AHEAD = 3 * (128 << 10)
+"""Kernels look at the memory in use every some rows: each of two threads may have taken as much before it stops, and as much again
+may be on its way to a file."""
 
 
 @pytest.mark.parametrize("name", LARGE)
