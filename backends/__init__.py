@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tsql.kernels.errors import CancelledError
+from tsql.kernels.expr.errors import CancelledError
 
 
 @dataclass

@@ -9,13 +9,13 @@ import time
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.executor import Executor, Kernels
+from tsql.backends.local.run.executor import Executor, Kernels
 from tsql.kernels.codegen.llvm import compiler
-from tsql.kernels.errors import PlanError
-from tsql.kernels.pipeline import Pipeline
-from tsql.planner.estimate import Estimator
-from tsql.planner.planfile import print_plan
-from tsql.planner.step import PhysicalPlan
+from tsql.kernels.emit.pipeline import Pipeline
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.cost.estimate import Estimator
+from tsql.planner.physical.planfile import print_plan
+from tsql.planner.physical.step import PhysicalPlan
 
 LEVELS = ("physical", "pipelines", "kir", "llvm", "asm", "analyze")
 

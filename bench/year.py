@@ -70,7 +70,7 @@ def one(way: str, name: str, pattern: str) -> dict[str, object]:
         answer = connection.sql(theirs).fetchall()
     else:
         import tsql
-        from tsql.planner.planfile import parse_plan
+        from tsql.planner.physical.planfile import parse_plan
 
         session = tsql.connect(threads=2)
         session.sql("SELECT 1").arrow()

@@ -279,11 +279,11 @@ def _watermark(page: dict[str, Block]) -> str:
     """Arrival from left to right, time upwards; the line is the watermark after each row, by the code that live sources use."""
     import pyarrow as pa
 
-    from tsql.backends.local.marks import marks_of
-    from tsql.backends.sources.watermark import Lateness, Watermark
-    from tsql.kernels.schema import Schema
-    from tsql.kernels.types import TIMESTAMP
-    from tsql.planner.bind import parse_expression
+    from tsql.backends.io.watermark import Lateness, Watermark
+    from tsql.backends.live.watermark_values import marks_of
+    from tsql.kernels.expr.schema import Schema
+    from tsql.kernels.expr.types import TIMESTAMP
+    from tsql.planner.bind.binder import parse_expression
 
     minute = 60_000_000
     expression = parse_expression("ts - INTERVAL '2 minutes'", Schema.of(("ts", TIMESTAMP)))

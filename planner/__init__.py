@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from tsql.kernels.cores import CORES
-from tsql.planner.check import check
-from tsql.planner.cost import DEFAULT, Costs
-from tsql.planner.enforce import enforce
-from tsql.planner.enumerate import Enumerator
-from tsql.planner.hints import Hint, constraints
-from tsql.planner.late import mark_late
-from tsql.planner.logical import Output
-from tsql.planner.reliance import watched, with_filled
+from tsql.kernels.process.cores import CORES
+from tsql.planner.choose.enumerate import Enumerator
+from tsql.planner.choose.late_decoding import mark_late
+from tsql.planner.choose.scan_progress import with_progress
+from tsql.planner.cost.constants import DEFAULT, Costs
+from tsql.planner.hints.constraints import Hint, constraints
+from tsql.planner.logical.nodes import Output
+from tsql.planner.physical.check import check
+from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.null_assumptions import watched, with_filled
+from tsql.planner.physical.step import PhysicalPlan, named
 from tsql.planner.rules import optimize, without_products
-from tsql.planner.scan_progress import with_progress
-from tsql.planner.step import PhysicalPlan, named
-from tsql.planner.unnest import unnest
+from tsql.planner.unnest.unnest import unnest
 
 
 def make_plan(

@@ -7,7 +7,7 @@ from pathlib import Path
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.codegen.object_cache import FORMAT, flush, read_entry, write_later
 from tsql.kernels.codegen.sealed import KEY_FILE, seal, unseal
-from tsql.kernels.identity import code_identity
+from tsql.kernels.expr.identity import code_identity
 
 KINDS = ("code", "pool", "program", "plan")
 

@@ -16,9 +16,9 @@ from _pytest.runner import runtestprotocol
 
 from tests.levels import level_by_text
 from tests.watchdog import Watchdog
-from tsql.backends.local.host import Code
-from tsql.kernels import program_store
+from tsql.backends.local.run.host import Code
 from tsql.kernels.codegen.llvm import FULL, TIERED
+from tsql.kernels.emit import program_store
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from tsql.kernels.codegen.llvm import FULL, QUICK
-from tsql.kernels.context import Program
+from tsql.kernels.emit.context import Program
 
 FULL_IN = 16
 """One kernel in so many is compiled in full, which takes ten times as long."""

@@ -16,7 +16,7 @@ from tsql.backends import Run
 from tsql.backends.explain import pipelines
 from tsql.kernels.codegen.render import render
 from tsql.planner import make_plan
-from tsql.planner.logical import show
+from tsql.planner.logical.nodes import show
 from tsql.planner.rules import optimize
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tsql.benchmarks import benchmarks
+from tsql.cli.benchmarks import benchmarks
 from tsql.tpch.measure import difference, interleaved
 from tsql.tpch.report import Row, Section, write
 

@@ -18,7 +18,7 @@ from sqlglot.errors import UnsupportedError
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.generator import to_duckdb
+from tsql.grammar.generator import to_duckdb
 
 ROOT = Path(__file__).resolve().parent.parent
 

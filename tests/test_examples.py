@@ -17,7 +17,7 @@ import pytest
 
 from tests.duck import empty_duckdb
 from tests.temporal.asking import oracle_of
-from tsql.generator import to_duckdb
+from tsql.grammar.generator import to_duckdb
 from tsql.tpch.measure import difference
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"

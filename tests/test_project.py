@@ -22,7 +22,7 @@ PACKAGES = {"tsql": "tsql", "planner": "tsql.planner", "kernels": "tsql.kernels"
 """Folders at the root and the packages that they install as."""
 
 ONLY_IN = {
-    "sqlglot": ("tsql/*", "planner/bind*", "tests/*"),
+    "sqlglot": ("tsql/*", "planner/bind/*", "tests/*"),
     "llvmlite": ("kernels/codegen/llvm.py", "tests/*"),
     "numba": ("kernels/udf.py", "tests/*"),
     "pyspark": ("backends/spark/*", "tests/*", "bench/*"),

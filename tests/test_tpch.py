@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.duck import empty_duckdb
-from tsql.kernels.private_folder import make_folders
+from tsql.kernels.process.private_folder import make_folders
 from tsql.tpch import data
 from tsql.tpch.__main__ import main
 from tsql.tpch.check import Oracle, fill

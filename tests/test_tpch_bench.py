@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from tsql.kernels.codegen import memory
-from tsql.tpch import fresh, joins, peers
+from tsql.tpch import fresh, peers
+from tsql.tpch import join_sizes as joins
 from tsql.tpch.__main__ import main
 from tsql.tpch.bench import table
 from tsql.tpch.chart import Panel, draw

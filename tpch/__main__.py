@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.expr.errors import TsqlError
 from tsql.tpch.data import tables
 from tsql.tpch.queries import NUMBERS, query
 

@@ -10,7 +10,8 @@ import argparse
 import sys
 from collections.abc import Callable
 
-from tsql.tpch import fresh, joins
+from tsql.tpch import fresh
+from tsql.tpch import join_sizes as joins
 from tsql.tpch.chart import Panel, draw
 from tsql.tpch.check import Oracle, Outcome, fill, outcomes
 from tsql.tpch.data import tables

@@ -13,7 +13,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-from tsql.kernels.private_folder import make_folders
+from tsql.kernels.process.private_folder import make_folders
 
 TABLES = ("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem")
 

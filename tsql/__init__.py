@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tsql.kernels.errors import (
+    from tsql.kernels.expr.errors import (
         BindError,
         CancelledError,
         CatalogError,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tsql.session import Session, connect
     from tsql.sharded import Sharded
 
-_ERRORS = "tsql.kernels.errors"
+_ERRORS = "tsql.kernels.expr.errors"
 _HOMES = {
     "BindError": _ERRORS,
     "CancelledError": _ERRORS,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from tsql.kernels.errors import CatalogError
+from tsql.kernels.expr.errors import CatalogError
 
 
 def checked_text(value: Any, what: str) -> str:

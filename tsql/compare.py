@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.kernels.expr import Column, Expr
-from tsql.kernels.schema import Schema
-from tsql.planner import logical
+from tsql.kernels.expr.nodes import Column, Expr
+from tsql.kernels.expr.schema import Schema
+from tsql.planner.logical import nodes as logical
 from tsql.values import texts
 
 TOLERANCE = 1e-9

@@ -1,6 +1,6 @@
 """The file with the costs of this machine: `tsql calibrate` writes it, and every plan is made with what it says.
 
-It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Without it the defaults of `planner/cost.py` hold. It is read
+It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Without it the defaults of `planner/cost/constants.py` hold. It is read
 when a plan is made, again only once it has changed.
 """
 
@@ -14,8 +14,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tsql.kernels.errors import PlanError
-from tsql.planner.cost import DEFAULT, NAMES, Costs
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.cost.constants import DEFAULT, NAMES, Costs
 
 VERSION = 1
 HINT = "run `tsql calibrate` again, or remove the file"

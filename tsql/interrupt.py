@@ -13,7 +13,7 @@ from _signal import SIGINT, default_int_handler, getsignal, signal  # those of `
 from types import FrameType, TracebackType
 
 from tsql.backends import Run
-from tsql.kernels.errors import CancelledError
+from tsql.kernels.expr.errors import CancelledError
 from tsql.running import AtWork, Running
 
 

@@ -9,21 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tsql import statements
 from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends import Run
-from tsql.backends.descriptors import descriptor_of
-from tsql.backends.whole_files import write_text
+from tsql.backends.io.descriptors import descriptor_of
+from tsql.backends.io.whole_files import write_text
 from tsql.compare import difference
-from tsql.kernels.errors import PlanError, SourceError, TsqlError
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import Type
+from tsql.kernels.expr.errors import PlanError, SourceError, TsqlError
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import Type
 from tsql.parameters import Parameters, convert_all
-from tsql.planner import PhysicalPlan, logical, make_plan
-from tsql.planner.check import check
-from tsql.planner.estimate import with_groups
-from tsql.planner.planfile import parse_plan, starts_plan
+from tsql.planner import PhysicalPlan, make_plan
+from tsql.planner.cost.estimate import with_groups
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.check import check
+from tsql.planner.physical.planfile import parse_plan, starts_plan
 from tsql.relation import Relation
+from tsql.statements import kinds as statements
 
 if TYPE_CHECKING:
     from tsql.session import Session
@@ -89,7 +90,7 @@ class LoadedPlan:
 
     def _query(self, session: Session, text: str, kinds: Mapping[str, Type]) -> statements.Query:
         """What the query line says; anything but one query is refused, and never carried out."""
-        from tsql.analyze import analyze
+        from tsql.analyze.statements import analyze
 
         origin = f"{self.origin or 'plan'} (query)"
         found = analyze(text, session.catalog, dict(kinds), origin)

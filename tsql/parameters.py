@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from tsql.kernels import types
-from tsql.kernels.errors import BindError
-from tsql.kernels.types import Type
+from tsql.kernels.expr import types
+from tsql.kernels.expr.errors import BindError
+from tsql.kernels.expr.types import Type
 
 _EPOCH = dt.datetime(1970, 1, 1)
 _EPOCH_UTC = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -14,16 +14,16 @@ import os
 from collections.abc import Iterable
 from typing import Any
 
-from tsql.catalog import Catalog
-from tsql.definition import Table, View
+from tsql.catalog.catalog import Catalog
+from tsql.catalog.definition import Table, View
 from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
-from tsql.kernels.cores import CORES
-from tsql.kernels.errors import TsqlError
-from tsql.kernels.identity import code_identity
-from tsql.kernels.plain import decode, encode_if_plain
-from tsql.kernels.types import Type
+from tsql.kernels.expr.errors import TsqlError
+from tsql.kernels.expr.identity import code_identity
+from tsql.kernels.expr.plain import decode, encode_if_plain
+from tsql.kernels.expr.types import Type
+from tsql.kernels.process.cores import CORES
 from tsql.planner import PhysicalPlan
-from tsql.planner.step import Step
+from tsql.planner.physical.step import Step
 
 FORMAT = 1
 """Part of the key: raise it when entries are written differently."""

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from tsql import statements
 from tsql.backends import Settings
-from tsql.catalog import Catalog, FileUse
+from tsql.catalog.catalog import Catalog, FileUse
+from tsql.catalog.definition import Table, TableDefinition
 from tsql.costs import calibrated
-from tsql.definition import Table, TableDefinition
-from tsql.kernels import forks, garbage
-from tsql.kernels.recursion import deep_recursion
-from tsql.kernels.types import Type
+from tsql.kernels.expr.types import Type
+from tsql.kernels.process import forks, garbage
+from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.candidates import Candidate, candidates
-from tsql.script import Piece
+from tsql.planner.cost.candidates import Candidate, candidates
+from tsql.statements import kinds as statements
+from tsql.statements.script import Piece
 
 _CACHED_PLANS = 256
 

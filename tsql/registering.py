@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tsql.arguments import checked_text, optional_text
-from tsql.backends.sources import Source
-from tsql.backends.sources.watermark import POLICIES, Watermark
-from tsql.external import External, checked_period, checked_time
-from tsql.kernels.errors import CatalogError
-from tsql.kernels.keywords import quote
-from tsql.kernels.types import Type
+from tsql.backends.io import Source
+from tsql.backends.io.watermark import POLICIES, Watermark
+from tsql.catalog.external import External, checked_period, checked_time
+from tsql.grammar.time.intervals import length_us, shown
+from tsql.kernels.expr.errors import CatalogError
+from tsql.kernels.expr.keywords import quote
+from tsql.kernels.expr.types import Type
 from tsql.parameters import literal
-from tsql.planner.bind import parse_expression
-from tsql.planner.bind_fold import parse_interval
-from tsql.temporal.intervals import length_us, shown
+from tsql.planner.bind.binder import parse_expression
+from tsql.planner.bind.fold import parse_interval
 
 Length = str | dt.timedelta
 """A length of time: timedelta(seconds=5), or a text such as "5 seconds"."""

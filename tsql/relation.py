@@ -15,10 +15,10 @@ import pyarrow as pa
 from tsql.arguments import checked_count, checked_path, checked_text, optional_text
 from tsql.backends import Run
 from tsql.interrupt import Interruptible
-from tsql.kernels import forks
 from tsql.kernels.codegen.object_cache import take_notes
-from tsql.kernels.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
-from tsql.kernels.types import Type
+from tsql.kernels.expr.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
+from tsql.kernels.expr.types import Type
+from tsql.kernels.process import forks
 from tsql.running import Running
 from tsql.values import beyond_polars, beyond_python, python_values
 
@@ -220,7 +220,7 @@ class Relation:
 
     def show(self, max_rows: int | None = None, max_width: int | None = None) -> None:
         """Print the result as a table, cut to the terminal (or to `max_rows` and `max_width`)."""
-        from tsql.display import print_table
+        from tsql.cli.display import print_table
 
         for given, what in ((max_rows, "max_rows"), (max_width, "max_width")):
             if given is not None:
@@ -228,7 +228,7 @@ class Relation:
         print_table(self, max_rows=max_rows, max_width=max_width)
 
     def __repr__(self) -> str:
-        from tsql.display import table_text
+        from tsql.cli.display import table_text
 
         if not self._names:
             return self.message or "ok"
@@ -264,7 +264,7 @@ class Relation:
 
     def write_to(self, target: Path | BinaryIO, kind: str) -> int:
         """Write the result to a path or an open binary stream as csv, json, arrow or parquet."""
-        from tsql.backends.writers import write
+        from tsql.backends.io.writers import write
 
         return write(self.batches(), self.schema, kind, target)
 

@@ -7,8 +7,8 @@ import time
 import weakref
 
 from tsql.backends import Run
-from tsql.kernels import forks, stopping
-from tsql.kernels.errors import CatalogError
+from tsql.kernels.expr.errors import CatalogError
+from tsql.kernels.process import forks, stopping
 
 CLOSE_SECONDS = 5.0
 """So long `close()` waits for queries that it has cancelled: they end sooner, unless a library call does not come back."""

@@ -12,27 +12,30 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tsql import changes, copying, introspect, plan_store, registering, statements
+from tsql import plan_store, registering
 from tsql import settings as setting
 from tsql.arguments import checked_mapping, checked_path, checked_text, is_variable_of_caller, optional_text
 from tsql.backends import Backend, Run, Settings
-from tsql.catalog import Catalog, FileUse, as_source
+from tsql.catalog.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.interrupt import Interruptible
-from tsql.kernels import garbage
-from tsql.kernels.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError, UnreadableError
-from tsql.kernels.keywords import quote
-from tsql.kernels.types import VARCHAR, Type
+from tsql.kernels.expr.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError, UnreadableError
+from tsql.kernels.expr.keywords import quote
+from tsql.kernels.expr.types import VARCHAR, Type
+from tsql.kernels.process import garbage
 from tsql.loaded import explain_plan, load_plan, save_plan
-from tsql.named_statements import NamedStatements
 from tsql.parameters import Parameters, check_names, convert_all, literal
-from tsql.planner import PhysicalPlan, logical, make_plan
-from tsql.planner.candidates import listing
+from tsql.planner import PhysicalPlan, make_plan
+from tsql.planner.cost.candidates import listing
+from tsql.planner.logical import nodes as logical
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, of_unreadable, too_much
 from tsql.running import AtWork, Running
-from tsql.script import Piece, split
-from tsql.transactions import Store, Transactions
+from tsql.statements import changes, copying, introspect
+from tsql.statements import kinds as statements
+from tsql.statements.named import NamedStatements
+from tsql.statements.script import Piece, split
+from tsql.statements.transactions import Store, Transactions
 
 if TYPE_CHECKING:
     from tsql.sharded import Sharded
@@ -126,7 +129,7 @@ class Session:
         before, mine = self.catalog.snapshot(), {name: kinds[name] for name in parameters}
 
         def analyze() -> statements.Query:
-            from tsql.analyze import analyze as analyze_text
+            from tsql.analyze.statements import analyze as analyze_text
 
             catalog = Catalog.of(before)
             catalog.database = self._database_name
@@ -185,7 +188,7 @@ class Session:
             return self._analyzed(piece, kinds, values, key)
 
     def _analyzed(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any) -> Relation:
-        from tsql.analyze import analyze
+        from tsql.analyze.statements import analyze
 
         mine = {name: kinds[name] for name in piece.parameters}
         begun, version = time.perf_counter(), self.catalog.version
@@ -296,9 +299,9 @@ class Session:
         return result.tell(note for relation in ran if relation is not result for note in relation.notes)
 
     def _summarize(self, inner: statements.Query, query: Any, values: dict[str, Any]) -> Relation:
-        from tsql.analyze import Analyzer
-        from tsql.analyze_change import Overlay
-        from tsql.parser import parse
+        from tsql.analyze.changes import Overlay
+        from tsql.analyze.statements import Analyzer
+        from tsql.grammar.parser.statements import parse
 
         relation = self._relation(query(inner), values)
         rows = as_source("#summarized", relation.arrow().rename_columns([f"c{i}" for i in range(len(relation.columns))]))
@@ -311,7 +314,7 @@ class Session:
         return introspect.summarize(tuple(relation.columns), relation.sql_types, run)
 
     def _columns_of(self, name: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
-        from tsql.analyze import analyze
+        from tsql.analyze.statements import analyze
 
         (found,) = analyze(f"DESCRIBE {quote(name)}", self.catalog, {}, None)
         return tuple(column for column, _ in found.columns), tuple(kind for _, kind in found.columns)

@@ -9,8 +9,8 @@ from dataclasses import fields
 from typing import Any
 
 from tsql.backends import Settings
-from tsql.kernels.errors import CatalogError
-from tsql.planner.hints import MAX_SHARDS
+from tsql.kernels.expr.errors import CatalogError
+from tsql.planner.hints.constraints import MAX_SHARDS
 
 _UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
 _BOOLEANS = {"true": True, "on": True, "1": True, "yes": True, "false": False, "off": False, "0": False, "no": False}

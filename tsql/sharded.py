@@ -15,24 +15,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tsql.arguments import checked_count, checked_path
-from tsql.kernels.cores import CORES
-from tsql.kernels.errors import PlanError
-from tsql.kernels.expr import Expr
-from tsql.kernels.recursion import deep_recursion
-from tsql.kernels.types import Type
+from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.types import Type
+from tsql.kernels.process.cores import CORES
+from tsql.kernels.process.recursion import deep_recursion
 from tsql.loaded import LoadedPlan
 from tsql.parameters import Parameters, convert_all
-from tsql.planner.attributes import MOST_SHARDS, Attributes
-from tsql.planner.movement import Gather, Movement, Multicast, Rekey
-from tsql.planner.operators.aggregate import Aggregate
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.limit import Limit
-from tsql.planner.operators.project import Project
-from tsql.planner.operators.scan import Scan
-from tsql.planner.operators.sort import Sort
-from tsql.planner.planfile import Context, identifier, identifiers, parse_step
-from tsql.planner.properties import Properties
-from tsql.planner.step import MOST_DEEP, PhysicalPlan, Step, depth_of, named
+from tsql.planner.physical.attributes import MOST_SHARDS, Attributes
+from tsql.planner.physical.movement import Gather, Movement, Multicast, Rekey
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.operators.sort import Sort
+from tsql.planner.physical.planfile import Context, identifier, identifiers, parse_step
+from tsql.planner.physical.properties import Properties
+from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan, Step, depth_of, named
 from tsql.relation import Relation
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsql.backends import value_text
-from tsql.kernels.types import Type
+from tsql.backends.io import value_text
+from tsql.kernels.expr.types import Type
 
 _DAY_US = 86_400_000_000
 _MAX_DAYS = dt.timedelta.max.days - 110_000

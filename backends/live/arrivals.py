@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from tsql.backends.io import Split
+from tsql.backends.io.normalize import normalize
 from tsql.backends.live.fragments import SPREAD_ROWS, Arrived, Engine
-from tsql.backends.local.dataset import SourceData
-from tsql.backends.local.entry import BatchData
-from tsql.backends.local.executor import Executor, Flow
-from tsql.backends.sources import Split
-from tsql.backends.sources.normalize import normalize
-from tsql.kernels.errors import SourceError
-from tsql.kernels.types import Type
-from tsql.planner.operators.input import Input
-from tsql.planner.operators.scan import Scan
-from tsql.planner.progress import DAY_US, INFINITE, INFINITE_DAY
-from tsql.planner.step import Step
+from tsql.backends.local.run.dataset import SourceData
+from tsql.backends.local.run.entry import BatchData
+from tsql.backends.local.run.executor import Executor, Flow
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.types import Type
+from tsql.planner.physical.operators.input import Input
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.progress import DAY_US, INFINITE, INFINITE_DAY
+from tsql.planner.physical.step import Step
 
 
 class Batches(Arrived):

@@ -10,13 +10,13 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.operator import Operator, compare, negated, parameter, unless_null
 from tsql.backends.live.panes import restricted
-from tsql.kernels.expr import Call, Column, SortKey
-from tsql.kernels.types import BOOLEAN
+from tsql.kernels.expr.nodes import Call, Column, SortKey
+from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.operators.asof_join import AsofJoin
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.window import Window
-from tsql.planner.progress import DAY_US, Progress, moved
+from tsql.planner.physical.operators.asof_join import AsofJoin
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.progress import DAY_US, Progress, moved
 
 
 class AsofJoins(Operator):

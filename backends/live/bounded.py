@@ -12,13 +12,13 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tsql.backends import Run
+from tsql.backends.io import Split
 from tsql.backends.live.arrivals import Splits
 from tsql.backends.live.query import LiveQuery
-from tsql.backends.sources import Split
-from tsql.planner import cost
-from tsql.planner.operators.scan import Scan
-from tsql.planner.progress import DAY_US
-from tsql.planner.step import PhysicalPlan
+from tsql.planner.cost import constants as cost
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.progress import DAY_US
+from tsql.planner.physical.step import PhysicalPlan
 
 Timed = tuple[int | None, Split]
 

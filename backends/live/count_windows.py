@@ -8,21 +8,21 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
 from tsql.backends.live.operator import Held, Operator, compare, parameter
 from tsql.backends.live.panes import restricted
-from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import BIGINT, TIMESTAMP
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.windows.call import WHOLE_PARTITION, WindowCall
-from tsql.planner.operators.aggregate import Aggregate
-from tsql.planner.operators.combine import Combine
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.join import HashJoin
-from tsql.planner.operators.project import Project
-from tsql.planner.operators.union import Union
-from tsql.planner.operators.window import Window
-from tsql.planner.predicates import JoinKey
-from tsql.planner.progress import Progress
-from tsql.planner.step import Step
+from tsql.planner.logical.predicates import JoinKey
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.combine import Combine
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.union import Union
+from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import Step
 
 
 class CountWindows(Operator):

@@ -9,16 +9,16 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run
-from tsql.backends.local.dataset import ChunkData
-from tsql.backends.local.entry import chunk_columns
-from tsql.backends.local.executor import Executor, Flow, Kernels
-from tsql.backends.local.host import Chunk
-from tsql.backends.local.spill import AnyChunk
-from tsql.kernels.schema import Schema
-from tsql.planner.enforce import enforce
-from tsql.planner.movement import Movement
-from tsql.planner.operators.input import Input
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.backends.local.run.dataset import ChunkData
+from tsql.backends.local.run.entry import chunk_columns
+from tsql.backends.local.run.executor import Executor, Flow, Kernels
+from tsql.backends.local.run.host import Chunk
+from tsql.backends.local.spill.spill import AnyChunk
+from tsql.kernels.expr.schema import Schema
+from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.movement import Movement
+from tsql.planner.physical.operators.input import Input
+from tsql.planner.physical.step import PhysicalPlan, Step
 
 SPREAD_ROWS = 50_000
 """Fewer rows are not dealt to several shards."""

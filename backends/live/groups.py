@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count
 from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
-from tsql.kernels.expr import Column, Expr
-from tsql.planner.operators.aggregate import Aggregate
-from tsql.planner.operators.filter import Filter
-from tsql.planner.progress import Progress
-from tsql.planner.step import Step
+from tsql.kernels.expr.nodes import Column, Expr
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import Step
 
 MERGE_ROWS = 100_000
 """States are merged when there are so many more than after the last time, and twice as many."""

@@ -6,15 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count, from_table, given, graft, joined, to_table, value_name
-from tsql.kernels.errors import ExecutionError
-from tsql.kernels.expr import Call, Expr, Literal, Parameter
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import BOOLEAN, Type
-from tsql.planner.operators.aggregate import Aggregate, partial_of
-from tsql.planner.operators.combine import Combine
-from tsql.planner.operators.filter import Filter
-from tsql.planner.progress import MOVES, Progress
-from tsql.planner.step import Step
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.expr.nodes import Call, Expr, Literal, Parameter
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
+from tsql.planner.physical.operators.combine import Combine
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.progress import MOVES, Progress
+from tsql.planner.physical.step import Step
 
 
 def origin(step: Step) -> Step:

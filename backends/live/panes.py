@@ -10,16 +10,16 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.groups import States
 from tsql.backends.live.operator import Operator, all_of, compare, parameter
-from tsql.kernels.expr import Call, Case, Column, Expr, Literal
-from tsql.kernels.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
+from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
 from tsql.kernels.windows.call import Bound, Frame, WindowCall
-from tsql.planner.operators.aggregate import Aggregate
-from tsql.planner.operators.combine import Combine
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.project import Project
-from tsql.planner.operators.window import Window
-from tsql.planner.progress import Progress
-from tsql.planner.step import Step
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.combine import Combine
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import Step
 
 NEVER = -(2**63) + 1
 
@@ -121,7 +121,7 @@ class Sessions(Panes):
 
 def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column, gap: int) -> Step:
     """Rows that last from `first` to `last`, with the end of the session of each as `session_closes`."""
-    from tsql.kernels.expr import SortKey
+    from tsql.kernels.expr.nodes import SortKey
 
     order = (SortKey(first),)
     so_far = WindowCall("max", (last,), TIMESTAMP, frame=Frame("rows", Bound("unbounded"), Bound("current")))

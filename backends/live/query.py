@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.live.arrivals import Batches, stored_time
-from tsql.backends.live.choose import operator_of
 from tsql.backends.live.fragments import Arrived, Engine, Fragment, Given, count, given, graft
 from tsql.backends.live.operator import Held, Operator, Pass, held_step, origin
-from tsql.kernels.errors import ExecutionError, OutOfMemoryError
-from tsql.planner.operators.aggregate import Aggregate
-from tsql.planner.operators.scan import Scan
-from tsql.planner.progress import STATELESS, Progress, through
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.backends.live.operators_of_steps import operator_of
+from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.progress import STATELESS, Progress, through
+from tsql.planner.physical.step import PhysicalPlan, Step
 
 METADATA = b"tsql"
 

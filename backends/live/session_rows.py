@@ -9,12 +9,12 @@ from __future__ import annotations
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.operator import Operator, compare, parameter
 from tsql.backends.live.panes import restricted
-from tsql.kernels.expr import Column
-from tsql.kernels.types import TIMESTAMP
+from tsql.kernels.expr.nodes import Column
+from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.window import Window
-from tsql.planner.progress import Progress
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.progress import Progress
 
 
 def has_sessions(step: Window) -> bool:

@@ -11,16 +11,16 @@ from dataclasses import replace
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
 from tsql.backends.live.operator import Held, Operator, all_of, compare, parameter
-from tsql.kernels.expr import Call, Column, Expr
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import TIMESTAMP
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.join import HashJoin
-from tsql.planner.operators.project import Project
-from tsql.planner.operators.snapshot import Snapshot
-from tsql.planner.predicates import JoinKey
-from tsql.planner.progress import Progress
-from tsql.planner.step import Step
+from tsql.kernels.expr.nodes import Call, Column, Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import TIMESTAMP
+from tsql.planner.logical.predicates import JoinKey
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.snapshot import Snapshot
+from tsql.planner.physical.progress import Progress
+from tsql.planner.physical.step import Step
 
 BEGINNING = -(2**63) + 1
 """The TIMESTAMP '-infinity'."""

@@ -9,14 +9,14 @@ from collections.abc import Generator, Iterator
 import pyarrow as pa
 
 from tsql.backends import Run
-from tsql.backends.local import workers
-from tsql.backends.local.executor import Executor, Kernels
-from tsql.backends.local.released import end_idle_threads, released, released_all
-from tsql.backends.local.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
+from tsql.backends.local.run import workers
+from tsql.backends.local.run.executor import Executor, Kernels
+from tsql.backends.local.run.query_threads import end_idle_threads, released, released_all
+from tsql.backends.local.run.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
 from tsql.kernels.blocks.content import any_is_mapped
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.codegen import memory
-from tsql.planner.step import PhysicalPlan
+from tsql.planner.physical.step import PhysicalPlan
 
 SECOND = 2
 """The run of a plan that is watched: most plans have only one."""

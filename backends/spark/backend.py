@@ -11,16 +11,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends import Run
 from tsql.backends.local import kernels_of
-from tsql.backends.local.dataset import ChunkData, Dataset
-from tsql.backends.local.entry import chunk_columns
-from tsql.backends.local.executor import Executor, Flow
+from tsql.backends.local.run.dataset import ChunkData, Dataset
+from tsql.backends.local.run.entry import chunk_columns
+from tsql.backends.local.run.executor import Executor, Flow
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages, collect_rows, union
 from tsql.backends.spark.start import start
 from tsql.backends.spark.wire import decode_chunks
-from tsql.planner.step import PhysicalPlan
+from tsql.planner.physical.step import PhysicalPlan
 
 
 class SparkBackend:

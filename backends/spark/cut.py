@@ -10,14 +10,14 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from tsql.kernels.errors import PlanError
-from tsql.planner.movement import Broadcast, Gather, Movement, Multicast
-from tsql.planner.operators.input import Input
-from tsql.planner.operators.recursive import loose_tables
-from tsql.planner.operators.sample import Sample
-from tsql.planner.operators.scan import Scan
-from tsql.planner.properties import Properties
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.physical.movement import Broadcast, Gather, Movement, Multicast
+from tsql.planner.physical.operators.input import Input
+from tsql.planner.physical.operators.recursive import loose_tables
+from tsql.planner.physical.operators.sample import Sample
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.properties import Properties
+from tsql.planner.physical.step import PhysicalPlan, Step
 
 
 class Cut:

@@ -11,12 +11,12 @@ from pyspark.sql import types as T
 from pyspark.sql.functions import lit
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from tsql.backends.sources import Split, Statistics
-from tsql.backends.sources.normalize import batch_of, engine_schema, normalize, unique_names
-from tsql.kernels.errors import PlanError, SourceError
-from tsql.kernels.expr import Expr
-from tsql.kernels.types import Type
-from tsql.planner.step import PhysicalPlan
+from tsql.backends.io import Split, Statistics
+from tsql.backends.io.normalize import batch_of, engine_schema, normalize, unique_names
+from tsql.kernels.expr.errors import PlanError, SourceError
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.types import Type
+from tsql.planner.physical.step import PhysicalPlan
 
 
 class FrameSource:

@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends import Run
-from tsql.kernels.errors import ExecutionError, TsqlError
+from tsql.kernels.expr.errors import ExecutionError, TsqlError
 
 WAIT_SECONDS = 0.02
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from tsql.backends import Run
-from tsql.backends.local.dataset import SourceData
-from tsql.backends.local.entry import facts_of
-from tsql.backends.sources import tell_lost
-from tsql.backends.sources.open import portable
+from tsql.backends.io import tell_lost
+from tsql.backends.io.open import portable
+from tsql.backends.local.run.dataset import SourceData
+from tsql.backends.local.run.entry import facts_of
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource, spark_schema
@@ -23,10 +23,10 @@ from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.task import Entry, Part, run_frame, run_part
 from tsql.backends.spark.wire import WIRE, Row, decode_error, encode_batches, encode_value, expression_nodes, wire_rows, wire_table
 from tsql.kernels.blocks.table import BlockTable
-from tsql.kernels.expr import Parameter
-from tsql.planner.movement import Broadcast, Gather, Movement
-from tsql.planner.operators.scan import Scan
-from tsql.planner.step import Step
+from tsql.kernels.expr.nodes import Parameter
+from tsql.planner.physical.movement import Broadcast, Gather, Movement
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.step import Step
 
 
 class Stages:

@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tsql.kernels.errors import CatalogError
+from tsql.kernels.expr.errors import CatalogError
 
 SETTINGS = {
     "spark.app.name": "tsql",

@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends import Run, Settings
-from tsql.backends.local.dataset import ChunkData, Dataset
-from tsql.backends.local.entry import BatchData, chunk_columns
-from tsql.backends.local.executor import Executor, Flow, Kernels
-from tsql.backends.local.host import Chunk
-from tsql.backends.sources import Source, Split, tell_lost
-from tsql.backends.sources.normalize import normalize
-from tsql.backends.sources.open import from_description
+from tsql.backends.io import Source, Split, tell_lost
+from tsql.backends.io.normalize import normalize
+from tsql.backends.io.open import from_description
+from tsql.backends.local.run.dataset import ChunkData, Dataset
+from tsql.backends.local.run.entry import BatchData, chunk_columns
+from tsql.backends.local.run.executor import Executor, Flow, Kernels
+from tsql.backends.local.run.host import Chunk
 from tsql.backends.spark.wire import (
     Row,
     decode_batches,
@@ -36,12 +36,12 @@ from tsql.backends.spark.wire import (
     wire_batch,
     wire_rows,
 )
-from tsql.kernels import forks
-from tsql.kernels.errors import SourceError, TsqlError
-from tsql.kernels.types import parse_type
-from tsql.planner.movement import Multicast, Redistribute, Reshard
-from tsql.planner.planfile import parse_plan
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.kernels.expr.errors import SourceError, TsqlError
+from tsql.kernels.expr.types import parse_type
+from tsql.kernels.process import forks
+from tsql.planner.physical.movement import Multicast, Redistribute, Reshard
+from tsql.planner.physical.planfile import parse_plan
+from tsql.planner.physical.step import PhysicalPlan, Step
 
 KEPT_PLANS = 64
 KEPT_SOURCES = 16

@@ -14,14 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.backends.local.host import Chunk
-from tsql.backends.sources.normalize import unique_names
-from tsql.kernels import errors
-from tsql.kernels.errors import ExecutionError, TsqlError
-from tsql.kernels.expr import Aggregate, Expr, SortKey
+from tsql.backends.io.normalize import unique_names
+from tsql.backends.local.run.host import Chunk
+from tsql.kernels.expr import errors
+from tsql.kernels.expr.errors import ExecutionError, TsqlError
+from tsql.kernels.expr.nodes import Aggregate, Expr, SortKey
 from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.step import Step
+from tsql.planner.physical.step import Step
 
 WIRE = "shard int, input string, place bigint, blob binary"
 SCHEMA = pa.schema([("shard", pa.int32()), ("input", pa.string()), ("place", pa.int64()), ("blob", pa.binary())])

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Literal, SortKey
-from tsql.kernels.types import Type
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import Literal, SortKey
+from tsql.kernels.expr.types import Type
 
 
 @dataclass(frozen=True)

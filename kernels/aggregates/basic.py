@@ -5,11 +5,11 @@ from __future__ import annotations
 from tsql.kernels.aggregates.base import Body, Input, State, ValueBody
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, FLOAT, HUGEINT, Type
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.comparison import compare
-from tsql.kernels.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, FLOAT, HUGEINT, Type
 
 
 def masked(k: PipelineKernel, mask: Val | None, value: Val, otherwise: Val) -> Val:

@@ -6,9 +6,9 @@ from tsql.kernels.aggregates.base import Input, State, ValueBody
 from tsql.kernels.aggregates.basic import masked, same
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.types import Type
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import Type
 
 
 class BitFold(ValueBody):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.base import Body, Input
 from tsql.kernels.aggregates.registry import AGGREGATES
-from tsql.kernels.expr import Aggregate, Literal
+from tsql.kernels.expr.nodes import Aggregate, Literal
 
 
 def state_names(name: str, count: int) -> tuple[str, ...]:

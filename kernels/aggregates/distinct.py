@@ -9,14 +9,14 @@ from tsql.kernels.aggregates.basic import same
 from tsql.kernels.aggregates.records import RecordBody, Records, ordered_records
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.keys import KeyField
+from tsql.kernels.expr.types import BIGINT, BLOB, DOUBLE, Type
 from tsql.kernels.functions.comparison import compare
-from tsql.kernels.keys import KeyField
 from tsql.kernels.runtime.counts import ENTRY_HEADER, count_value, counts_room, each_entry
 from tsql.kernels.runtime.sketch import sketch_add, sketch_bytes, sketch_estimate, sketch_merge
-from tsql.kernels.runtime.strings import mix64
-from tsql.kernels.types import BIGINT, BLOB, DOUBLE, Type
+from tsql.kernels.runtime.text.strings import mix64
 
 
 def hash_value(k: PipelineKernel, d: Datum) -> Val:

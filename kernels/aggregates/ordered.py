@@ -12,10 +12,10 @@ from tsql.kernels.aggregates.base import Body, State
 from tsql.kernels.aggregates.basic import keep_string, same
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, both
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, both
+from tsql.kernels.expr.types import BIGINT, Type
 from tsql.kernels.functions.comparison import compare
-from tsql.kernels.types import BIGINT, Type
 
 
 class Kept:

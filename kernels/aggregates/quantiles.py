@@ -17,14 +17,14 @@ from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.aggregates.strings import RecordList, record_pointers
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Literal
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import Literal
+from tsql.kernels.expr.types import BIGINT, BLOB, BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 from tsql.kernels.functions.arithmetic import number
-from tsql.kernels.functions.datetime_arithmetic import timestamp_of
+from tsql.kernels.functions.datetime.arithmetic import timestamp_of
 from tsql.kernels.runtime.lists import HEADER, list_room
 from tsql.kernels.runtime.select import least, select_nth, select_pointer, sortable, unsortable
-from tsql.kernels.types import BIGINT, BLOB, BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 
 DAY_US = 86_400_000_000
 

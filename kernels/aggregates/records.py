@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.base import Body, field_offsets, fields_bytes
 from tsql.kernels.codegen.lang import Kernel, Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import SortKey
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import SortKey
+from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.runtime.lists import HEADER, text_append, used_of
-from tsql.kernels.types import Type
 
 
 class RecordBody(Body):

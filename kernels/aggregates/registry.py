@@ -1,7 +1,7 @@
 """The registry of aggregate functions: signatures for the binder, state and emission for the kernels.
 
 An aggregate is five functions over a state of named, typed fields: `init`, `update`, `merge`, `finish`, and optionally
-`remove` (seed: Trill, user-defined snapshot aggregates). `planner/bind.py` uses only the signature.
+`remove` (seed: Trill, user-defined snapshot aggregates). `planner/bind/binder.py` uses only the signature.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.registry import Pattern, Registry
-from tsql.kernels.types import Type
 
 
 @dataclass(frozen=True)

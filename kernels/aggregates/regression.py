@@ -6,9 +6,9 @@ from tsql.kernels.aggregates.base import State
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.aggregates.statistics import Moments
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.types import DOUBLE, UINTEGER
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import DOUBLE, UINTEGER
 
 PAIR = (DOUBLE, DOUBLE)
 COUNT, MEAN_X, MEAN_Y, CO_MOMENT, SQUARES_X, SQUARES_Y = range(6)

@@ -9,9 +9,9 @@ from tsql.kernels.aggregates.base import Body, State
 from tsql.kernels.aggregates.basic import AvgInexact
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.types import BIGINT, DOUBLE, Type
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, DOUBLE, Type
 
 
 class Moments(Body):

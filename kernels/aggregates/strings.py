@@ -6,12 +6,12 @@ from tsql.kernels.aggregates.base import State
 from tsql.kernels.aggregates.records import RecordBody, Records, ordered_records
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import PipelineKernel, scratch_alloc
-from tsql.kernels.datum import Datum
-from tsql.kernels.functions.casts import emit_cast
+from tsql.kernels.emit.context import PipelineKernel, scratch_alloc
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import VARCHAR
+from tsql.kernels.functions.casts.cast import emit_cast
 from tsql.kernels.runtime.lists import HEADER, list_room
 from tsql.kernels.runtime.select import sort_pointers
-from tsql.kernels.types import VARCHAR
 
 
 class RecordList(RecordBody):
@@ -90,7 +90,7 @@ class StringAgg(RecordList):
         self.add(k, state, (value, *(self.order if self.order_keys else ())))
 
     def _separator(self, k: PipelineKernel) -> tuple[Val, Val]:
-        from tsql.kernels.emit import emit_literal
+        from tsql.kernels.emit.expressions import emit_literal
 
         if len(self.inputs) == 1:
             return k.static(b","), k.i64(1)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from tsql.kernels.aggregates.base import Body, State
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, DATE, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, Type
 from tsql.kernels.functions.arithmetic import number
-from tsql.kernels.functions.datetime_arithmetic import timestamp_of
-from tsql.kernels.types import BIGINT, DATE, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, Type
+from tsql.kernels.functions.datetime.arithmetic import timestamp_of
 
 DAY_US = 86_400_000_000
 MONTH_DAYS = 30

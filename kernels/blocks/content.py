@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tsql.kernels import forks
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
+from tsql.kernels.process import forks
 
 
 class Held:

@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsql.kernels.batch import Dictionary, Layout, SourceColumn, arrow_layout, round_range
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.statistics import ColumnStatistics
-from tsql.kernels.types import Type
+from tsql.kernels.emit.batch import Dictionary, Layout, SourceColumn, arrow_layout, round_range
+from tsql.kernels.expr.statistics import ColumnStatistics
+from tsql.kernels.expr.types import Type
 
 BLOCK_ROWS = 1 << 16
 SAMPLE_ROWS = 20_000

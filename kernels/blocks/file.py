@@ -18,13 +18,13 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from tsql.kernels.batch import Dictionary, Layout, SourceColumn
 from tsql.kernels.blocks.content import Content
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.errors import StorageError
-from tsql.kernels.statistics import ColumnStatistics
-from tsql.kernels.types import Type, parse_type
+from tsql.kernels.emit.batch import Dictionary, Layout, SourceColumn
+from tsql.kernels.expr.errors import StorageError
+from tsql.kernels.expr.statistics import ColumnStatistics
+from tsql.kernels.expr.types import Type, parse_type
 
 MAGIC = b"TSQLCOL1"
 VERSION = 1

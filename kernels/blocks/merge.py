@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tsql.kernels.statistics import ColumnStatistics
-from tsql.kernels.types import Type
+from tsql.kernels.expr.statistics import ColumnStatistics
+from tsql.kernels.expr.types import Type
 
 
 def merged_statistics(t: Type, pieces: list[tuple[int, ColumnStatistics]]) -> ColumnStatistics:

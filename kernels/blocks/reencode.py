@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsql.kernels.batch import SourceColumn, arrow_layout, round_range
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn, encode, one_array, stored_integers, validity_of, wide_statistics, zone_map
 from tsql.kernels.blocks.file import FileColumn
 from tsql.kernels.codegen.kir import BYTES
-from tsql.kernels.statistics import ColumnStatistics
-from tsql.kernels.types import Type
+from tsql.kernels.emit.batch import SourceColumn, arrow_layout, round_range
+from tsql.kernels.expr.statistics import ColumnStatistics
+from tsql.kernels.expr.types import Type
 
 
 class PlainColumn(BlockColumn):

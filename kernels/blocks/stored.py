@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tsql.kernels.batch import Layout, Morsels, SourceColumn, all_ones, round_range
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn
 from tsql.kernels.blocks.file import FileColumn
 from tsql.kernels.blocks.merge import merged_statistics
 from tsql.kernels.blocks.reencode import encode_fitting, encode_like, plain, renamed, view
 from tsql.kernels.blocks.table import KEPT_MORSELS, BlockTable, block_runs, decode
 from tsql.kernels.blocks.zones import possible_blocks
-from tsql.kernels.expr import Expr
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.statistics import ColumnStatistics, Statistics
-from tsql.kernels.types import BIGINT
+from tsql.kernels.emit.batch import Layout, Morsels, SourceColumn, all_ones, round_range
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.statistics import ColumnStatistics, Statistics
+from tsql.kernels.expr.types import BIGINT
 
 MERGED_ROWS = 64 * BLOCK_ROWS
 """Encoded extents are merged with their neighbours up to this size; a larger one is never written again by an insert."""

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tsql.kernels.batch import Morsels, SourceColumn
 from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn, encode
 from tsql.kernels.blocks.zones import possible_blocks
-from tsql.kernels.expr import Expr
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.statistics import Statistics
+from tsql.kernels.emit.batch import Morsels, SourceColumn
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.statistics import Statistics
 
 KEPT_MORSELS = 64
 """Records of so many scans are kept with the table: making them costs more than a short query does."""

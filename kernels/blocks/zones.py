@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tsql.kernels.batch import Dictionary
 from tsql.kernels.blocks.encode import BlockColumn
-from tsql.kernels.dictionary import code_bound
-from tsql.kernels.expr import Call, Column, Expr, InList, Literal
+from tsql.kernels.emit.batch import Dictionary
+from tsql.kernels.emit.dictionary import code_bound
+from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 

@@ -14,10 +14,10 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from tsql.kernels import forks
 from tsql.kernels.codegen import memory
+from tsql.kernels.codegen.host_symbols import HOST_CALLS, HOST_SYMBOLS
 from tsql.kernels.codegen.kir import EXTERNS, FLOATS, INTEGERS, Function, Module, Op
-from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
+from tsql.kernels.process import forks
 
 Frame = list[Any]
 Step = Callable[[Frame], Any]

@@ -22,14 +22,14 @@ import llvmlite
 import llvmlite.binding as binding
 from llvmlite.binding import ffi
 
-from tsql.kernels import forks
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.elf import check_object
+from tsql.kernels.codegen.host_symbols import HOST_CALLS, HOST_SYMBOLS
 from tsql.kernels.codegen.kir import Module, parse
 from tsql.kernels.codegen.object_cache import UNUSABLE, read_entry, write_later
 from tsql.kernels.codegen.objects import ObjectCode
 from tsql.kernels.codegen.render import render, shared_names
-from tsql.kernels.codegen.room import HOST_CALLS, HOST_SYMBOLS
+from tsql.kernels.process import forks
 from tsql.kernels.runtime import pool
 
 MEMORY_CALLS = ("malloc", "calloc", "realloc", "free")

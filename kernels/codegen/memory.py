@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from tsql.kernels import forks, garbage
-from tsql.kernels.codegen.room import HOST_SYMBOLS
-from tsql.kernels.errors import OutOfMemoryError
+from tsql.kernels.codegen.host_symbols import HOST_SYMBOLS
+from tsql.kernels.expr.errors import OutOfMemoryError
+from tsql.kernels.process import forks, garbage
 from tsql.kernels.runtime import pool as words
 
 _libc = ctypes.CDLL(None)

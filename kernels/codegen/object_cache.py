@@ -1,6 +1,6 @@
 """Object code, programs and plans on disk, by key: what one process has made the next one loads.
 
-What is found here is run, so the folder must be the user's own (`kernels/private_folder.py`), and an entry has a tag
+What is found here is run, so the folder must be the user's own (`kernels/process/private_folder.py`), and an entry has a tag
 that only this user's key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its place,
 and a note says so once. An entry that is damaged, or was made for another name, counts as missing and is written again.
 A disk that is full or read-only costs the next process a compilation and nothing else. Any number of processes may
@@ -26,9 +26,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tsql.kernels import forks
 from tsql.kernels.codegen.sealed import key_of, seal, unseal
-from tsql.kernels.private_folder import NotPrivate, open_private
+from tsql.kernels.process import forks
+from tsql.kernels.process.private_folder import NotPrivate, open_private
 
 FORMAT = "1"
 """Part of what the tags cover: raise it when entries are written differently."""

@@ -15,9 +15,9 @@ import time
 import warnings
 from collections.abc import Callable
 
-from tsql.kernels import forks
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import FULL, Compiled, compiler
+from tsql.kernels.process import forks
 
 Job = tuple[Module, Callable[[Compiled], None]]
 POLITE_SECONDS = 0.005

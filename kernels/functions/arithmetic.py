@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from tsql.kernels.codegen.kir import INTEGERS
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, smallest_int
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, smallest_int
+from tsql.kernels.expr.types import DOUBLE, FLOAT, HUGEINT, Type
 from tsql.kernels.functions.registry import function
-from tsql.kernels.types import DOUBLE, FLOAT, HUGEINT, Type
 
 PRODUCT_NAMES = {"+": "addition", "-": "subtraction", "*": "multiplication"}
 OP_NAMES = {"+": "add", "-": "sub", "*": "mul"}

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, InList, Literal, Parameter
+from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.arithmetic import number, same_width
 from tsql.kernels.functions.registry import SCALARS, function
-from tsql.kernels.runtime.strings import str_cmp, str_eq
-from tsql.kernels.types import BOOLEAN
+from tsql.kernels.runtime.text.strings import str_cmp, str_eq
 
 KIR_NAME = {"=": "eq", "<>": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
 
@@ -123,7 +123,7 @@ def _connective(k: PipelineKernel, call: Call, row: object, decisive: bool) -> D
 
     `decided`: some argument had the deciding value; `unknown`: some argument was NULL.
     """
-    from tsql.kernels.emit import emit
+    from tsql.kernels.emit.expressions import emit
 
     decided, unknown = k.var(k.false), k.var(k.false)
     may_be_null = False
@@ -161,7 +161,7 @@ def disjunction(k: PipelineKernel, call: Call, row: object) -> Datum:
 @function("coalesce", args=("any:T",), variadic=True, returns=lambda first, *rest: first, nulls="expression")
 def coalesce(k: PipelineKernel, call: Call, row: object) -> Datum:
     """The first argument that is not NULL; later ones run only while none was found."""
-    from tsql.kernels.emit import emit
+    from tsql.kernels.emit.expressions import emit
 
     first = emit(k, call.args[0], row).wide()
     if first.valid is None or len(call.args) == 1:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import NULL, VARCHAR
 from tsql.kernels.functions.registry import function
-from tsql.kernels.types import NULL, VARCHAR
 
 
 @function("error", args=(VARCHAR,), returns=NULL, lazy=True, can_fail=True)

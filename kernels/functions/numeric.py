@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, TINYINT, Type
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.functions.registry import SCALARS, function
-from tsql.kernels.types import BIGINT, BOOLEAN, DOUBLE, HUGEINT, INTEGER, TINYINT, Type
 
 LIBM = {
     "exp": ("exp", 0.0, 1.0), "ln": ("log", 1.0, 0.0), "log10": ("log10", 1000.0, 3.0), "log": ("log10", 100.0, 2.0), "log2": ("log2", 8.0, 3.0),

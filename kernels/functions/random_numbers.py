@@ -1,16 +1,16 @@
 """random(): a number of a row, made of the row's place among the rows, of the place of the call in the query, and of when the query began.
 
-It is a function of its arguments, as all functions are, so that a plan may compute it twice: the binder (`planner/bind_forms.py`)
+It is a function of its arguments, as all functions are, so that a plan may compute it twice: the binder (`planner/bind/forms.py`)
 gives each call a number of its own, and each row the number that row_number() gives it."""
 
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.functions.datetime_difference import now
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, DOUBLE
+from tsql.kernels.functions.datetime.difference import now
 from tsql.kernels.functions.registry import function
-from tsql.kernels.types import BIGINT, DOUBLE
 
 _GOLDEN = -0x61C8864680B583EB
 

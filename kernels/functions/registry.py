@@ -1,6 +1,6 @@
 """The registry of scalar functions: one `@function(...)` holds everything there is to know about an overload.
 
-`planner/bind.py` asks `resolve` which overload fits argument types; kernels ask `Function.emit`. Function modules import
+`planner/bind/binder.py` asks `resolve` which overload fits argument types; kernels ask `Function.emit`. Function modules import
 no code generator: an `emit` function receives the kernel builder `k` and works on the values it is given.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsql.kernels.types import BIGINT, DOUBLE, NULL, TIMESTAMP, VARCHAR, Type, implicit_cast_cost
+from tsql.kernels.expr.types import BIGINT, DOUBLE, NULL, TIMESTAMP, VARCHAR, Type, implicit_cast_cost
 
 Pattern = Type | str
 """An argument: a Type, or the name of a class of types ("any", "numeric", "integer", "decimal", "string", "temporal",

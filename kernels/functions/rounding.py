@@ -7,13 +7,13 @@ from typing import Any
 
 from tsql.kernels.codegen.kir import INTEGERS
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, null
-from tsql.kernels.errors import BindError
-from tsql.kernels.expr import Call, Literal
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, null
+from tsql.kernels.expr.errors import BindError
+from tsql.kernels.expr.nodes import Call, Literal
+from tsql.kernels.expr.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, TINYINT, Type
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.registry import function
-from tsql.kernels.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, TINYINT, Type
 
 BELOW_HALF = 0.49999999999999994
 """The largest double below one half: adding it and cutting rounds half away from zero, without a carry from 0.4999.."""
@@ -285,7 +285,7 @@ def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *
         examples=(example,),
     )
     def to_digits(k: PipelineKernel, call: Call, row: object) -> Datum:
-        from tsql.kernels.emit import emit
+        from tsql.kernels.emit.expressions import emit
 
         digits = call.args[1]
         if not isinstance(digits, Literal):

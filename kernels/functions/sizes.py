@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, VARCHAR
 from tsql.kernels.functions.registry import function
-from tsql.kernels.functions.strings import Text, built
-from tsql.kernels.runtime.format import put_bytes, put_sign, put_unsigned
-from tsql.kernels.runtime.utf8 import new_record
-from tsql.kernels.types import BIGINT, VARCHAR
+from tsql.kernels.functions.strings.basics import Text, built
+from tsql.kernels.runtime.text.format import put_bytes, put_sign, put_unsigned
+from tsql.kernels.runtime.text.utf8 import new_record
 
 LARGEST_UNIT = 5
 

@@ -12,17 +12,17 @@ import struct
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 
-from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.kir import BYTES, Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import LIMIT, MEMORY, MEMORY_LIMIT, ROOM_AT, SINK, STATUS_OUT_OF_MEMORY, TAKEN, PipelineKernel, take_bytes
-from tsql.kernels.datum import Datum
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Column, Expr
-from tsql.kernels.pipeline import Sink
-from tsql.kernels.rows import CachedRow
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import INTERVAL_RANGE, Type
+from tsql.kernels.emit.batch import Layout, SourceColumn
+from tsql.kernels.emit.context import LIMIT, MEMORY, MEMORY_LIMIT, ROOM_AT, SINK, STATUS_OUT_OF_MEMORY, TAKEN, PipelineKernel, take_bytes
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.pipeline import Sink
+from tsql.kernels.emit.rows import CachedRow
+from tsql.kernels.expr.nodes import Column, Expr
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import INTERVAL_RANGE, Type
 
 CHUNK_ROWS = 1 << 16
 FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14

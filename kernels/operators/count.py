@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tsql.kernels.context import PipelineKernel, Slot
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import CachedRow
+from tsql.kernels.emit.context import PipelineKernel, Slot
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import CachedRow
 
 
 class Count(Operator):

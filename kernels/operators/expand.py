@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import CachedRow
-from tsql.kernels.types import BIGINT
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import CachedRow
+from tsql.kernels.expr.types import BIGINT
 
 
 class SetRow(CachedRow):

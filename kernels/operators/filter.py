@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.emit import emit_predicate
-from tsql.kernels.expr import Expr
-from tsql.kernels.functions.datetime_presence import counts_rows
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import CachedRow, MaskedRow, SelectedRow
-from tsql.kernels.selection import decides, emit_condition, is_selectable
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.expressions import emit_predicate
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import CachedRow, MaskedRow, SelectedRow
+from tsql.kernels.emit.selection import decides, emit_condition, is_selectable
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.functions.datetime.presence import counts_rows
 
 
 class Filter(Operator):
     """Passes a row on where the predicate is true. With `masked` there is no branch: the row goes on with a mask, which
     a sink of one group folds into its arithmetic, so that the loop can use vector instructions. With `selects`, above a
-    scan, a cheap condition is computed for a run of rows first (see kernels/selection.py)."""
+    scan, a cheap condition is computed for a run of rows first (see kernels/emit/selection.py)."""
 
     def __init__(self, predicate: Expr, masked: bool = False, selects: bool = False):
         self.predicate = predicate

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tsql.kernels.batch import SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, both
+from tsql.kernels.emit.batch import SourceColumn
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, both
+from tsql.kernels.emit.rows import POSITION, CachedRow, load_pointers
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.patterns.history import History, PatternRows, Stretching, is_mapped
 from tsql.kernels.patterns.matcher import Matcher, Plan
 from tsql.kernels.patterns.reads import Fold, Navigate, Read
 from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.patterns.values import Seen, Values, settled
-from tsql.kernels.rows import POSITION, CachedRow, load_pointers
-from tsql.kernels.types import BIGINT
 
 CHECK_STARTS = 1 << 10
 """After so many starts the walk looks whether it shall stop."""

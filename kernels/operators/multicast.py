@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import both
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Expr
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import both
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.rows import CachedRow
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.operators.collect import OutputColumn
 from tsql.kernels.operators.partition import Partition
-from tsql.kernels.rows import CachedRow
 
 
 class Multicast(Partition):

@@ -7,16 +7,16 @@ All datasets use the same hash, which depends on nothing but the values, so that
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import SINK, PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Expr
+from tsql.kernels.emit.context import SINK, PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.keys import KeyField
+from tsql.kernels.emit.pipeline import Sink
+from tsql.kernels.emit.rows import CachedRow
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.functions.arithmetic import number
-from tsql.kernels.keys import KeyField
 from tsql.kernels.operators.collect import CHUNK_ROWS, ChunkWriter, OutputColumn
-from tsql.kernels.pipeline import Sink
-from tsql.kernels.rows import CachedRow
-from tsql.kernels.runtime.strings import mix64, str_hash
+from tsql.kernels.runtime.text.strings import mix64, str_hash
 
 
 def placement_hash(k: PipelineKernel, data: list[Datum]) -> Val:

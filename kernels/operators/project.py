@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.expr import Column, Expr
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import CachedRow, DerivedRow
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import CachedRow, DerivedRow
+from tsql.kernels.expr.nodes import Column, Expr
 
 
 class Project(Operator):

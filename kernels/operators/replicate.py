@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Expr
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import CachedRow
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import CachedRow
+from tsql.kernels.expr.nodes import Expr
 
 
 class Replicate(Operator):

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tsql.kernels.context import PipelineKernel, Slot
-from tsql.kernels.datum import Datum
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import POSITION, CachedRow
-from tsql.kernels.types import BIGINT
+from tsql.kernels.emit.context import PipelineKernel, Slot
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import POSITION, CachedRow
+from tsql.kernels.expr.types import BIGINT
 
 RANDOM = "#random"
 RANDOM_BITS = 62

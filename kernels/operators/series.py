@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import SCRATCH, PipelineKernel
-from tsql.kernels.datum import Datum, all_valid
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Call, Column, Expr
-from tsql.kernels.pipeline import Operator, Push
-from tsql.kernels.rows import POSITION, CachedRow, ValueRow
-from tsql.kernels.types import BIGINT, INTERVAL, Type
+from tsql.kernels.emit.batch import Layout, SourceColumn
+from tsql.kernels.emit.context import SCRATCH, PipelineKernel
+from tsql.kernels.emit.datum import Datum, all_valid
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.pipeline import Operator, Push
+from tsql.kernels.emit.rows import POSITION, CachedRow, ValueRow
+from tsql.kernels.expr.nodes import Call, Column, Expr
+from tsql.kernels.expr.types import BIGINT, INTERVAL, Type
 
 ZERO_STEP = "interval cannot be 0!"
 MIXED_SIGNS = "RANGE with composite interval that has mixed signs is not supported"

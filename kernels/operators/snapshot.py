@@ -15,14 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tsql.kernels.batch import SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Aggregate, Column
+from tsql.kernels.emit.batch import SourceColumn
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.rows import POSITION, CachedRow, load_pointers
+from tsql.kernels.expr.nodes import Aggregate, Column
+from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.functions.comparison import not_distinct
-from tsql.kernels.rows import POSITION, CachedRow, load_pointers
-from tsql.kernels.types import BIGINT, TIMESTAMP
 from tsql.kernels.windows.base import SortedRows
 from tsql.kernels.windows.lifetime_ends import ENDS, INFINITY, Ends
 from tsql.kernels.windows.lifetime_folds import AliveFold, fold_of

@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.aggregates.base import field_offsets, fields_bytes
-from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.lang import Kernel, Val
-from tsql.kernels.context import SINK, PipelineKernel, take_bytes
-from tsql.kernels.datum import Datum
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Expr, SortKey
-from tsql.kernels.keys import KeyField
-from tsql.kernels.pipeline import Sink
-from tsql.kernels.rows import POSITION, CachedRow
-from tsql.kernels.runtime.strings import str_cmp
-from tsql.kernels.types import BIGINT
+from tsql.kernels.emit.batch import Layout, SourceColumn
+from tsql.kernels.emit.context import SINK, PipelineKernel, take_bytes
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.keys import KeyField
+from tsql.kernels.emit.pipeline import Sink
+from tsql.kernels.emit.rows import POSITION, CachedRow
+from tsql.kernels.expr.nodes import Expr, SortKey
+from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.runtime.text.strings import str_cmp
 
 LARGEST = 1 << 17
 """Beyond so many rows a full sort is better than a heap."""

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tsql.kernels.batch import SourceColumn
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Expr, SortKey
-from tsql.kernels.rows import POSITION, CachedRow, ColumnPointers, load_pointers
-from tsql.kernels.types import BIGINT
+from tsql.kernels.emit.batch import SourceColumn
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.rows import POSITION, CachedRow, ColumnPointers, load_pointers
+from tsql.kernels.expr.nodes import Expr, SortKey
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.windows.base import Evaluator, Place, SortedRows
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.choose import evaluator
+from tsql.kernels.windows.evaluators import evaluator
 
 Pointers = dict[str, tuple[SourceColumn, ColumnPointers]]
 

@@ -14,12 +14,12 @@ the peers of the last row in memory end. Required: of each call, that `kernels/w
 
 from __future__ import annotations
 
-from tsql.kernels.batch import Layout, SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.expr import Expr
+from tsql.kernels.emit.batch import Layout, SourceColumn
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.operators.window import Pointers, WindowScan
-from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import Evaluator, Place
 
 PART = SourceColumn("#part", BIGINT, Layout("fixed", "i64", False))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
+from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.patterns.history import Stretching
 
 

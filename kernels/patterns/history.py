@@ -13,15 +13,15 @@ from collections.abc import Iterable, Sequence
 
 from tsql.kernels.aggregates.base import Input, MemoryState, State, fields_bytes
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel, take_bytes
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Column, Expr
+from tsql.kernels.emit.context import PipelineKernel, take_bytes
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.rows import MorselRow
+from tsql.kernels.expr.nodes import Column, Expr
+from tsql.kernels.expr.types import VARCHAR
 from tsql.kernels.patterns.reads import Fold, Navigate, Read
-from tsql.kernels.rows import MorselRow
-from tsql.kernels.types import VARCHAR
 from tsql.kernels.windows.base import SortedRows
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.choose import ONCE_IS_ENOUGH, simplified
+from tsql.kernels.windows.evaluators import ONCE_IS_ENOUGH, simplified
 from tsql.kernels.windows.folds import BodyFold, PickFold, choice_of
 from tsql.kernels.windows.folds import Fold as StateFold
 

@@ -7,8 +7,9 @@ computed ahead, what is marked and what a search costs. State between two search
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.expr import Call, Expr, Literal
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.expr.nodes import Call, Expr, Literal
+from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.patterns.bits import RowBits
 from tsql.kernels.patterns.history import LABEL, History, PatternRows, Stretching
@@ -17,7 +18,6 @@ from tsql.kernels.patterns.program import LABEL as LABEL_WORD
 from tsql.kernels.patterns.reads import Read, is_row_wise
 from tsql.kernels.patterns.spec import MatchSpec
 from tsql.kernels.patterns.values import Prepared, Seen, Values
-from tsql.kernels.types import BOOLEAN
 
 CHECK_STEPS = 1 << 14
 """After so many steps a search looks whether it shall stop."""

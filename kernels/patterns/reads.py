@@ -1,7 +1,7 @@
 """What conditions and measures of MATCH_RECOGNIZE ask of a match, as expressions: `Navigate`, `Fold`, `Classifier`, `MatchNumber`.
 
 They stand where columns do, and only inside of a `MatchSpec`. A plain column there is that of the current row. Each prints as a call
-that `planner/bind_match.py` reads back: the variables of a read are strings behind its argument, as in `last(price, 0, 'A')`.
+that `planner/bind/match.py` reads back: the variables of a read are strings behind its argument, as in `last(price, 0, 'A')`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
-from tsql.kernels.expr import Aggregate, Expr, SortKey, Typed
-from tsql.kernels.types import BIGINT, VARCHAR, Type
+from tsql.kernels.expr.nodes import Aggregate, Expr, SortKey, Typed
+from tsql.kernels.expr.types import BIGINT, VARCHAR, Type
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Fold(Read):
 
 
 def _names(variables: tuple[str, ...]) -> str:
-    from tsql.kernels.printer import string_sql
+    from tsql.kernels.expr.printer import string_sql
 
     return "".join(f", {string_sql(name)}" for name in variables)
 

@@ -1,6 +1,6 @@
 """Row patterns as frozen trees, and their text, which reads back to an equal tree: plan steps hold it.
 
-`tsql/temporal/analyze_match.py` makes them of the syntax tree; `program.py` compiles them.
+`tsql/analyze/time/match.py` makes them of the syntax tree; `program.py` compiles them.
 """
 
 from __future__ import annotations

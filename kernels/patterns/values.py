@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, both
-from tsql.kernels.emit import emit_predicate
-from tsql.kernels.expr import Column, Expr, rewrite
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, both
+from tsql.kernels.emit.expressions import emit_predicate
+from tsql.kernels.emit.rows import CachedRow
+from tsql.kernels.expr.nodes import Column, Expr, rewrite
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.patterns.history import CLASSIFIER, History, PatternRows, is_folded_anew, is_mapped, state_fold
 from tsql.kernels.patterns.reads import Classifier, Fold, MatchNumber, Navigate, Read, replace_reads
-from tsql.kernels.rows import CachedRow
-from tsql.kernels.types import BIGINT
 from tsql.kernels.windows.base import as_type
 from tsql.kernels.windows.running import Kept, registers
 

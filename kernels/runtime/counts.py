@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import take_bytes
+from tsql.kernels.emit.context import take_bytes
 from tsql.kernels.runtime.lists import HEADER
 
 ENTRY_HEADER = 16

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import scratch_alloc
-from tsql.kernels.runtime.utf8 import new_record
+from tsql.kernels.emit.context import scratch_alloc
+from tsql.kernels.runtime.text.utf8 import new_record
 
 TAIL = 64  # where in the working memory the padded last block or two start; the state is at 0
 SCHEDULE = TAIL + 128  # 80 words of SHA's message schedule

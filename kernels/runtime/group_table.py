@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import take_bytes
+from tsql.kernels.emit.context import take_bytes
 from tsql.kernels.operators.collect import append_record
 
 TABLE_BYTES = 104

@@ -20,7 +20,7 @@ from functools import cache
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.runtime.group_table import ADDRESS_MASK
-from tsql.kernels.runtime.strings import mix64
+from tsql.kernels.runtime.text.strings import mix64
 
 RECORD_BYTES = 64
 BY_HASH, BY_KEY, DENSE, SORTED = 0, 1, 2, 3

@@ -7,7 +7,7 @@ is now. Aggregates that keep all values of a group build on these.
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import take_bytes
+from tsql.kernels.emit.context import take_bytes
 
 HEADER = 16
 

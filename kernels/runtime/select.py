@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.runtime.strings import mix64
+from tsql.kernels.runtime.text.strings import mix64
 
 FLOAT_BITS = (1 << 63) - 1
 

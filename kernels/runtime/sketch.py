@@ -8,7 +8,7 @@ estimation algorithms for HyperLogLog sketches", 2017, whose estimator needs no 
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.context import take_bytes
+from tsql.kernels.emit.context import take_bytes
 from tsql.kernels.runtime.lists import HEADER
 
 PRECISION = 14

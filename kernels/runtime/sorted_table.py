@@ -1,7 +1,7 @@
 """A table whose entries are sorted by a number within groups of equal keys, for joins that ask for a range or for the nearest.
 
 While rows are collected an entry holds its number, the hash of its keys and perhaps its place in the input. `number_module` reads
-these and finds the groups; the host (`backends/local/sorted_tables.py`) has the entries of a group put together, sorts what is not in
+these and finds the groups; the host (`backends/local/sort/sorted_tables.py`) has the entries of a group put together, sorts what is not in
 order, and leaves the numbers in their order, the rows beside them, and a directory of groups. The row of an entry is what lies behind
 its header, or its address if entries are marked or have nothing else.
 

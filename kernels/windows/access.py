@@ -6,9 +6,9 @@ IGNORE NULLS needs two arrays over the shard: how many rows before each have a v
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, both
-from tsql.kernels.expr import Expr, SortKey
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, both
+from tsql.kernels.expr.nodes import Expr, SortKey
 from tsql.kernels.windows.base import Evaluator, Memory, Place, SortedRows, as_type, select_datum
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.frames import Frames

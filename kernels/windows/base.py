@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tsql.kernels.aggregates.base import Input
-from tsql.kernels.batch import SourceColumn
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import MEMORY, STATUS_OUT_OF_MEMORY, PipelineKernel, take_bytes
-from tsql.kernels.datum import Datum
-from tsql.kernels.emit import emit
-from tsql.kernels.expr import Column, Expr, Literal
+from tsql.kernels.emit.batch import SourceColumn
+from tsql.kernels.emit.context import MEMORY, STATUS_OUT_OF_MEMORY, PipelineKernel, take_bytes
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.emit.expressions import emit
+from tsql.kernels.emit.rows import ColumnPointers, MorselRow
+from tsql.kernels.expr.nodes import Column, Expr, Literal
+from tsql.kernels.expr.types import Type
 from tsql.kernels.functions.comparison import not_distinct
-from tsql.kernels.rows import ColumnPointers, MorselRow
-from tsql.kernels.types import Type
 from tsql.kernels.windows.call import WindowCall
 
 MOST_ROWS = 1 << 31

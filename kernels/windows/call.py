@@ -1,7 +1,7 @@
 """Calls of window functions as plans hold them: the function, its arguments, and the frame of rows that it sees.
 
 PARTITION BY and ORDER BY belong to the plan node, which serves all calls that share them. Everything is frozen and hashable,
-and prints as SQL that `planner/bind_windows.py` reads back to an equal object.
+and prints as SQL that `planner/bind/windows.py` reads back to an equal object.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from tsql.kernels.expr import Aggregate, Expr, Literal, SortKey
-from tsql.kernels.types import Type
+from tsql.kernels.expr.nodes import Aggregate, Expr, Literal, SortKey
+from tsql.kernels.expr.types import Type
 
 EXCLUSIONS = ("", "current row", "group", "ties")
 
@@ -125,7 +125,7 @@ class WindowCall:
         return Aggregate(self.name, self.args, self.dtype, self.distinct, self.filter, self.order, self.position)
 
     def sql(self) -> str:
-        from tsql.kernels.printer import window_sql
+        from tsql.kernels.expr.printer import window_sql
 
         return window_sql(self)
 

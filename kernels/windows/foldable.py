@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tsql.kernels.aggregates.bodies import plain_body
-from tsql.kernels.expr import Aggregate
+from tsql.kernels.expr.nodes import Aggregate
 
 EXTREMES = {"min": "<", "max": ">"}
 """Aggregates that give the value of the best row, and which of two is better."""

@@ -13,10 +13,10 @@ from tsql.kernels.aggregates.base import State
 from tsql.kernels.aggregates.bodies import make_body
 from tsql.kernels.aggregates.ordered import ByExtremeWithNulls, Rank
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, all_valid, both
-from tsql.kernels.emit import emit, emit_predicate
-from tsql.kernels.expr import Column, Expr
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, all_valid, both
+from tsql.kernels.emit.expressions import emit, emit_predicate
+from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.windows.base import MOST_ROWS, Memory, OwnMemory, Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import SortKey
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import SortKey
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.windows.base import Memory, Place, SortedRows
 from tsql.kernels.windows.call import Bound, Frame

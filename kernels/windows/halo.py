@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from functools import reduce
 
 from tsql.kernels.aggregates.bodies import plain_body
-from tsql.kernels.expr import Expr, Literal, SortKey
+from tsql.kernels.expr.nodes import Expr, Literal, SortKey
 from tsql.kernels.windows.access import LastValue, Shift
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import Bound, WindowCall
-from tsql.kernels.windows.choose import evaluator, needs_codes, simplified
+from tsql.kernels.windows.evaluators import evaluator, needs_codes, simplified
 from tsql.kernels.windows.folds import BodyFold
 from tsql.kernels.windows.ranking import RANKING
 from tsql.kernels.windows.running import Running

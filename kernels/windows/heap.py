@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
+from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.windows.base import Memory
 
 ENTRY_BYTES = 16

@@ -7,8 +7,8 @@ one length do; nothing at all where no row ever ends. Rows that are open never c
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.expr import Expr
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.windows.base import SortedRows
 from tsql.kernels.windows.heap import Heap
 

@@ -3,7 +3,7 @@
 Rows that can be taken out of a state exactly are. min and max keep the rows in a heap by value, from which those that have ended are
 dropped when they come to the top. Where the alive rows are neighbours (they end in the order in which they start), states that
 merge are kept in two stacks. Otherwise there is a tree of states over the rows of the group, in which a row that ends is emptied: it
-costs log(rows) merges. What has no such state (a median, DISTINCT) is not computed this way at all: see tsql/temporal/snapshot.py.
+costs log(rows) merges. What has no such state (a median, DISTINCT) is not computed this way at all: see tsql/analyze/time/snapshot.py.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from __future__ import annotations
 from tsql.kernels.aggregates.base import MemoryState, State, fields_bytes
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum, both
-from tsql.kernels.emit import emit, emit_predicate
-from tsql.kernels.expr import Aggregate
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum, both
+from tsql.kernels.emit.expressions import emit, emit_predicate
+from tsql.kernels.expr.nodes import Aggregate
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.windows.base import GrowingMemory, Memory, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.base import State
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
 from tsql.kernels.runtime.tournament import tournament_start, tournament_update
 from tsql.kernels.windows.base import Memory, Place, SortedRows, as_type
 from tsql.kernels.windows.folds import CodedFold

@@ -7,8 +7,8 @@ cannot forget a row.
 
 from __future__ import annotations
 
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
 from tsql.kernels.windows.base import Place, SortedRows
 from tsql.kernels.windows.running import Kept, OverFrame
 

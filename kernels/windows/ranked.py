@@ -8,9 +8,9 @@ from __future__ import annotations
 from tsql.kernels.aggregates.base import State
 from tsql.kernels.aggregates.quantiles import DiscRecords
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Column
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import Column
 from tsql.kernels.runtime.fenwick import fenwick_add, fenwick_nth
 from tsql.kernels.windows.base import Memory, Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall

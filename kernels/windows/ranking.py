@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.types import BIGINT, DOUBLE
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.types import BIGINT, DOUBLE
 from tsql.kernels.windows.base import Evaluator, Place
 
 

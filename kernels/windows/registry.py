@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tsql.kernels.types import BIGINT, DOUBLE, Type
+from tsql.kernels.expr.types import BIGINT, DOUBLE, Type
 
 
 @dataclass(frozen=True)

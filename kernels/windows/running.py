@@ -5,10 +5,10 @@ from __future__ import annotations
 from tsql.kernels.aggregates.base import RegisterState, State
 from tsql.kernels.aggregates.basic import keep_string
 from tsql.kernels.codegen.lang import Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import SortKey
-from tsql.kernels.types import Type
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import SortKey
+from tsql.kernels.expr.types import Type
 from tsql.kernels.windows.base import Evaluator, Place, SortedRows
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.folds import Fold

@@ -10,10 +10,10 @@ A session is looked for once, where it begins; a walk that begins inside of a pa
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
-from tsql.kernels.expr import Expr
-from tsql.kernels.types import BIGINT
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.windows.base import MOST_ROWS, Evaluator, Place, SortedRows
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.base import State
 from tsql.kernels.codegen.lang import Val, Var
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
 from tsql.kernels.windows.base import Place, SortedRows
 from tsql.kernels.windows.folds import Fold
 from tsql.kernels.windows.running import OverFrame, copy_state, registers

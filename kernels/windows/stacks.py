@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from tsql.kernels.aggregates.base import MemoryState, State, fields_bytes
 from tsql.kernels.codegen.lang import Val
-from tsql.kernels.context import PipelineKernel
-from tsql.kernels.datum import Datum
+from tsql.kernels.emit.context import PipelineKernel
+from tsql.kernels.emit.datum import Datum
 from tsql.kernels.windows.base import GrowingMemory, Place, SortedRows
 from tsql.kernels.windows.folds import Fold
 from tsql.kernels.windows.running import OverFrame, copy_state, registers

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tsql.planner.hints import Constraints
-from tsql.planner.logical import Aggregate, Distinct, Filter, Join, Node
-from tsql.planner.logical_asof import AsofJoin
+from tsql.planner.hints.constraints import Constraints
+from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Node
+from tsql.planner.logical.tree import nodes
 from tsql.planner.rules.aggregate_early import aggregate_early
 from tsql.planner.rules.collect_equalities import collect_equalities
 from tsql.planner.rules.extract_common_conjuncts import extract_common_conjuncts
@@ -33,7 +34,6 @@ from tsql.planner.rules.remove_unused_join import remove_unused_join
 from tsql.planner.rules.simplify_join import simplify_join
 from tsql.planner.rules.split_conjunctions import split_conjunctions
 from tsql.planner.rules.unwrap_casts import unwrap_casts
-from tsql.planner.tree import nodes
 
 RULES: tuple[Callable[[Node], Node], ...] = (
     fold_constants,

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Call, Cast, Column, Expr, Literal, substitute
-from tsql.kernels.types import BIGINT, HUGEINT
-from tsql.planner import cost, stats
-from tsql.planner.join_stats import equalities
-from tsql.planner.logical import Aggregate, Apply, Join, Node, Project
-from tsql.planner.predicates import JoinKey, conjunction
-from tsql.planner.tree import map_call, shared, transform_up
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal, substitute
+from tsql.kernels.expr.types import BIGINT, HUGEINT
+from tsql.planner.cost import constants as cost
+from tsql.planner.cost import stats
+from tsql.planner.cost.join_stats import equalities
+from tsql.planner.logical.nodes import Aggregate, Apply, Join, Node, Project
+from tsql.planner.logical.predicates import JoinKey, conjunction
+from tsql.planner.logical.tree import map_call, shared, transform_up
 
 COUNTS = ("count", "count_star")
 MERGEABLE = (*COUNTS, "sum", "min", "max")

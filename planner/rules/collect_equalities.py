@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Call, Column, Expr, InList, Literal, rewrite
-from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Filter, Join, Node
-from tsql.planner.tree import map_expressions, transform_up
+from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal, rewrite
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.nodes import Filter, Join, Node
+from tsql.planner.logical.tree import map_expressions, transform_up
 
 
 def collect_equalities(plan: Node) -> Node:

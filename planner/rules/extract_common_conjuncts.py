@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Call, Expr
-from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Filter, Join, Node
-from tsql.planner.predicates import TRUE, conjunction, conjuncts
+from tsql.kernels.expr.nodes import Call, Expr
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.nodes import Filter, Join, Node
+from tsql.planner.logical.predicates import TRUE, conjunction, conjuncts
+from tsql.planner.logical.tree import transform_up
 from tsql.planner.rules.push_filter_down import may_fail
-from tsql.planner.tree import transform_up
 
 MOST_BRANCHES = 32
 

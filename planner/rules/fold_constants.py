@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.constant import evaluate
-from tsql.kernels.expr import Call, Case, Cast, Expr, Literal, rewrite
+from tsql.kernels.expr.constant import evaluate
+from tsql.kernels.expr.nodes import Call, Case, Cast, Expr, Literal, rewrite
+from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Aggregate, Filter, Join, Node, Project, Sort, Window
-from tsql.planner.logical_asof import AsofJoin
-from tsql.planner.matching import Match
-from tsql.planner.predicates import TRUE
-from tsql.planner.tree import map_expressions, transform_up
+from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.match import Match
+from tsql.planner.logical.nodes import Aggregate, Filter, Join, Node, Project, Sort, Window
+from tsql.planner.logical.predicates import TRUE
+from tsql.planner.logical.tree import map_expressions, transform_up
 
 
 def fold_constants(plan: Node) -> Node:

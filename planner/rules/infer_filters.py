@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from tsql.kernels import stopping
-from tsql.kernels.expr import Call, Column, Expr, InList, Literal, Parameter, substitute
-from tsql.planner.logical import Apply, Distinct, Filter, Join, Node, Project, Sort
-from tsql.planner.predicates import conjuncts, join_key
-from tsql.planner.tree import shared
+from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal, Parameter, substitute
+from tsql.kernels.process import stopping
+from tsql.planner.logical.nodes import Apply, Distinct, Filter, Join, Node, Project, Sort
+from tsql.planner.logical.predicates import conjuncts, join_key
+from tsql.planner.logical.tree import shared
 
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _MOST = 64

@@ -12,12 +12,12 @@ simplified, since for semi and anti joins both mean no partner.
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Call, Column, Expr
-from tsql.planner.facts import never_null_condition
-from tsql.planner.logical import Apply, Filter, Join, Node, Project
-from tsql.planner.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
-from tsql.planner.reliance import forget, is_existence
-from tsql.planner.tree import shared, transform_down
+from tsql.kernels.expr.nodes import Call, Column, Expr
+from tsql.planner.logical.facts import never_null_condition
+from tsql.planner.logical.nodes import Apply, Filter, Join, Node, Project
+from tsql.planner.logical.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
+from tsql.planner.logical.tree import shared, transform_down
+from tsql.planner.physical.null_assumptions import forget, is_existence
 
 
 def mark_to_semi(plan: Node) -> Node:

@@ -6,16 +6,16 @@
         t
 
 Numbers of panes are small and dense where times are not, so that groups can be in an array. Windows that overlap are left to
-`planner/panes.py`.
+`planner/choose/panes.py`.
 """
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Call, Column, Expr, Literal, rewrite, substitute
-from tsql.kernels.types import BIGINT
-from tsql.planner.logical import Aggregate, Node, Project
-from tsql.planner.panes import paned
-from tsql.planner.tree import map_call, shared, transform_up
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, rewrite, substitute
+from tsql.kernels.expr.types import BIGINT
+from tsql.planner.choose.panes import paned
+from tsql.planner.logical.nodes import Aggregate, Node, Project
+from tsql.planner.logical.tree import map_call, shared, transform_up
 
 
 def number_panes(plan: Node) -> Node:

@@ -6,7 +6,7 @@
           ..
 
 Dynamic programming over connected sets of relations, with products only where nothing connects; above `MOST_EXACT` relations
-the pair that gives the fewest rows is joined first. Estimates are of `planner/stats.py`, costs of `planner/cost.py`. Relations that
+the pair that gives the fewest rows is joined first. Estimates are of `planner/cost/stats.py`, costs of `planner/cost/constants.py`. Relations that
 the hint LEADING names are joined first, and are one relation to the rest.
 """
 
@@ -16,14 +16,15 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
 
-from tsql.kernels import stopping
-from tsql.kernels.expr import Call, Column, Expr
-from tsql.planner import cost, stats
-from tsql.planner.hints import Constraints
-from tsql.planner.join_stats import equal_part, unfiltered_rows
-from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Output, Project
-from tsql.planner.predicates import conjunction, conjuncts
-from tsql.planner.tree import shared
+from tsql.kernels.expr.nodes import Call, Column, Expr
+from tsql.kernels.process import stopping
+from tsql.planner.cost import constants as cost
+from tsql.planner.cost import stats
+from tsql.planner.cost.join_stats import equal_part, unfiltered_rows
+from tsql.planner.hints.constraints import Constraints
+from tsql.planner.logical.nodes import Aggregate, Apply, Filter, Join, Node, Output, Project
+from tsql.planner.logical.predicates import conjunction, conjuncts
+from tsql.planner.logical.tree import shared
 
 MOST_EXACT = 10
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from tsql.kernels.expr import Expr
-from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Node, Output, Project, SetOperation, Sort
-from tsql.planner.predicates import column, conjuncts, is_null_with, rejects
-from tsql.planner.tree import shared
+from tsql.kernels.expr.nodes import Expr
+from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Node, Output, Project, SetOperation, Sort
+from tsql.planner.logical.predicates import column, conjuncts, is_null_with, rejects
+from tsql.planner.logical.tree import shared
 
 NOTHING: frozenset[str] = frozenset()
 

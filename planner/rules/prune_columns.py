@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.planner.logical import Aggregate, Node, Project, Scan, SetOperation, Window
-from tsql.planner.matching import Match
-from tsql.planner.needed import kept_calls, kept_columns, needed_columns
-from tsql.planner.predicates import column
+from tsql.planner.logical.match import Match
+from tsql.planner.logical.needed import kept_calls, kept_columns, needed_columns
+from tsql.planner.logical.nodes import Aggregate, Node, Project, Scan, SetOperation, Window
+from tsql.planner.logical.predicates import column
 
 
 def prune_columns(plan: Node) -> Node:

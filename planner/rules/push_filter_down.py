@@ -18,16 +18,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Call, Cast, Column, Expr, substitute
+from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, substitute
 from tsql.kernels.functions.registry import SCALARS
-from tsql.planner.generating import Series
-from tsql.planner.lifetimes import SnapshotAggregate
-from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
-from tsql.planner.logical_asof import AsofJoin
-from tsql.planner.matching import Match
-from tsql.planner.predicates import conjunction, conjuncts
+from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.generating import Series
+from tsql.planner.logical.match import Match
+from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
+from tsql.planner.logical.predicates import conjunction, conjuncts
+from tsql.planner.logical.snapshot import SnapshotAggregate
+from tsql.planner.logical.tree import shared, transform_down
 from tsql.planner.rules.unwrap_casts import is_widening
-from tsql.planner.tree import shared, transform_down
 
 OUT_OF_RANGE_ONLY = {"+", "-", "*", "neg", "abs", "round", "substring", "substr", "left", "right", "date_part", "date_trunc"}
 """Functions that fail for numbers and dates out of range at most."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Call, Expr
-from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Filter, Node, Scan
-from tsql.planner.tree import transform_down
+from tsql.kernels.expr.nodes import Call, Expr
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.nodes import Filter, Node, Scan
+from tsql.planner.logical.tree import transform_down
 
 
 def push_filter_into_scan(plan: Node) -> Node:

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Column
-from tsql.planner import cost, stats
-from tsql.planner.join_stats import equalities
-from tsql.planner.logical import Aggregate, Apply, Filter, Join, Node, Project
-from tsql.planner.predicates import JoinKey, conjunction
-from tsql.planner.tree import shared, transform_up
+from tsql.kernels.expr.nodes import Column
+from tsql.planner.cost import constants as cost
+from tsql.planner.cost import stats
+from tsql.planner.cost.join_stats import equalities
+from tsql.planner.logical.nodes import Aggregate, Apply, Filter, Join, Node, Project
+from tsql.planner.logical.predicates import JoinKey, conjunction
+from tsql.planner.logical.tree import shared, transform_up
 
 
 def reduce_aggregate(plan: Node) -> Node:

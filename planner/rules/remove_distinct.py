@@ -8,9 +8,9 @@ The right side of a semi, anti or mark join may have duplicates: only whether th
 
 from __future__ import annotations
 
-from tsql.planner.facts import keys
-from tsql.planner.logical import Distinct, Join, Node
-from tsql.planner.tree import transform_up
+from tsql.planner.logical.facts import keys
+from tsql.planner.logical.nodes import Distinct, Join, Node
+from tsql.planner.logical.tree import transform_up
 
 
 def remove_distinct(plan: Node) -> Node:

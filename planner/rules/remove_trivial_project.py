@@ -9,9 +9,9 @@ other can be put in another order. It stays where a column that it hides has the
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Column
-from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Sort
-from tsql.planner.tree import nodes, shared, transform_up
+from tsql.kernels.expr.nodes import Column
+from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Sort
+from tsql.planner.logical.tree import nodes, shared, transform_up
 
 
 def remove_trivial_project(plan: Node) -> Node:

@@ -12,13 +12,13 @@ columns of the right side, which nothing uses there, they are NULL until `prune_
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Literal
-from tsql.kernels.schema import Schema
-from tsql.planner.facts import pairs_at_most_once
-from tsql.planner.logical import Apply, Join, Node, Project
-from tsql.planner.logical_asof import AsofJoin
-from tsql.planner.needed import needed_columns
-from tsql.planner.predicates import column
+from tsql.kernels.expr.nodes import Literal
+from tsql.kernels.expr.schema import Schema
+from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.facts import pairs_at_most_once
+from tsql.planner.logical.needed import needed_columns
+from tsql.planner.logical.nodes import Apply, Join, Node, Project
+from tsql.planner.logical.predicates import column
 
 
 def remove_unused_join(plan: Node) -> Node:

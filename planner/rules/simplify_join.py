@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.planner.facts import exactly_one, pairs_at_most_once
-from tsql.planner.logical import Apply, Join, Node, Project
-from tsql.planner.predicates import TRUE, column
-from tsql.planner.tree import transform_up
+from tsql.planner.logical.facts import exactly_one, pairs_at_most_once
+from tsql.planner.logical.nodes import Apply, Join, Node, Project
+from tsql.planner.logical.predicates import TRUE, column
+from tsql.planner.logical.tree import transform_up
 
 
 def simplify_join(plan: Node) -> Node:

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr import Call
-from tsql.kernels.types import BOOLEAN
-from tsql.planner.logical import Filter, Join, Node
-from tsql.planner.predicates import conjunction, conjuncts
-from tsql.planner.tree import transform_up
+from tsql.kernels.expr.nodes import Call
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.nodes import Filter, Join, Node
+from tsql.planner.logical.predicates import conjunction, conjuncts
+from tsql.planner.logical.tree import transform_up
 
 MAX_FILTERS = 32
 

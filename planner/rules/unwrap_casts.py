@@ -8,10 +8,10 @@ lies between two values of the column's type moves to the neighbour that keeps t
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Call, Cast, Column, Expr, InList, Literal, rewrite
-from tsql.kernels.types import BOOLEAN, Type
-from tsql.planner.logical import Filter, Join, Node
-from tsql.planner.tree import map_expressions, transform_up
+from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, InList, Literal, rewrite
+from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.planner.logical.nodes import Filter, Join, Node
+from tsql.planner.logical.tree import map_expressions, transform_up
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 DAY_US = 86_400_000_000

@@ -11,7 +11,7 @@ import pytest
 
 import tsql
 from tests.api.slow import SlowBackend
-from tsql.kernels.errors import BindError, CatalogError, StorageError, TsqlError
+from tsql.kernels.expr.errors import BindError, CatalogError, StorageError, TsqlError
 
 WRONG = [None, 5, 1.5, b"x", [], {}, object(), ["a", 1], "\0", "\ud800", True]
 
@@ -207,7 +207,7 @@ def test_other_names_get_no_such_hint(db: Any) -> None:
 
 
 def test_variables_of_the_project_itself_are_none_of_the_user(capfd: pytest.CaptureFixture[str]) -> None:
-    from tsql.cli import main
+    from tsql.cli.command import main
 
     sys = main
     assert main(["run", "SELECT * FROM sys"]) == 1 and sys

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import BindError, ConstraintError, SourceError
+from tsql.kernels.expr.errors import BindError, ConstraintError, SourceError
 
 ROWS = [(1, "plain", 1.5, "2024-01-01"), (2, 'a "quoted", text', None, None), (3, "", -0.25, "2024-02-29"), (4, None, 1e100, "1969-12-31")]
 

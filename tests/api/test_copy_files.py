@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql import cli
-from tsql.backends import whole_files
-from tsql.backends.writers import write
-from tsql.kernels.errors import ExecutionError, SourceError
+from tsql.backends.io import whole_files
+from tsql.backends.io.writers import write
+from tsql.cli import command as cli
+from tsql.kernels.expr.errors import ExecutionError, SourceError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 import tsql
-from tsql.kernels.errors import SourceError
+from tsql.kernels.expr.errors import SourceError
 
 HARD = [
     "", None, "NULL", "null", "Null", "__HIVE_DEFAULT_PARTITION__", "%5F_HIVE_DEFAULT_PARTITION__", "_HIVE_DEFAULT_PARTITION__", "\0", "%00", "%", "%%", "%41", "%zz", "a/b", "/", "//", "..", ".", "../..",

@@ -12,8 +12,8 @@ import pytest
 import tsql
 from tsql.backends import Run
 from tsql.backends.local import LocalBackend
-from tsql.cli import main
-from tsql.kernels.functions.datetime_presence import WITHOUT_TIME
+from tsql.cli.command import main
+from tsql.kernels.functions.datetime.presence import WITHOUT_TIME
 
 
 def test_counts_add_up_over_threads() -> None:

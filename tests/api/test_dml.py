@@ -11,7 +11,7 @@ import pytest
 
 import tsql
 from tsql.kernels.blocks.encode import BLOCK_ROWS
-from tsql.kernels.errors import BindError, CatalogError, ConstraintError, TransactionError
+from tsql.kernels.expr.errors import BindError, CatalogError, ConstraintError, TransactionError
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import tsql
-from tsql.kernels.errors import ExecutionError, SourceError
+from tsql.kernels.expr.errors import ExecutionError, SourceError
 
 
 @pytest.fixture(scope="module")

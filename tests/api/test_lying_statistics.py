@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
-from tsql.kernels.errors import ExecutionError
+from tsql.kernels.expr.errors import ExecutionError
 
 LARGEST = 77_000_003
 

@@ -9,9 +9,9 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels import types
-from tsql.kernels.errors import BindError
-from tsql.kernels.types import parse_type
+from tsql.kernels.expr import types
+from tsql.kernels.expr.errors import BindError
+from tsql.kernels.expr.types import parse_type
 from tsql.parameters import check_names, convert, convert_all, parse_value
 
 UTC = dt.UTC

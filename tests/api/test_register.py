@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import BindError, SourceError
+from tsql.kernels.expr.errors import BindError, SourceError
 
 MOST, LEAST = 2**127 - 1, -(2**127)
 EDGES = [MOST, LEAST, MOST - 1, LEAST + 1, 10**38, -(10**38), 10**38 - 1, 1 - 10**38, 2**64, -(2**63) - 1, 0, -1, None]

@@ -14,7 +14,7 @@ import pytest
 import tsql
 from tests.api.slow import SlowBackend
 from tests.patience import PATIENCE_SECONDS, wait_until
-from tsql.kernels.errors import CancelledError, CatalogError, SourceError
+from tsql.kernels.expr.errors import CancelledError, CatalogError, SourceError
 
 TABLE = pa.table({
     "id": pa.array([1, 2, 3], pa.int64()),

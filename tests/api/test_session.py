@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
-from tsql.kernels.errors import BindError, CatalogError, PlanError, SourceError
+from tsql.kernels.expr.errors import BindError, CatalogError, PlanError, SourceError
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_cached_query_is_not_planned_again(db, monkeypatch):
     def again(*_, **__):
         raise AssertionError("the plan is not kept")
 
-    monkeypatch.setattr("tsql.analyze.analyze", again)
+    monkeypatch.setattr("tsql.analyze.statements.analyze", again)
     monkeypatch.setattr("tsql.planner.build", again)
     assert db.sql(query, {"low": 2}).fetchall() == [(3, 1)]
     with pytest.raises(AssertionError, match="the plan is not kept"):

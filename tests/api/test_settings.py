@@ -5,7 +5,7 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tsql.backends import Settings
-from tsql.kernels.errors import CatalogError
+from tsql.kernels.expr.errors import CatalogError
 from tsql.settings import UTC_NAMES, change, key_of, parse_bytes
 
 

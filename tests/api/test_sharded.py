@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.planner.support import assert_same_rows, oracle, session
-from tsql.kernels.errors import CatalogError, PlanError, TsqlError
+from tsql.kernels.expr.errors import CatalogError, PlanError, TsqlError
 
 EDITED = Path(__file__).parents[1] / "plans" / "edited"
 

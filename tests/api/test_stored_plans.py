@@ -10,12 +10,12 @@ import pytest
 import tsql
 from tests.cache_entries import entries
 from tsql import plan_store
-from tsql.kernels import pipeline, program_store
 from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.llvm import FULL, compiler
 from tsql.kernels.codegen.object_cache import flush
 from tsql.kernels.codegen.render import render
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.emit import pipeline, program_store
+from tsql.kernels.expr.errors import TsqlError
 from tsql.tpch.data import tables
 from tsql.tpch.queries import NUMBERS, query
 
@@ -33,7 +33,7 @@ class Analyses:
     """Counts how often a text is analyzed, and how often a pipeline is emitted."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        from tsql import analyze
+        from tsql.analyze import statements as analyze
 
         self.texts: list[str] = []
         self.emitted = 0

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
-from tsql.kernels.errors import BindError, CatalogError, SourceError, TsqlError
-from tsql.kernels.types import TIMESTAMP
+from tsql.kernels.expr.errors import BindError, CatalogError, SourceError, TsqlError
+from tsql.kernels.expr.types import TIMESTAMP
 
 START = dt.datetime(2024, 1, 1)
 BIDS = pa.table(
@@ -321,8 +321,8 @@ def test_the_shell_knows_streams(db: Any, capsys: pytest.CaptureFixture[str]) ->
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
-    from tsql.completion import SqlCompleter
-    from tsql.shell import Shell
+    from tsql.cli.completion import SqlCompleter
+    from tsql.cli.shell import Shell
 
     db.sql(f"CREATE STREAM bids (WATERMARK FOR ts AS ts) {PARQUET}")
     os.unlink("bids.parquet")

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tests.duck import empty_duckdb
-from tsql.kernels import types as T
+from tsql.kernels.expr import types as T
 from tsql.values import python_values, texts
 
 _random = random.Random(20)

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.calibrate import measure
-from tsql.cli import main
+from tsql.cli.calibrate import measure
+from tsql.cli.command import main
 from tsql.costs import calibrated, cost_file, load, save
-from tsql.kernels.errors import PlanError
-from tsql.planner.cost import DEFAULT, NAMES
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.cost.constants import DEFAULT, NAMES
 
 
 @pytest.fixture

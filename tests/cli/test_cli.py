@@ -18,7 +18,7 @@ import tsql
 from tests.api.slow import SlowBackend
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.__main__ import script
-from tsql.cli import main
+from tsql.cli.command import main
 
 QUERY = "SELECT * FROM (VALUES (1, 'a'), (2, NULL), (3, 'c')) AS v(x, y)"
 
@@ -330,7 +330,7 @@ def test_ctrl_c_before_the_command_runs(monkeypatch, capfd):
     def leave(code):
         raise SystemExit(code)
 
-    monkeypatch.setattr("tsql.cli.main", interrupted)
+    monkeypatch.setattr("tsql.cli.command.main", interrupted)
     monkeypatch.setattr(os, "_exit", leave)
     with pytest.raises(SystemExit) as ended:
         script()

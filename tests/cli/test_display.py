@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 from rich.cells import cell_len
 
-from tsql.display import clean, excerpt, lines, print_table, table_text
-from tsql.kernels.schema import Schema
+from tsql.cli.display import clean, excerpt, lines, print_table, table_text
+from tsql.kernels.expr.schema import Schema
 from tsql.relation import Relation, of_table
 
 

@@ -10,7 +10,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
-from tsql.cli import main
+from tsql.cli.command import main
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -16,8 +16,8 @@ import pytest
 
 import tsql
 from tests.patience import PATIENCE_SECONDS
-from tsql.backends.descriptors import descriptor_of
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.descriptors import descriptor_of
+from tsql.kernels.expr.errors import SourceError
 
 TSQL = f"{shlex.quote(sys.executable)} -m tsql"
 COPY = "copy (select 1 a) to '{}' (format {})"

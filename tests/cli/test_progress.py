@@ -6,13 +6,13 @@ import pytest
 from rich.console import Console
 
 from tests.patience import wait_until
-from tsql.progress import ProgressBar
+from tsql.cli.progress_bar import ProgressBar
 
 
 @pytest.fixture
 def delay(monkeypatch):
     """How long a run lasts before it gets a bar."""
-    return lambda seconds: monkeypatch.setattr("tsql.progress.DELAY_S", seconds)
+    return lambda seconds: monkeypatch.setattr("tsql.cli.progress_bar.DELAY_S", seconds)
 
 
 def shown(until, *, terminal=True, progress=lambda: 0.5, kind="xterm"):

@@ -19,9 +19,9 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 
 import tsql
-from tsql.cli import main
-from tsql.completion import SqlCompleter
-from tsql.shell import Shell, history_path
+from tsql.cli.command import main
+from tsql.cli.completion import SqlCompleter
+from tsql.cli.shell import Shell, history_path
 
 
 @pytest.fixture(autouse=True)

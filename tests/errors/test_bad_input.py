@@ -4,8 +4,8 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.cli import main
-from tsql.kernels.errors import TsqlError
+from tsql.cli.command import main
+from tsql.kernels.expr.errors import TsqlError
 
 MANY = 2_000
 

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import PlanError
+from tsql.kernels.expr.errors import PlanError
 
 
 @pytest.fixture(scope="module")

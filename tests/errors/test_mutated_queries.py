@@ -5,7 +5,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import BindError
+from tsql.kernels.expr.errors import BindError
 
 REFUSED = {
     "SELECT sum(a) OVER (ORDER BY a ROWS DATE '2020-01-01' PRECEDING) FROM t": (37, "DATE cannot be cast to BIGINT"),

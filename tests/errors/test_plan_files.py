@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.expr.errors import TsqlError
 from tsql.loaded import LoadedPlan
 
 

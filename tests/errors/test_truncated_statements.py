@@ -9,9 +9,9 @@ import pytest
 
 import tsql
 from tests.slt import datasets, records
-from tsql.analyze import analyze
-from tsql.kernels.errors import TsqlError
-from tsql.parser import parse
+from tsql.analyze.statements import analyze
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import TsqlError
 
 CORPUS = Path(__file__).parent.parent / "slt"
 EVERY = 240
@@ -73,7 +73,7 @@ def test_statements_of_each_kind(statement: str) -> None:
     with tsql.connect(threads=1) as db:
         for table in TABLES.split(";"):
             db.sql(table)
-        analyze(statement, db.catalog, {"1": tsql.kernels.types.INTEGER})
+        analyze(statement, db.catalog, {"1": tsql.kernels.expr.types.INTEGER})
         for text in _damaged(statement):
             _check(text, db.catalog)
 

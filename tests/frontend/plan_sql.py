@@ -6,10 +6,10 @@ long as no column in between has the same name, which is what the analyzer promi
 
 from __future__ import annotations
 
-from tsql.analyze_outer import map_value
-from tsql.kernels.expr import Column, Expr, Outer, SortKey, rewrite
-from tsql.kernels.keywords import quote
-from tsql.planner import logical
+from tsql.analyze.outer_columns import map_value
+from tsql.kernels.expr.keywords import quote
+from tsql.kernels.expr.nodes import Column, Expr, Outer, SortKey, rewrite
+from tsql.planner.logical import nodes as logical
 
 
 def plan_sql(node: logical.Node) -> str:

@@ -10,11 +10,11 @@ import duckdb
 import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401
 from tests.duck import empty_duckdb
-from tsql import statements
-from tsql.analyze import analyze
-from tsql.kernels.keywords import quote
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import Type, parse_type
+from tsql.analyze.statements import analyze
+from tsql.kernels.expr.keywords import quote
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import Type, parse_type
+from tsql.statements import kinds as statements
 
 TYPES = (
     "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL(4,1) DECIMAL(18,3) "

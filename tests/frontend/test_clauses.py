@@ -9,18 +9,18 @@ from sqlglot import exp
 
 import tsql
 from tests.frontend.support import catalog
-from tsql.analyze import analyze
-from tsql.clauses import FAMILIES, NODES, check_statement
-from tsql.dialect import Temporal
-from tsql.kernels.errors import BindError, ParseError, TsqlError
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import INTEGER
-from tsql.parser import parse
-from tsql.planner import bind_clauses
-from tsql.planner.bind import parse_aggregate
-from tsql.planner.bind_clauses import Clauses, Refusal
-from tsql.planner.bind_source import tokenize
-from tsql.planner.bind_syntax import parse_scalar
+from tsql.analyze.statements import analyze
+from tsql.grammar.clauses import FAMILIES, NODES, check_statement
+from tsql.grammar.dialect import Temporal
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import BindError, ParseError, TsqlError
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import INTEGER
+from tsql.planner.bind import clauses as bind_clauses
+from tsql.planner.bind.binder import parse_aggregate
+from tsql.planner.bind.clauses import Clauses, Refusal
+from tsql.planner.bind.query_text import tokenize
+from tsql.planner.bind.syntax import parse_scalar
 
 REFUSED = [
     ("SELECT sum(x) OVER (w FIRST ORDER BY x) FROM t", 23, "FIRST is not supported"),

@@ -18,14 +18,14 @@ from tests.slt.engines import DuckDB
 from tests.slt.render import Result, differing_row, render
 from tests.slt.sampling import each
 from tests.slt_runner import CORPUS
-from tsql import statements
-from tsql.analyze import analyze
-from tsql.catalog import Catalog, as_source
-from tsql.dialect import Temporal
-from tsql.generator import to_duckdb
-from tsql.kernels.errors import TsqlError
-from tsql.parser import parse
-from tsql.planner import logical
+from tsql.analyze.statements import analyze
+from tsql.catalog.catalog import Catalog, as_source
+from tsql.grammar.dialect import Temporal
+from tsql.grammar.generator import to_duckdb
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import TsqlError
+from tsql.planner.logical import nodes as logical
+from tsql.statements import kinds as statements
 
 FILES = [path for folder in ("joins", "subqueries") for path in sorted((CORPUS / folder).glob("*.slt"))]
 

@@ -6,8 +6,8 @@ import pytest
 
 import tsql
 from tests.frontend.support import catalog
-from tsql.analyze import analyze
-from tsql.kernels.errors import BindError, ParseError, TsqlError
+from tsql.analyze.statements import analyze
+from tsql.kernels.expr.errors import BindError, ParseError, TsqlError
 
 CASES = [
     ("SELECT zz FROM t", 8, 'column "zz" does not exist', None),

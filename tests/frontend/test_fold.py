@@ -9,10 +9,10 @@ import math
 import pytest
 
 from tests.frontend.support import oracle
-from tsql.kernels.expr import Cast, Literal
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import parse_type
-from tsql.planner.bind import parse_expression
+from tsql.kernels.expr.nodes import Cast, Literal
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import parse_type
+from tsql.planner.bind.binder import parse_expression
 
 DUCK = oracle()
 EPOCH = datetime.datetime(1970, 1, 1)

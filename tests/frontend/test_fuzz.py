@@ -13,9 +13,9 @@ from tests.frontend.support import FakeCatalog, catalog
 from tests.frontend.test_names import EXPRESSIONS
 from tests.frontend.test_parse import CORPUS
 from tests.fuzz.amount import examples
-from tsql.analyze import analyze
-from tsql.kernels.errors import TsqlError
-from tsql.kernels.types import INTEGER
+from tsql.analyze.statements import analyze
+from tsql.kernels.expr.errors import TsqlError
+from tsql.kernels.expr.types import INTEGER
 
 WORDS = (
     "SELECT FROM WHERE GROUP BY ORDER HAVING LIMIT OFFSET DISTINCT ON ALL UNION INTERSECT EXCEPT VALUES WITH AS AND OR NOT IN IS NULL TRUE BETWEEN LIKE ESCAPE CASE WHEN THEN ELSE END "

@@ -7,10 +7,10 @@ import pytest
 from tests.duck import empty_duckdb
 from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden, wrong_names
 from tests.frontend.support import FakeView
-from tsql.analyze import analyze
-from tsql.kernels.errors import BindError
-from tsql.planner import logical
-from tsql.planner.logical import show
+from tsql.analyze.statements import analyze
+from tsql.kernels.expr.errors import BindError
+from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.nodes import show
 
 PLANS = read_golden("joins")
 

@@ -6,8 +6,8 @@ import duckdb
 import pytest
 
 from tests.frontend.support import oracle
-from tsql.analyze_names import display_name
-from tsql.parser import parse
+from tsql.analyze.column_names import display_name
+from tsql.grammar.parser.statements import parse
 
 EXPRESSIONS = r"""
 t.a

@@ -12,12 +12,12 @@ from sqlglot.dialects.dialect import Dialect
 from tests.frontend.support import catalog, oracle
 from tests.frontend.test_names import EXPRESSIONS
 from tests.frontend.test_queries import QUERIES
-from tsql.analyze import analyze
-from tsql.dialect import Temporal
-from tsql.generator import to_duckdb
-from tsql.kernels.errors import BindError, ParseError, TsqlError
-from tsql.parser import parse
-from tsql.planner.bind_syntax import check_plain
+from tsql.analyze.statements import analyze
+from tsql.grammar.dialect import Temporal
+from tsql.grammar.generator import to_duckdb
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import BindError, ParseError, TsqlError
+from tsql.planner.bind.syntax import check_plain
 
 STATEMENTS = """
 SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a, b AS c FROM t WHERE a > 1 GROUP BY ALL ORDER BY ALL LIMIT 10

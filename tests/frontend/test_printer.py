@@ -1,4 +1,4 @@
-"""What `kernels/printer.py` prints, `planner/bind.py` reads back to an equal expression."""
+"""What `kernels/expr/printer.py` prints, `planner/bind/binder.py` reads back to an equal expression."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import tsql.kernels.aggregates
 import tsql.kernels.functions  # noqa: F401
 from tests.fuzz.amount import examples
 from tsql.kernels.aggregates.registry import AGGREGATES
-from tsql.kernels.expr import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, SortKey
+from tsql.kernels.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, SortKey
+from tsql.kernels.expr.printer import INFIX
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, INTEGER, NAMED, TINYINT, VARCHAR, Type
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.printer import INFIX
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, INTEGER, NAMED, TINYINT, VARCHAR, Type
-from tsql.planner.bind import parse_aggregate, parse_expression
+from tsql.planner.bind.binder import parse_aggregate, parse_expression
 
 SCHEMA = Schema.of(
     ("a", INTEGER), ("g", BIGINT), ("t", TINYINT), ("x", DOUBLE), ("s", VARCHAR), ("flag", BOOLEAN), ("m", DECIMAL(15, 2)), ("n", DECIMAL(30, 4)), ("h", NAMED["HUGEINT"]),
@@ -149,8 +149,8 @@ def test_sort_keys_print_as_they_are_read():
 
 def test_every_registered_function_name_can_be_written():
     """A call by name parses as a call, whatever keywords the name is made of."""
-    from tsql.planner.bind_syntax import Call as CallNode
-    from tsql.planner.bind_syntax import parse_scalar
+    from tsql.planner.bind.syntax import Call as CallNode
+    from tsql.planner.bind.syntax import parse_scalar
 
     special = {"cast", "try_cast", "extract", "position", "trim", "overlay", "substring", *INFIX, "not"}
     for name in {*SCALARS.names(), *AGGREGATES.names()} - special:

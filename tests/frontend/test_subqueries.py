@@ -6,11 +6,11 @@ import pytest
 
 from tests.duck import empty_duckdb
 from tests.frontend.relations import TABLES, catalog, kinds, plan_of, read_golden, write_golden
-from tsql.analyze import analyze
-from tsql.catalog import Catalog
-from tsql.kernels.errors import BindError
-from tsql.planner import logical
-from tsql.planner.logical import show
+from tsql.analyze.statements import analyze
+from tsql.catalog.catalog import Catalog
+from tsql.kernels.expr.errors import BindError
+from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.nodes import show
 from tsql.tpch import data
 from tsql.tpch.queries import queries
 

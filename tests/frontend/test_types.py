@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.frontend.support import TYPES, catalog, oracle, oracle_types, plan, result_types
-from tsql.kernels.errors import BindError
-from tsql.kernels.types import parse_type
-from tsql.planner.bind_types import castable, force_type
+from tsql.kernels.expr.errors import BindError
+from tsql.kernels.expr.types import parse_type
+from tsql.planner.bind.types import castable, force_type
 
 LITERALS = (
     "1",

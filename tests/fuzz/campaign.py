@@ -73,7 +73,7 @@ class Schema:
 
     def __init__(self, seed: int, number: int, config: str, stored: bool = False, tables: list[Table] | None = None):
         import tsql
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         self.tables = random_tables(Random(f"{seed}/schema/{number}")) if tables is None else tables
         self.error, about = TsqlError, CONFIGS["default" if config == PARQUET else config]

@@ -5,22 +5,7 @@ from __future__ import annotations
 import math
 from decimal import Decimal
 
-from tsql.kernels.types import (
-    BIGINT,
-    BOOLEAN,
-    DECIMAL,
-    DOUBLE,
-    FLOAT,
-    HUGEINT,
-    INTEGER,
-    SMALLINT,
-    TINYINT,
-    UBIGINT,
-    UINTEGER,
-    USMALLINT,
-    UTINYINT,
-    Type,
-)
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, FLOAT, HUGEINT, INTEGER, SMALLINT, TINYINT, UBIGINT, UINTEGER, USMALLINT, UTINYINT, Type
 
 D = Decimal
 NUMBERS: dict[Type, list] = {

@@ -6,14 +6,14 @@ import pyarrow as pa
 
 from tests.levels import level_by_text
 from tsql.backends import Run
-from tsql.backends.local.host import Code, Context, Shared, take_chunks
-from tsql.kernels.batch import Morsels, source_columns
+from tsql.backends.local.run.host import Code, Context, Shared, take_chunks
 from tsql.kernels.codegen.kir import Module, parse
 from tsql.kernels.codegen.spec import verify
-from tsql.kernels.expr import Expr
+from tsql.kernels.emit.batch import Morsels, source_columns
+from tsql.kernels.emit.pipeline import ColumnarScan, Pipeline
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.types import from_arrow
 from tsql.kernels.operators.collect import Collect, OutputColumn
-from tsql.kernels.pipeline import ColumnarScan, Pipeline
-from tsql.kernels.types import from_arrow
 
 
 class Bench:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from tests.duck import empty_duckdb
 from tests.kernels.harness import both, evaluate, stored
 from tsql.kernels import functions  # noqa: F401  (fills the registry)
-from tsql.kernels.expr import Call, Cast, Column, Expr, Literal
+from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, Type, from_arrow
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.types import BIGINT, BOOLEAN, DOUBLE, INTEGER, VARCHAR, Type, from_arrow
 
 
 def lit(value: Any, type: Type | None = None) -> Literal:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.expr.errors import TsqlError
 
 
 @pytest.fixture

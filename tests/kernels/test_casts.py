@@ -15,11 +15,9 @@ import pytest
 from tests.duck import empty_duckdb
 from tests.kernels import cast_cases as cases
 from tests.kernels.harness import Bench, both, evaluate
-from tsql.kernels.errors import ExecutionError
-from tsql.kernels.expr import Call, Cast, Column, Literal
-from tsql.kernels.functions.cast_rules import can_cast
-from tsql.kernels.runtime.parse_interval import UNITS
-from tsql.kernels.types import (
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.expr.nodes import Call, Cast, Column, Literal
+from tsql.kernels.expr.types import (
     BIGINT,
     BLOB,
     BOOLEAN,
@@ -40,6 +38,8 @@ from tsql.kernels.types import (
     VARCHAR,
     Type,
 )
+from tsql.kernels.functions.casts.rules import can_cast
+from tsql.kernels.runtime.text.parse_interval import UNITS
 
 
 @pytest.fixture(scope="module")
@@ -180,10 +180,10 @@ def test_can_cast_is_what_duckdb_casts(oracle):
 
 def emitted_ops(expression: Cast, table: pa.Table) -> list[str]:
     """The names of the KIR ops of a kernel that computes the expression."""
-    from tsql.kernels.batch import source_columns
+    from tsql.kernels.emit.batch import source_columns
+    from tsql.kernels.emit.pipeline import ColumnarScan, Pipeline
+    from tsql.kernels.expr.types import from_arrow
     from tsql.kernels.operators.collect import Collect, OutputColumn
-    from tsql.kernels.pipeline import ColumnarScan, Pipeline
-    from tsql.kernels.types import from_arrow
 
     arrays = [c.chunk(0) for c in table.columns]
     columns = source_columns(tuple(table.column_names), tuple(from_arrow(a.type) for a in arrays), arrays)

@@ -22,7 +22,7 @@ from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK, compiler
 from tsql.kernels.codegen.object_cache import cache_directory, flush, write_later
-from tsql.planner.cost import DEFAULT
+from tsql.planner.cost.constants import DEFAULT
 
 
 def square_plus(number: int) -> Module:

@@ -13,7 +13,7 @@ from tsql.kernels.codegen import llvm
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.llvm import FULL, QUICK, Compiler
 from tsql.kernels.codegen.object_cache import flush
-from tsql.kernels.errors import CancelledError
+from tsql.kernels.expr.errors import CancelledError
 
 
 @pytest.fixture

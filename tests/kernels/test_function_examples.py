@@ -6,9 +6,9 @@ import pytest
 
 from tests.kernels.harness import evaluate
 from tests.kernels.oracle import oracle, plain, same
+from tsql.kernels.expr.schema import Schema
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.schema import Schema
-from tsql.planner.bind import parse_expression
+from tsql.planner.bind.binder import parse_expression
 
 GROUPS = ("numeric", "rounding", "intervals", "datetime")
 

@@ -10,8 +10,9 @@ import pytest
 
 import tsql
 from tests.patience import wait_until
-from tsql.kernels import garbage, pipeline
 from tsql.kernels.codegen.kir import Op
+from tsql.kernels.emit import pipeline
+from tsql.kernels.process import garbage
 
 
 @pytest.mark.parametrize("enabled", [True, False])

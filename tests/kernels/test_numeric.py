@@ -11,8 +11,8 @@ import pytest
 
 from tests.kernels.harness import both
 from tests.kernels.oracle import call, check, col, lit
-from tsql.kernels.errors import ExecutionError
-from tsql.kernels.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, SMALLINT, TINYINT, VARCHAR
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.expr.types import BIGINT, DECIMAL, DOUBLE, HUGEINT, INTEGER, SMALLINT, TINYINT, VARCHAR
 
 ROWS = 80
 

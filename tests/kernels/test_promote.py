@@ -16,8 +16,8 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tests.patience import PATIENCE_SECONDS
-from tsql.backends.local import runner
-from tsql.backends.local.host import Code
+from tsql.backends.local.run import runner
+from tsql.backends.local.run.host import Code
 from tsql.kernels.codegen import llvm, promote
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel

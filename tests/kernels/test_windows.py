@@ -14,12 +14,12 @@ from tsql.backends import Run
 from tsql.backends.explain import pipelines
 from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.spec import verify
-from tsql.kernels.expr import Column, SortKey
+from tsql.kernels.expr.nodes import Column, SortKey
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT, DOUBLE, HUGEINT, VARCHAR
 from tsql.kernels.operators.window import WindowScan
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import BIGINT, DOUBLE, HUGEINT, VARCHAR
-from tsql.kernels.windows.choose import evaluator, needs_codes
-from tsql.planner.bind import parse_window
+from tsql.kernels.windows.evaluators import evaluator, needs_codes
+from tsql.planner.bind.binder import parse_window
 
 SCHEMA = Schema((Field("i", BIGINT), Field("h", HUGEINT), Field("x", DOUBLE), Field("s", VARCHAR)))
 ORDER = (SortKey(Column("i", BIGINT)),)

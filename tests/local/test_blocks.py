@@ -15,7 +15,7 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tsql.kernels.blocks.encode import BLOCK_ROWS, encode
-from tsql.kernels.types import BIGINT
+from tsql.kernels.expr.types import BIGINT
 
 ROWS = 70_000  # a little more than one block of 65,536 rows
 

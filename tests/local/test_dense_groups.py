@@ -12,11 +12,11 @@ import tsql
 from tests.duck import empty_duckdb
 from tsql.kernels.aggregates.base import Input
 from tsql.kernels.aggregates.basic import SumExact
-from tsql.kernels.operators import aggregate
-from tsql.kernels.operators.aggregate import DENSE_GROUPS
-from tsql.kernels.types import BIGINT, HUGEINT
+from tsql.kernels.expr.types import BIGINT, HUGEINT
+from tsql.kernels.operators.aggregate import groups as aggregate
+from tsql.kernels.operators.aggregate.groups import DENSE_GROUPS
 from tsql.loaded import LoadedPlan
-from tsql.planner import estimate
+from tsql.planner.cost import estimate
 
 LARGEST = 1 << 18
 """In the place of LARGEST_DENSE, which takes seconds to fill."""

@@ -9,8 +9,8 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local import dataset
-from tsql.backends.local.dataset import free_state
+from tsql.backends.local.run import dataset
+from tsql.backends.local.run.dataset import free_state
 from tsql.loaded import LoadedPlan
 
 ROWS = 60_000

@@ -6,13 +6,13 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.batch import Layout, SourceColumn
-from tsql.kernels.expr import Call, Column, Literal
+from tsql.kernels.emit.batch import Layout, SourceColumn
+from tsql.kernels.emit.pipeline import ColumnarScan, Pipeline
+from tsql.kernels.expr.nodes import Call, Column, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN
 from tsql.kernels.operators.collect import Collect
 from tsql.kernels.operators.filter import Filter
 from tsql.kernels.operators.project import Project
-from tsql.kernels.pipeline import ColumnarScan, Pipeline
-from tsql.kernels.types import BIGINT, BOOLEAN
 
 CHAIN = """plan version 1
 target local shards=2

@@ -10,9 +10,9 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local.grouped_rows import grouped_rows
-from tsql.kernels.expr import Column, SortKey
-from tsql.kernels.types import BIGINT
+from tsql.backends.local.sort.grouped_rows import grouped_rows
+from tsql.kernels.expr.nodes import Column, SortKey
+from tsql.kernels.expr.types import BIGINT
 
 KEYS = [(0, SortKey(Column("k", BIGINT))), (1, SortKey(Column("t", BIGINT)))]
 ROWS = 30_000

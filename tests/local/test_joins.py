@@ -13,12 +13,14 @@ from tests.duck import empty_duckdb
 from tsql.backends import Run, Settings
 from tsql.backends.interp import InterpreterBackend
 from tsql.backends.local import LocalBackend
-from tsql.kernels.errors import ExecutionError
-from tsql.kernels.expr import Call, Column, Expr
-from tsql.kernels.types import BOOLEAN
-from tsql.planner import joins, logical, make_plan
-from tsql.planner.planfile import parse_plan
-from tsql.planner.predicates import conjunction
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.expr.nodes import Call, Column, Expr
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner import make_plan
+from tsql.planner.choose import joins
+from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.predicates import conjunction
+from tsql.planner.physical.planfile import parse_plan
 
 CONDITIONS = {
     "key": ("ak = bk", [("=", "ak", "bk")]),

@@ -13,7 +13,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import ExecutionError
+from tsql.kernels.expr.errors import ExecutionError
 
 ROWS = 300_000
 

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import PlanError
+from tsql.kernels.expr.errors import PlanError
 
 TABLES = {
     "a": "SELECT (i * i % 991) * 1000 AS k, i AS x FROM range(3000) AS r(i)",

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import PlanError
+from tsql.kernels.expr.errors import PlanError
 
 ROWS = 200_000
 """Some blocks, and values that lie across their ends."""

@@ -1,4 +1,4 @@
-"""Runs that repeat the calls of an earlier one (backends/local/repeat.py): the same rows as the executor gives and DuckDB expects, run after run."""
+"""Runs that repeat the calls of an earlier one (backends/local/run/repeat.py): the same rows as the executor gives and DuckDB expects, run after run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tsql.backends.local import LocalBackend, kernels_of
-from tsql.backends.local.repeat import Recording
-from tsql.kernels.errors import CancelledError, ExecutionError
+from tsql.backends.local.run.repeat import Recording
+from tsql.kernels.expr.errors import CancelledError, ExecutionError
 from tsql.session import Session
 
 ROWS = """

@@ -9,8 +9,8 @@ import pytest
 
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
-from tsql.backends.local.joins import JoinRunner
-from tsql.kernels.errors import ExecutionError
+from tsql.backends.local.steps.hash_join import JoinRunner
+from tsql.kernels.expr.errors import ExecutionError
 
 ENDLESS = "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n % 1000 + 1 FROM r) SELECT count(*) FROM r"
 

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local import sliced as module
+from tsql.backends.local.run import sliced_groups as module
 
 TWO_PHASE = "/*+ AGG('two_phase') */"
 TABLE = """CREATE TABLE t AS SELECT (CASE WHEN range % 97 = 5 THEN NULL ELSE range * 7919 % 700 END)::BIGINT AS k, range % 3 = 0 AS b,

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tsql.backends.local import sorting
+from tsql.backends.local.sort import sorting
 from tsql.kernels.codegen.interp import Interpreter
-from tsql.kernels.expr import SortKey
+from tsql.kernels.expr.nodes import SortKey
 from tsql.kernels.runtime.radix import BUCKETS, radix_module
 from tsql.kernels.runtime.sort_groups import sort_groups_module
 

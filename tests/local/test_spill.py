@@ -19,9 +19,10 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local import host, spill
-from tsql.backends.local.runner import PipelineRunner
-from tsql.kernels.errors import CancelledError, ExecutionError, OutOfMemoryError
+from tsql.backends.local.run import host
+from tsql.backends.local.run.runner import PipelineRunner
+from tsql.backends.local.spill import spill
+from tsql.kernels.expr.errors import CancelledError, ExecutionError, OutOfMemoryError
 
 pytestmark = pytest.mark.usefixtures("settled")
 

@@ -14,7 +14,7 @@ import pytest
 import tsql
 from tsql.kernels.blocks import encode, reencode, stored, table, zones
 from tsql.kernels.blocks.stored import StoredTable
-from tsql.kernels.schema import Schema
+from tsql.kernels.expr.schema import Schema
 
 SCHEMA = pa.schema(
     [

@@ -9,7 +9,8 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.operators import aggregate, waiting
+from tsql.kernels.operators.aggregate import groups as aggregate
+from tsql.kernels.operators.aggregate import waiting_rows as waiting
 
 TABLE = """CREATE TABLE t AS SELECT
     ((range * 7919) % 1009)::INTEGER AS k,

@@ -15,10 +15,11 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tests.local.test_spill import SPILLED, random_table, rows_of
-from tsql.backends.local import host, sorting
-from tsql.backends.local.spill_windows import SortedBlocks, SpillingWindowRunner
-from tsql.backends.local.windows import SpreadWindow
-from tsql.kernels.errors import ExecutionError, OutOfMemoryError
+from tsql.backends.local.run import host
+from tsql.backends.local.sort import sorting
+from tsql.backends.local.spill.windows import SortedBlocks, SpillingWindowRunner
+from tsql.backends.local.steps.window import SpreadWindow
+from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 
 pytestmark = pytest.mark.usefixtures("settled")
 

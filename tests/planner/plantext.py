@@ -11,28 +11,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tsql.kernels.expr import Column, Expr, Outer, SortKey, rewrite
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import parse_type
-from tsql.planner.bind import parse_aggregate, parse_expression
-from tsql.planner.logical import (
-    Aggregate,
-    Apply,
-    Distinct,
-    Filter,
-    Join,
-    Limit,
-    LimitBy,
-    Node,
-    Output,
-    Project,
-    Scan,
-    SetOperation,
-    Sort,
-    Values,
-)
-from tsql.planner.planfile import split, unplaced
-from tsql.planner.tree import map_call
+from tsql.kernels.expr.nodes import Column, Expr, Outer, SortKey, rewrite
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import parse_type
+from tsql.planner.bind.binder import parse_aggregate, parse_expression
+from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical.tree import map_call
+from tsql.planner.physical.planfile import split, unplaced
 
 _JOIN = re.compile(r"(apply )?(inner|left|full|semi|anti|mark|single) join(?: on (.*)| (\w+)=(.*))?$")
 _OUTER = re.compile(r"\bouter\.(\w+)")

@@ -6,12 +6,12 @@ import random
 
 import pyarrow as pa
 
-from tsql.backends.sources.arrow import ArrowSource
-from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Call, Case, Column, Expr, InList, Literal, Outer, SortKey
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import BIGINT, BOOLEAN
-from tsql.planner.logical import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Sort, Values
+from tsql.backends.io.arrow import ArrowSource
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Call, Case, Column, Expr, InList, Literal, Outer, SortKey
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT, BOOLEAN
+from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Sort, Values
 
 COMPARISONS = ("=", "=", "=", "<>", "<", ">=", "is_not_distinct_from")
 KINDS = ("inner", "left", "semi", "anti", "mark", "single")

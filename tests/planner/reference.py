@@ -1,6 +1,6 @@
 """Logical plans by definition: plain Python over lists of tuples, an Apply evaluated row by row, a join by nested loops.
 
-The twin that rules and unnesting are held against. It knows the nodes of `planner/logical.py` and the scalar functions of `CALLS`;
+The twin that rules and unnesting are held against. It knows the nodes of `planner/logical/nodes.py` and the scalar functions of `CALLS`;
 a left row with two partners in a single join raises `TooManyRows`.
 """
 
@@ -11,24 +11,9 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Call, Case, Cast, Column, Expr, InList, Literal, Outer, SortKey
-from tsql.planner.logical import (
-    Aggregate,
-    Apply,
-    Distinct,
-    Filter,
-    Join,
-    Limit,
-    LimitBy,
-    Node,
-    Output,
-    Project,
-    Scan,
-    SetOperation,
-    Sort,
-    Values,
-)
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, InList, Literal, Outer, SortKey
+from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Values
 
 Row = tuple[Any, ...]
 Scope = Mapping[str, Any]

@@ -7,13 +7,13 @@ from itertools import pairwise
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.executor import Executor, Kernels
-from tsql.backends.local.host import Chunk, result_array
-from tsql.backends.local.repeat import to_batch
-from tsql.kernels.expr import Column
-from tsql.kernels.schema import Schema
-from tsql.planner.properties import Properties
-from tsql.planner.step import PhysicalPlan, Step
+from tsql.backends.local.run.executor import Executor, Kernels
+from tsql.backends.local.run.host import Chunk, result_array
+from tsql.backends.local.run.repeat import to_batch
+from tsql.kernels.expr.nodes import Column
+from tsql.kernels.expr.schema import Schema
+from tsql.planner.physical.properties import Properties
+from tsql.planner.physical.step import PhysicalPlan, Step
 
 Row = tuple[Any, ...]
 

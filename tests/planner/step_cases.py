@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from tests.duck import empty_duckdb
 from tests.planner.shards import Row
-from tsql.kernels.errors import PlanError
-from tsql.planner.check import check
-from tsql.planner.planfile import parse_plan
-from tsql.planner.step import PhysicalPlan
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.physical.check import check
+from tsql.planner.physical.planfile import parse_plan
+from tsql.planner.physical.step import PhysicalPlan
 
 DAY = datetime.datetime(2024, 3, 1)
 ROWS = 30

@@ -13,9 +13,10 @@ import pyarrow as pa
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.analyze import analyze
+from tsql.analyze.statements import analyze
 from tsql.backends import Run, Settings
-from tsql.planner import PhysicalPlan, logical, make_plan
+from tsql.planner import PhysicalPlan, make_plan
+from tsql.planner.logical import nodes as logical
 
 
 def _clicks() -> pa.Table:

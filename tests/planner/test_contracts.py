@@ -7,27 +7,27 @@ from typing import Any
 import pytest
 
 from tests.planner.support import physical_plan, session
-from tsql.kernels.errors import PlanError
-from tsql.kernels.expr import Aggregate as AggregateCall
-from tsql.kernels.expr import Call, Column, Expr, Literal, SortKey
-from tsql.kernels.types import BIGINT, BOOLEAN, INTEGER
-from tsql.planner.check import check
-from tsql.planner.enforce import enforce
-from tsql.planner.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
-from tsql.planner.operators.aggregate import Aggregate
-from tsql.planner.operators.expand import Expand
-from tsql.planner.operators.filter import Filter
-from tsql.planner.operators.join import HashJoin
-from tsql.planner.operators.limit import Limit
-from tsql.planner.operators.project import Project
-from tsql.planner.operators.recursive import Recursive, Working
-from tsql.planner.operators.scan import Scan
-from tsql.planner.operators.sort import Sort
-from tsql.planner.operators.union import Union
-from tsql.planner.operators.values import Values
-from tsql.planner.predicates import JoinKey
-from tsql.planner.properties import ANY, EVEN, KEYED, ONCE, SINGLE, Properties, Requirement
-from tsql.planner.step import PhysicalPlan, Step, named
+from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTEGER
+from tsql.planner.logical.predicates import JoinKey
+from tsql.planner.physical.check import check
+from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.movement import Broadcast, Gather, Multicast, Redistribute, Rekey, Reshard
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.expand import Expand
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.limit import Limit
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.recursive import Recursive, Working
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.operators.sort import Sort
+from tsql.planner.physical.operators.union import Union
+from tsql.planner.physical.operators.values import Values
+from tsql.planner.physical.properties import ANY, EVEN, KEYED, ONCE, SINGLE, Properties, Requirement
+from tsql.planner.physical.step import PhysicalPlan, Step, named
 
 AD, PRICE = Column("ad_id", BIGINT), Column("price", INTEGER)
 COUNT = (("n", AggregateCall("count_star", (), BIGINT)),)
@@ -224,7 +224,7 @@ def test_enforce_keeps_rounds_in_one_shard(clicks: Step) -> None:
 @pytest.mark.parametrize("left", ["a.ad_id", "a.ad_id + 1"])
 def test_keys_of_one_expression_meet(kind: str, left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are placed for a join are not copied besides, also if two keys name one column."""
-    monkeypatch.setattr("tsql.planner.cost.BROADCAST_ROWS", 0)
+    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_ROWS", 0)
     sql = f"SELECT a.price, b.price FROM clicks a {kind} JOIN clicks b ON {left} = b.ad_id AND {left} = b.price"
     plan = physical_plan(session(), sql, shards=3, target="spark")
     moved = [s.op for s in plan.root.walk() if s.op in ("redistribute", "broadcast", "gather")]

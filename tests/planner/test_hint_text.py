@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tsql.hints import HintReader
-from tsql.kernels.errors import ParseError
-from tsql.planner.hints import Hint
+from tsql.grammar.hint_text import HintReader
+from tsql.kernels.expr.errors import ParseError
+from tsql.planner.hints.constraints import Hint
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.planner.support import assert_same_rows, oracle, session
-from tsql.kernels.errors import PlanError, TsqlError
+from tsql.kernels.expr.errors import PlanError, TsqlError
 
 GROUPED = "ad_id, count(*) AS n FROM clicks AS c WHERE price > 3 GROUP BY ad_id"
 

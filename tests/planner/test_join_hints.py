@@ -11,8 +11,8 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tests.planner.support import assert_same_rows, physical_plan, run_plan
-from tsql.kernels.errors import PlanError
-from tsql.planner.planfile import parse_plan
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.physical.planfile import parse_plan
 
 TABLES = {
     "sales": pa.table({"shop": [i % 7 for i in range(60)], "item": [None if i % 9 == 0 else i % 5 for i in range(60)], "paid": [i * 7 % 50 for i in range(60)]}),
@@ -114,7 +114,7 @@ def test_broadcast_chooses_the_built_side(db: Any) -> None:
 
 def test_broadcast_on_a_cluster(db: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A side that is too large to be broadcast is, if the hint says so."""
-    monkeypatch.setattr("tsql.planner.cost.BROADCAST_ROWS", 1)
+    monkeypatch.setattr("tsql.planner.cost.constants.BROADCAST_ROWS", 1)
     pair = "* FROM sales s JOIN shops h ON s.shop = h.id"
     assert joins(db, "SHARDS(3)", pair, target="spark") == ["(sales placed, shops placed) kind=inner build=right"]
     assert joins(db, "SHARDS(3), BROADCAST(s)", pair, target="spark") == ["([sales global], shops) kind=inner build=left"]

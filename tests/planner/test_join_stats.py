@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from tests.planner.plantext import read_plan
-from tsql.backends.sources.arrow import ArrowSource
-from tsql.planner import cost, stats
+from tsql.backends.io.arrow import ArrowSource
+from tsql.planner.cost import constants as cost
+from tsql.planner.cost import stats
 
 BIG, SMALL = 600, 40
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tsql.kernels.expr import Literal
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import BIGINT
-from tsql.planner import logical
-from tsql.planner.enumerate import Enumerator
-from tsql.planner.estimate import Estimator
-from tsql.planner.operators.values import Values
+from tsql.kernels.expr.nodes import Literal
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT
+from tsql.planner.choose.enumerate import Enumerator
+from tsql.planner.cost.estimate import Estimator
+from tsql.planner.logical import nodes as logical
+from tsql.planner.physical.operators.values import Values
 
 FIELDS = Schema((Field("n", BIGINT, False),))
 

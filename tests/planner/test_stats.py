@@ -10,8 +10,8 @@ import pytest
 import tsql
 from tests.planner.support import logical_plan, physical_plan, session
 from tests.plans.queries import QUERIES
-from tsql.planner import stats
-from tsql.planner.logical import Filter, Limit
+from tsql.planner.cost import stats
+from tsql.planner.logical.nodes import Filter, Limit
 from tsql.planner.rules import optimize
 
 

@@ -8,13 +8,13 @@ import tsql
 from tests.planner.random_plans import Generator
 from tests.planner.reference import TooManyRows, rows_of
 from tsql.kernels.aggregates.registry import AGGREGATES
-from tsql.kernels.types import Type
-from tsql.planner.dependent import Free
-from tsql.planner.logical import Apply, Join, Node, show
-from tsql.planner.push_dependent import ZERO_FOR_NO_ROWS
+from tsql.kernels.expr.types import Type
+from tsql.planner.logical.nodes import Apply, Join, Node, show
+from tsql.planner.logical.tree import nodes
 from tsql.planner.rules import optimize
-from tsql.planner.tree import nodes
-from tsql.planner.unnest import unnest
+from tsql.planner.unnest.dependent import Free
+from tsql.planner.unnest.push_dependent import ZERO_FOR_NO_ROWS
+from tsql.planner.unnest.unnest import unnest
 
 BATCHES = 6
 PLANS = 90

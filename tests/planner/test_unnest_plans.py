@@ -15,13 +15,13 @@ from tests.planner.plantext import read_plan
 from tests.planner.reference import rows_of
 from tests.planner.support import blocks_of
 from tests.rules.tables import TABLES
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.statistics import ColumnStatistics, Statistics
-from tsql.kernels.types import parse_type
-from tsql.planner.logical import Distinct, Node, show
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.statistics import ColumnStatistics, Statistics
+from tsql.kernels.expr.types import parse_type
+from tsql.planner.logical.nodes import Distinct, Node, show
+from tsql.planner.logical.tree import nodes
 from tsql.planner.rules import optimize
-from tsql.planner.tree import nodes
-from tsql.planner.unnest import unnest
+from tsql.planner.unnest.unnest import unnest
 
 FOLDER = Path(__file__).parent / "unnest"
 TPCH = {

@@ -21,7 +21,7 @@ import tsql
 from tests.planner.support import session
 from tests.plans.queries import QUERIES
 from tests.plans.random_steps import on_one_shard
-from tsql.kernels.errors import CancelledError, OutOfMemoryError, TsqlError
+from tsql.kernels.expr.errors import CancelledError, OutOfMemoryError, TsqlError
 
 MORE = {
     "joins": "SELECT a.ad_id, b.cost FROM clicks a JOIN clicks b ON a.user_id = b.price WHERE a.cost < 9",

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 import tsql
-from tsql.kernels.errors import PlanError
+from tsql.kernels.expr.errors import PlanError
 
 ROWS = 40
 NAMES = ("a", "b", "c", "d", "e")

@@ -10,7 +10,7 @@ import pytest
 import tsql
 from tests.planner.support import session as support_session
 from tests.plans.queries import QUERIES
-from tsql.kernels.errors import PlanError, TsqlError
+from tsql.kernels.expr.errors import PlanError, TsqlError
 
 ROWS = pa.table({"k": [1, 1, 2, 2, 3], "v": [10, 20, 30, 40, None], "f": [0.1, 0.2, 0.3, 1e16, 1.0], "s": ["a", "b", "c", "d", None]})
 

@@ -12,13 +12,13 @@ import pytest
 import tsql
 from tests.planner.support import assert_same_rows, is_ordered, logical_plan, oracle, physical_plan, run_plan, session
 from tests.plans.queries import QUERIES
-from tsql.analyze import analyze
+from tsql.analyze.statements import analyze
 from tsql.backends import Settings
-from tsql.kernels.errors import CatalogError, PlanError
-from tsql.planner.candidates import Candidate, candidates, listing
-from tsql.planner.cost import DEFAULT
-from tsql.planner.estimate import Cost, Estimator, seen, size
-from tsql.planner.planfile import parse_plan
+from tsql.kernels.expr.errors import CatalogError, PlanError
+from tsql.planner.cost.candidates import Candidate, candidates, listing
+from tsql.planner.cost.constants import DEFAULT
+from tsql.planner.cost.estimate import Cost, Estimator, seen, size
+from tsql.planner.physical.planfile import parse_plan
 
 
 @pytest.fixture(scope="module")

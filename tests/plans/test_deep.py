@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import PlanError
-from tsql.planner.check import check
-from tsql.planner.movement import Gather
-from tsql.planner.step import MOST_DEEP, PhysicalPlan
+from tsql.kernels.expr.errors import PlanError
+from tsql.planner.physical.check import check
+from tsql.planner.physical.movement import Gather
+from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan
 
 CHAINS = {
     "filter": "filter {before} where=(a > -{number})",

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tsql.planner.hints import HINTS
-from tsql.planner.planfile import STEPS
+from tsql.planner.hints.constraints import HINTS
+from tsql.planner.physical.planfile import STEPS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 

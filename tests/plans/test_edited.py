@@ -11,7 +11,7 @@ import pytest
 
 import tsql
 from tests.planner.support import assert_same_rows, golden, oracle, session
-from tsql.kernels.errors import PlanError, TsqlError
+from tsql.kernels.expr.errors import PlanError, TsqlError
 
 HERE = Path(__file__).parent
 EDITED = sorted((HERE / "edited").glob("*.plan"))

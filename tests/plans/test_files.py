@@ -10,8 +10,8 @@ import pytest
 
 import tsql
 from tests.planner.support import session
-from tsql.cli import main
-from tsql.kernels.errors import PlanError, SourceError
+from tsql.cli.command import main
+from tsql.kernels.expr.errors import PlanError, SourceError
 
 QUERY = "SELECT ad_id, count(*) AS n FROM clicks GROUP BY ad_id"
 

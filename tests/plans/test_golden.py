@@ -15,9 +15,9 @@ from tests.planner.support import assert_same_rows, golden, is_ordered, oracle, 
 from tests.plans.queries import QUERIES
 from tsql.backends import Run
 from tsql.backends.explain import explain
-from tsql.planner.check import check
-from tsql.planner.planfile import parse_plan
-from tsql.planner.step import PhysicalPlan
+from tsql.planner.physical.check import check
+from tsql.planner.physical.planfile import parse_plan
+from tsql.planner.physical.step import PhysicalPlan
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -10,7 +10,7 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tests.planner.support import assert_same_rows
-from tsql.kernels.errors import ExecutionError, PlanError
+from tsql.kernels.expr.errors import ExecutionError, PlanError
 
 TABLES = {
     "l": pa.table({"a": range(40), "x": [None if i % 11 == 0 else i * 3 % 17 for i in range(40)], "s": [f"left {i}" for i in range(40)]}),

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.planner.planfile import parse_plan
+from tsql.planner.physical.planfile import parse_plan
 
 NAMES = ("id", "by", "phase", "size", "start", "kind", "over", "first", "where", "order", "offset", "on", "lifetime", "ends")
 QUERIES = (

@@ -10,7 +10,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.errors import PlanError
+from tsql.kernels.expr.errors import PlanError
 
 TABLES = (
     "CREATE TABLE t AS SELECT * FROM (VALUES (1, 1), (2, 1), (3, 2)) v(a, c)",

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import ExecutionError, TsqlError
+from tsql.kernels.expr.errors import ExecutionError, TsqlError
 
 ROWS = 20
 MINUTE_US = 60_000_000

@@ -20,7 +20,7 @@ JSON = {
     "a long number": b'{"classes":[],"objects":[],"root":' + HUGE + b"}",
     "a large float": b'{"classes":[],"objects":[],"root":{"f":"0x1p99999"}}',
     "another module": b'{"classes":[["os","system"]],"objects":[[0]],"root":{"o":0}}',
-    "no class": b'{"classes":[["tsql.kernels.types","nothing"]],"objects":[[0]],"root":{"o":0}}',
+    "no class": b'{"classes":[["tsql.kernels.expr.types","nothing"]],"objects":[[0]],"root":{"o":0}}',
     "no object": b'{"classes":[],"objects":[],"root":{"o":7}}',
     "no dictionary": b'{"classes":[],"objects":[],"root":{"x":"7"}}',
     "no list": b'{"classes":[],"objects":[],"root":{"l":7}}',

@@ -21,7 +21,7 @@ from unittest import mock
 import pyarrow.compute as pc
 
 import tsql
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 from tsql.storage import database
 from tsql.storage.disk import Disk
 

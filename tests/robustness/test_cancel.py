@@ -18,7 +18,7 @@ import pytest
 
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
-from tsql.kernels.errors import CancelledError
+from tsql.kernels.expr.errors import CancelledError
 
 ALLOWED_CPU_SECONDS = 1.0
 ROWS = 3_000_000

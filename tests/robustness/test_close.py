@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 
 import tsql
-import tsql.dml as dml
+import tsql.statements.dml as dml
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.backends import Run
-from tsql.kernels import stopping
-from tsql.kernels.errors import CancelledError, CatalogError
+from tsql.kernels.expr.errors import CancelledError, CatalogError
+from tsql.kernels.process import stopping
 from tsql.running import AtWork, Running
 
 ALLOWED_CPU_SECONDS = 5.0

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.expr.errors import TsqlError
 
 
 def table(rows, offset=0):

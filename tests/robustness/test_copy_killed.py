@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tsql
-from tsql.copying import copy_to
+from tsql.statements.copying import copy_to
 
 SCRIPT = """
 import json, sys

@@ -18,7 +18,7 @@ import pytest
 import tsql
 from tests.robustness.failing_disk import GROWN_BYTES, SETUP, STATEMENTS, WAYS, make_cases, points, state
 from tests.robustness.power_cut import ForgetfulDisk, PowerCut
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +158,7 @@ def test_a_database_whose_making_was_interrupted(tmp_path: Path) -> None:
 def test_an_interrupt_inside_of_a_transaction_aborts_it(tmp_path: Path) -> None:
     with tsql.connect(tmp_path / "db") as db:
         db.execute("CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1)")
-        with mock.patch("tsql.changes.Work.store", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        with mock.patch("tsql.statements.changes.Work.store", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
             db.execute("INSERT INTO t VALUES (2)")
         with pytest.raises(tsql.TsqlError, match="transaction is aborted"):
             db.execute("INSERT INTO t VALUES (3)")

@@ -18,10 +18,10 @@ import pytest
 import tsql
 from tests.patience import PATIENCE_SECONDS
 from tests.robustness.forked import in_child
-from tsql.backends.sources import csv_input
-from tsql.kernels import forks, garbage
+from tsql.backends.io.csv import input as csv_input
 from tsql.kernels.codegen import llvm, memory, object_cache
-from tsql.kernels.errors import ExecutionError
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.kernels.process import forks, garbage
 from tsql.kernels.runtime import pool
 
 GROUPS = "SELECT count(*), sum(n), max(m) FROM (SELECT s, count(*) AS n, max(a) AS m FROM t GROUP BY s)"

@@ -17,9 +17,9 @@ import pytest
 
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
-from tsql import held_signals as holding
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 from tsql.storage import database
+from tsql.kernels.process import held_signals as holding
 from tsql.storage.disk import Disk
 
 
@@ -83,7 +83,7 @@ def test_a_file_that_could_not_be_written_leaves_no_bytes_behind(tmp_path: Path)
 def test_an_interrupt_behind_a_commit(path: Path) -> None:
     with tsql.connect(path) as db:
         db.execute("BEGIN; INSERT INTO t VALUES (2)")
-        with interrupted_once("tsql.transactions.held_signals"), pytest.raises(KeyboardInterrupt):
+        with interrupted_once("tsql.statements.transactions.held_signals"), pytest.raises(KeyboardInterrupt):
             db.execute("COMMIT")
         with pytest.raises(tsql.TsqlError, match="no transaction is active"):
             db.execute("ROLLBACK")
@@ -96,7 +96,7 @@ def test_an_interrupt_while_a_statement_is_undone(path: Path) -> None:
     with tsql.connect(path) as db:
         with (
             mock.patch.object(database.Database, "commit", side_effect=StorageError("full")),
-            interrupted_once("tsql.transactions.held_signals"),
+            interrupted_once("tsql.statements.transactions.held_signals"),
             pytest.raises(KeyboardInterrupt),
         ):
             db.execute("INSERT INTO t VALUES (2)")
@@ -186,7 +186,7 @@ def test_a_table_that_is_registered_while_a_statement_fails() -> None:
             thread.join(0.2)
             raise tsql.TsqlError("fails")
 
-        with mock.patch("tsql.dml.check_keys", meanwhile), pytest.raises(tsql.TsqlError, match="fails"):
+        with mock.patch("tsql.statements.dml.check_keys", meanwhile), pytest.raises(tsql.TsqlError, match="fails"):
             db.execute("INSERT INTO k VALUES (2)")
         thread.join(PATIENCE_SECONDS)
         assert db.tables() == ["k", "mine"]

@@ -12,8 +12,9 @@ import pytest
 
 import tsql
 from tests.patience import wait_until
-from tsql.backends.local import host, spill
-from tsql.kernels.errors import ExecutionError, OutOfMemoryError, TsqlError
+from tsql.backends.local.run import host
+from tsql.backends.local.spill import spill
+from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError, TsqlError
 
 pytestmark = pytest.mark.usefixtures("settled")
 

@@ -14,7 +14,7 @@ import pytest
 
 import tsql
 from tests.patience import wait_until
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import BindError, SourceError
-from tsql.kernels.schema import Field, Schema
-from tsql.kernels.types import BIGINT
-from tsql.planner import logical
+from tsql.kernels.expr.errors import BindError, SourceError
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT
+from tsql.planner.logical import nodes as logical
 
 DEPTH = 30
 LEVELS = {
@@ -156,8 +156,8 @@ def test_pages_of_very_many_equal_rows_are_no_claim(db, tmp_path):
 
 
 def test_very_many_columns_and_nodes_are_refused(db, monkeypatch):
-    monkeypatch.setattr("tsql.analyze.MAX_COLUMNS", 100)
-    monkeypatch.setattr("tsql.analyze.MAX_PLAN_NODES", 50)
+    monkeypatch.setattr("tsql.analyze.statements.MAX_COLUMNS", 100)
+    monkeypatch.setattr("tsql.analyze.statements.MAX_PLAN_NODES", 50)
     assert len(db.sql(f"SELECT {', '.join(['1'] * 100)}").columns) == 100
     with pytest.raises(BindError, match="the query gives 101 columns, and at most 100 are possible"):
         db.sql(f"SELECT {', '.join(['1'] * 101)}")

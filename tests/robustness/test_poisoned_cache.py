@@ -24,14 +24,14 @@ import tsql
 from tests.cache_entries import content_of, entries, label_of, replace
 from tests.robustness.bad_entries import HEADS, HEADS_OF_CODE, JSON, OBJECTS, changed_object
 from tests.robustness.mutations.edits import mutate_bytes
-from tsql.cli import main
-from tsql.kernels import private_folder
+from tsql.cli.command import main
 from tsql.kernels.codegen import object_cache
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.codegen.object_cache import flush
 from tsql.kernels.codegen.objects import ObjectCode
 from tsql.kernels.codegen.sealed import KEY_BYTES, KEY_FILE
-from tsql.kernels.private_folder import NotPrivate, open_private
+from tsql.kernels.process import private_folder
+from tsql.kernels.process.private_folder import NotPrivate, open_private
 
 SOMEBODY = 65534
 ROOT = Path(__file__).parents[2]

@@ -8,8 +8,8 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.backends import Run
-from tsql.backends.local.released import released
-from tsql.kernels.errors import CancelledError
+from tsql.backends.local.run.query_threads import released
+from tsql.kernels.expr.errors import CancelledError
 
 pytestmark = pytest.mark.usefixtures("settled")
 

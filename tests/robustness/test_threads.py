@@ -12,9 +12,9 @@ import pytest
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.backends import Run
-from tsql.backends.local import workers
-from tsql.backends.local.released import end_idle_threads
-from tsql.kernels.errors import CatalogError, ExecutionError
+from tsql.backends.local.run import workers
+from tsql.backends.local.run.query_threads import end_idle_threads
+from tsql.kernels.expr.errors import CatalogError, ExecutionError
 
 
 @pytest.mark.parametrize(("name", "most"), [("threads", 1024), ("shards", 4096)])

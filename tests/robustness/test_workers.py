@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE_SECONDS
 from tsql.backends import Run
-from tsql.backends.local.workers import parallel, pool
+from tsql.backends.local.run.workers import parallel, pool
 
 
 def test_results_in_the_order_of_tasks():

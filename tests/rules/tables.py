@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tsql.backends.sources.arrow import ArrowSource
+from tsql.backends.io.arrow import ArrowSource
 
 
 def _table(name: str, columns: dict[str, list[int | None]]) -> ArrowSource:

@@ -22,12 +22,12 @@ from tests.planner.reference import rows_of as reference_rows
 from tests.planner.support import assert_same_rows, blocks_of, is_ordered, logical_plan, oracle, run_plan, session
 from tests.rules.tables import TABLES
 from tsql.backends import Settings
-from tsql.generator import to_duckdb
+from tsql.grammar.generator import to_duckdb
 from tsql.planner import make_plan
-from tsql.planner.logical import Join, show
-from tsql.planner.predicates import conjuncts
+from tsql.planner.logical.nodes import Join, show
+from tsql.planner.logical.predicates import conjuncts
+from tsql.planner.logical.tree import nodes
 from tsql.planner.rules import ABOUT, RULES, optimize, without_products
-from tsql.planner.tree import nodes
 
 FOLDER = Path(__file__).parent
 NAMED = {rule.__name__: rule for rule in RULES}

@@ -59,7 +59,7 @@ class Tsql:
 
     def __init__(self, config: Config):
         import tsql
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         self.error = TsqlError
         self._tsql = tsql
@@ -82,7 +82,7 @@ class Tsql:
         if self._config.stored and relation._describe_plan is not None:
             return self._stored(sql, params, relation)
         if self._config.repeated and relation._describe_plan is not None:
-            # The second run of a plan may be recorded, and the third repeats it (backends/local/repeat.py).
+            # The second run of a plan may be recorded, and the third repeats it (backends/local/run/repeat.py).
             for _ in range(2):
                 self._db.sql(sql, params).arrow()
             return self._db.sql(sql, params).arrow()

@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.duck import empty_duckdb
-from tsql.backends.sources import Source
-from tsql.backends.sources.open import open_source
-from tsql.kernels.expr import Expr
+from tsql.backends.io import Source
+from tsql.backends.io.open import open_source
+from tsql.kernels.expr.nodes import Expr
 
 DUCKDB_NAMES = {"TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ", "JSON": "VARCHAR", '"NULL"': "VARCHAR"}
 

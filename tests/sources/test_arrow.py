@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from tests.sources.support import rows_of, table_of, types_of
-from tsql.backends.sources.arrow import ArrowSource
-from tsql.backends.sources.normalize import normalize, unique_names
-from tsql.kernels.errors import SourceError
-from tsql.kernels.types import VARCHAR
+from tsql.backends.io.arrow import ArrowSource
+from tsql.backends.io.normalize import normalize, unique_names
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.types import VARCHAR
 
 MOMENT = dt.datetime(2020, 1, 1, 10)
 

@@ -14,8 +14,8 @@ import pytest
 
 import tsql
 from tests.sources.support import table_of
-from tsql.backends.sources.open import from_description, open_source
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.open import from_description, open_source
+from tsql.kernels.expr.errors import SourceError
 
 DAY = dt.datetime(2024, 2, 29)
 TABLE = pa.table({"n": pa.array([1, None, 3], pa.int32()), "price": pa.array([Decimal("1.50"), Decimal("2.25"), None], pa.decimal128(10, 2)), "day": [DAY, None, DAY], "word": ["a", "b", "1"]})

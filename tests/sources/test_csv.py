@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from tests.sources.support import duck, ours, rows_of
-from tsql.backends.sources import csv as csv_source
-from tsql.backends.sources.open import open_source
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.csv import source as csv_source
+from tsql.backends.io.open import open_source
+from tsql.kernels.expr.errors import SourceError
 
 SAME_AS_DUCKDB = [
     "a,b\n1,2\n3,4\n", "1,2\n3,4\n", "a,b\nx,y\nz,w\n", "a;b\n1;x\n", "a|b\n1|2.5\n", "a\tb\n1\ttrue\n", "a\n1\n2\n", "a\n", "", "a,b\n", "\n",

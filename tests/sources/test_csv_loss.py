@@ -20,10 +20,12 @@ import pytest
 
 from tests.patience import wait_until
 from tests.sources.support import duck, ours, rows_of
-from tsql.backends.sources import csv as csv_source
-from tsql.backends.sources import csv_input, csv_sniff, json_values
-from tsql.backends.sources.open import open_source
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.csv import input as csv_input
+from tsql.backends.io.csv import sniff as csv_sniff
+from tsql.backends.io.csv import source as csv_source
+from tsql.backends.io.json import values as json_values
+from tsql.backends.io.open import open_source
+from tsql.kernels.expr.errors import SourceError
 
 KIB, MIB = 1 << 10, 1 << 20
 

@@ -9,7 +9,7 @@ import pytest
 
 import tsql
 from tests.sources.support import duck, literal, ours
-from tsql.kernels.errors import SourceError, TsqlError
+from tsql.kernels.expr.errors import SourceError, TsqlError
 
 BLANK = [
     "\na,b\n1,x\n2,y\n", "\n\n\na,b\n1,x\n", "\r\na,b\r\n1,x\r\n", "  \na,b\n1,x\n", "\t\na,b\n1,2\n", "\n \n\na,b\n1,2\n", "\n1,x\n2,y\n", "\n1\n2\n", "\na\n1\n2\n",

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 import tsql
-from tsql.kernels.errors import SourceError, TsqlError
+from tsql.kernels.expr.errors import SourceError, TsqlError
 
 FILES = {
     "short": "a,b,c\n1,2,3\n4,5\n6\n7,8,9\n",

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import tsql
-from tsql.kernels.errors import CatalogError, SourceError, TsqlError
+from tsql.kernels.expr.errors import CatalogError, SourceError, TsqlError
 
 FILES = {
     "cast": "a,b,c\n1,x,2020-01-01\nzz,y,2020-01-02\n9,ok,2020-02-02\nbad,é,bad\n,,\n4,\"q\nr\",nope\n",

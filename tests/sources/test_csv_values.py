@@ -11,8 +11,8 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 from tests.sources.support import DUCKDB_NAMES, duck, literal, ours, types_of
-from tsql.backends.sources.open import open_source
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.open import open_source
+from tsql.kernels.expr.errors import SourceError
 
 LINE_BREAKS = [
     'a,b\n1,2\n3,"4\n5"\n', 'a,b\n1,2\n3,"4\r\n5"\n', 'a,b\r\n1,2\r\n3,"4\r\n5"\r\n', 'a,b\n1,2.5\n3,"4\n5.5"\n', 'a,b\n1,2\n3,"4\n"\n', 'a,b\n1,2\n3,"\n4"\n',

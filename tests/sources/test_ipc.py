@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import tsql
-from tsql.kernels.errors import SourceError
+from tsql.kernels.expr.errors import SourceError
 
 
 def test_a_file_that_is_truncated_while_it_is_open(tmp_path: Path) -> None:

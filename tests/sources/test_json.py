@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.sources.support import duck, ours, rows_of
-from tsql.backends.sources import json_values
-from tsql.backends.sources.open import open_source
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.json import values as json_values
+from tsql.backends.io.open import open_source
+from tsql.kernels.expr.errors import SourceError
 
 SAME_AS_DUCKDB = [
     '{"a":1,"b":"x"}\n{"a":2}\n', '[{"a":1},{"a":2}]', '{"a":1}{"a":2}', '{\n"a":1\n}\n{"a":\n2}', "", "[]", '{"a":1}\n\n{"a":2}\n', '{"a":1.5}\n{"a":1}',

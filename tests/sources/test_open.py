@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.sources.support import ours, rows_of, table_of
-from tsql.backends.sources.ipc import IpcSource
-from tsql.backends.sources.open import from_description, open_source
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.ipc import IpcSource
+from tsql.backends.io.open import from_description, open_source
+from tsql.kernels.expr.errors import SourceError
 
 TABLE = pa.table({"a": [1, 2, 3], "s": ["x", None, "z"], "k": pa.array(["u", "v", "u"]).dictionary_encode(), "l": pa.array(["p", "q", None], pa.large_string())})
 ROWS = [(1, "x", "u", "p"), (2, None, "v", "q"), (3, "z", "u", None)]

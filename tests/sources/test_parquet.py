@@ -16,12 +16,12 @@ import pytest
 
 import tsql
 from tests.sources.support import duck, ours, rows_of, table_of
-from tsql.backends.sources.arrow import ArrowSource
-from tsql.backends.sources.open import from_description, open_source
-from tsql.backends.sources.parquet import ParquetSource
-from tsql.kernels.errors import SourceError
-from tsql.kernels.expr import Call, Cast, Column, Expr, InList, Literal
-from tsql.kernels.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Type
+from tsql.backends.io.arrow import ArrowSource
+from tsql.backends.io.open import from_description, open_source
+from tsql.backends.io.parquet.source import ParquetSource
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, InList, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DATE, DECIMAL, DOUBLE, INTEGER, TIMESTAMP, VARCHAR, Type
 
 ALL_TYPES = pa.table(
     {
@@ -275,7 +275,7 @@ def test_a_file_that_changed_is_not_read_with_the_old_footer(tmp_path: Path) -> 
 @pytest.mark.parametrize(("threads", "remembered"), [(1, 8192), (2, 8192), (1, 1)])
 def test_each_row_group_has_its_own_dictionary(tmp_path: Path, threads: int, remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The codes of one row group mean other strings in the next, whose dictionary may lie where the last one was."""
-    monkeypatch.setattr("tsql.kernels.dictionary.MEMO_STRINGS", remembered)
+    monkeypatch.setattr("tsql.kernels.emit.dictionary.MEMO_STRINGS", remembered)
     path = tmp_path / "f.parquet"
     parts = []
     with pq.ParquetWriter(path, pa.schema([("s", pa.string()), ("v", pa.int64())])) as writer:

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tsql.backends.sources.open import open_source
-from tsql.backends.sources.parquet_footer import read_footer
-from tsql.kernels.errors import SourceError
+from tsql.backends.io.open import open_source
+from tsql.backends.io.parquet.footer import read_footer
+from tsql.kernels.expr.errors import SourceError
 
 
 @pytest.fixture(scope="module")

@@ -10,15 +10,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tsql.backends.sources import parquet_decoder
-from tsql.backends.sources.parquet_decoder import TwoTiers
+from tsql.backends.io.parquet import decoder as parquet_decoder
+from tsql.backends.io.parquet.decoder import TwoTiers
 from tsql.kernels.codegen import promote
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.kir import Module
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.codegen.llvm import Compiler, compiler
-from tsql.kernels.runtime import parquet_bits as bits
-from tsql.kernels.runtime.parquet_snappy import decompress
+from tsql.kernels.runtime.parquet import bits
+from tsql.kernels.runtime.parquet.snappy import decompress
 
 GUARD = b"\xa5" * bits.PADDING
 

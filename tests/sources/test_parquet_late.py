@@ -8,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
-from tsql.backends.sources.parquet import ParquetSource
-from tsql.backends.sources.parquet_pages import ChunkReader, Selection, read_all
+from tsql.backends.io.parquet.pages import ChunkReader, Selection, read_all
+from tsql.backends.io.parquet.source import ParquetSource
 
 
 def random_table(rng: np.random.Generator) -> pa.Table:

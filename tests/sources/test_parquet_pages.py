@@ -17,18 +17,19 @@ import pytest
 
 from tests.duck import empty_duckdb
 from tests.sources.support import table_of
-from tsql.backends.sources import parquet, parquet_pages
-from tsql.backends.sources.open import open_source
-from tsql.backends.sources.parquet_decoder import Decoder
-from tsql.backends.sources.parquet_footer import read_footer
-from tsql.backends.sources.parquet_forms import column_form
-from tsql.backends.sources.parquet_pages import ChunkReader
+from tsql.backends.io.open import open_source
+from tsql.backends.io.parquet import pages as parquet_pages
+from tsql.backends.io.parquet import source as parquet
+from tsql.backends.io.parquet.decoder import Decoder
+from tsql.backends.io.parquet.footer import read_footer
+from tsql.backends.io.parquet.forms import column_form
+from tsql.backends.io.parquet.pages import ChunkReader
 from tsql.kernels.codegen.interp import Interpreter
 from tsql.kernels.codegen.kir import parse
 from tsql.kernels.codegen.spec import verify
-from tsql.kernels.errors import SourceError
-from tsql.kernels.runtime import parquet_headers as headers
-from tsql.kernels.runtime.parquet_operations import decoder_module
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.runtime.parquet import headers
+from tsql.kernels.runtime.parquet.operations import decoder_module
 
 WORDS = ("", "a", "brown", "straße", "日本語", "a rather long piece of text that needs more than one word", "x" * 300)
 

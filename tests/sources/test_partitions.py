@@ -11,10 +11,10 @@ import pyarrow.feather
 import pytest
 
 import tsql
-from tsql.backends.sources.open import open_source
-from tsql.kernels.errors import TsqlError
-from tsql.kernels.expr import Call, Column, Literal
-from tsql.kernels.types import BIGINT, BOOLEAN
+from tsql.backends.io.open import open_source
+from tsql.kernels.expr.errors import TsqlError
+from tsql.kernels.expr.nodes import Call, Column, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN
 
 PARTS = {("2023", "2023-01-02"): [1, 2], ("2024", "2024-05-06"): [3], ("2024", "__HIVE_DEFAULT_PARTITION__"): [4, 5]}
 

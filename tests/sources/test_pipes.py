@@ -24,8 +24,8 @@ import pytest
 
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
-from tsql.backends.sources.pipes import Pipes
-from tsql.kernels.errors import CancelledError, TsqlError
+from tsql.backends.io.pipes import Pipes
+from tsql.kernels.expr.errors import CancelledError, TsqlError
 
 ROWS = [(1, "x"), (2, "y")]
 TABLE = pa.table({"a": [1, 2], "b": ["x", "y"]})

@@ -15,12 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.sources.support import duck, ours, rows_of, table_of
-from tsql.backends.sources.open import open_source
-from tsql.backends.sources.text import from_stored
-from tsql.backends.writers import write
-from tsql.kernels.expr import Call, Column, Expr, Literal
+from tsql.backends.io.open import open_source
+from tsql.backends.io.text import from_stored
+from tsql.backends.io.writers import write
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
+from tsql.kernels.expr.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 from tsql.kernels.runtime.calendar import DATE_INFINITY, DATE_MAX, DATE_MIN, TIMESTAMP_INFINITY, TIMESTAMP_MAX, TIMESTAMP_MIN
-from tsql.kernels.types import BIGINT, BOOLEAN, DATE, TIMESTAMP, TIMESTAMPTZ, VARCHAR
 
 quick = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0\r", exclude_categories=["Cs"]), max_size=8)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tsql
-from tsql.kernels.errors import BindError, CatalogError, PlanError, SourceError
+from tsql.kernels.expr.errors import BindError, CatalogError, PlanError, SourceError
 
 UNREAD = {
     "l": (pa.array([[1, 2], None, []], pa.list_(pa.int32())), "INTEGER[]"),

@@ -15,12 +15,12 @@ from tests.temporal.arrivals import HOW, Punctuation, arrivals
 from tests.temporal.data import event_tables, repeatable, to_rows
 from tests.temporal.reference.lateness import SlowLateness
 from tests.temporal.reference.rows import SECOND, Rows
-from tsql.backends.local.marks import marks_of
-from tsql.backends.sources.watermark import Lateness, Watermark
-from tsql.kernels.errors import SourceError
-from tsql.kernels.schema import Schema
-from tsql.kernels.types import BIGINT, DATE, TIMESTAMP, TIMESTAMPTZ
-from tsql.planner.bind import parse_expression
+from tsql.backends.io.watermark import Lateness, Watermark
+from tsql.backends.live.watermark_values import marks_of
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import BIGINT, DATE, TIMESTAMP, TIMESTAMPTZ
+from tsql.planner.bind.binder import parse_expression
 
 SCHEMA = Schema.of(("id", BIGINT), ("ts", TIMESTAMP))
 

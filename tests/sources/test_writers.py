@@ -17,10 +17,10 @@ import pytest
 
 from tests.duck import empty_duckdb
 from tests.sources.support import ours, table_of
-from tsql.backends.sources.open import open_source
-from tsql.backends.value_text import date_text, interval_text, json_number, stamp_text
-from tsql.backends.writers import ROW_GROUP_ROWS, write
-from tsql.kernels.errors import ExecutionError, SourceError
+from tsql.backends.io.open import open_source
+from tsql.backends.io.value_text import date_text, interval_text, json_number, stamp_text
+from tsql.backends.io.writers import ROW_GROUP_ROWS, write
+from tsql.kernels.expr.errors import ExecutionError, SourceError
 
 TABLE = pa.table({
     "i": [1, None, -5, 7], "b": [True, None, False, True], "d": [1.5, None, 1e16, math.nan], "d2": [1e300, None, 1e-7, -math.inf], "f": pa.array([0.1, None, 3.4e38, 1e10], pa.float32()),

@@ -20,7 +20,7 @@ from tests.slt_runner import CORPUS, run_file
 from tests.spark.engine import SparkTsql
 from tsql.backends import Run
 from tsql.backends.spark import counts
-from tsql.kernels.errors import CancelledError, ExecutionError, PlanError, SourceError
+from tsql.kernels.expr.errors import CancelledError, ExecutionError, PlanError, SourceError
 
 # One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]

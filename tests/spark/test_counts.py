@@ -13,7 +13,7 @@ import pytest
 import tsql
 from tests.spark.cluster import InProcess
 from tsql.backends.spark import counts, task
-from tsql.kernels.errors import BindError
+from tsql.kernels.expr.errors import BindError
 
 QUERY = "SELECT auction, count(*) AS n FROM bids GROUP BY auction ORDER BY auction"
 

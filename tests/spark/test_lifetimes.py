@@ -9,7 +9,7 @@ from tests.spark.cluster import InProcess
 from tests.temporal.constructs import tables
 from tests.temporal.constructs.lifetimes import LIFETIMES, SNAPSHOTS
 from tests.temporal.data import assert_same_rows, to_rows
-from tests.temporal.lives import rows_of
+from tests.temporal.live.lives import rows_of
 from tests.temporal.reference.snapshot import same_snapshots
 
 

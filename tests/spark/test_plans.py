@@ -16,7 +16,7 @@ from tests.slt.datasets import DATASETS
 from tests.spark.cluster import InProcess
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.wire import decode_error, decode_value, encode_error, encode_value
-from tsql.kernels.errors import CatalogError, ExecutionError, OutOfMemoryError, PlanError, SourceError
+from tsql.kernels.expr.errors import CatalogError, ExecutionError, OutOfMemoryError, PlanError, SourceError
 
 ROWS = pa.table({"k": pa.array([i % 5 for i in range(40)], pa.int32()), "v": pa.array([None if i % 9 == 0 else i for i in range(40)], pa.int64())})
 

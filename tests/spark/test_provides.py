@@ -14,12 +14,12 @@ from tests.planner.shards import Row, assert_claims, rows_of
 from tests.planner.step_cases import BASES, JOINS, OTHERS, STEPS, TABLES, bound, expected_rows
 from tests.spark.cluster import InProcess
 from tsql.backends import Run
-from tsql.backends.local.entry import chunk_columns
+from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.stages import Stages, collect_rows
 from tsql.backends.spark.wire import decode_chunks
-from tsql.kernels.errors import PlanError
+from tsql.kernels.expr.errors import PlanError
 
 EVERY = 11
 """One plan in so many runs; `--all-configurations` runs all."""

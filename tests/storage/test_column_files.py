@@ -11,7 +11,7 @@ import pytest
 import tsql
 from tests.patience import wait_until
 from tsql.kernels.blocks import content
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 
 ROWS = 300_000
 TOTAL = ROWS * (ROWS - 1) // 2

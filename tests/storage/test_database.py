@@ -14,7 +14,7 @@ import pytest
 
 import tsql
 from tsql.kernels.blocks.encode import BLOCK_ROWS
-from tsql.kernels.errors import CatalogError, ConstraintError, StorageError
+from tsql.kernels.expr.errors import CatalogError, ConstraintError, StorageError
 
 ROWS = 3 * BLOCK_ROWS + 17
 

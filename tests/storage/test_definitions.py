@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import tsql
-from tsql.definition import TableDefinition
-from tsql.kernels.errors import ConstraintError, TsqlError
+from tsql.catalog.definition import TableDefinition
+from tsql.kernels.expr.errors import ConstraintError, TsqlError
 
 
 def _refused(db: tsql.Session, sql: str, message: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 from tsql.storage.journal import JournalWriter, encode_record, read_journal
 
 RECORDS = [({"put": ["a" * 40]}, []), ({"append": {"t": 0}}, [b"x\0y" * 30, b"\0" * 700]), ({"drop": ["done"]}, [b"done" * 50])]

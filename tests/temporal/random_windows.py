@@ -14,7 +14,7 @@ import pyarrow as pa
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.generator import to_duckdb
+from tsql.grammar.generator import to_duckdb
 from tsql.tpch.measure import difference
 
 CALLS = (

@@ -24,11 +24,11 @@ from tests.temporal.reference.joins import asof_join
 from tests.temporal.reference.rows import DAY, SECOND, On, Rows, equal
 from tsql.backends import Run
 from tsql.backends.live.query import LiveQuery
-from tsql.kernels.batch import Dictionary
-from tsql.kernels.operators import string_hashes
-from tsql.planner import cost
-from tsql.planner.operators.scan import Scan
-from tsql.planner.planfile import parse_plan
+from tsql.kernels.emit.batch import Dictionary
+from tsql.kernels.operators.join import string_hashes
+from tsql.planner.cost import constants as cost
+from tsql.planner.physical.operators.scan import Scan
+from tsql.planner.physical.planfile import parse_plan
 
 WAYS: dict[str, dict[str, Any]] = {
     "one thread": {"threads": 1, "shards": 1},

@@ -10,9 +10,9 @@ import pytest
 
 import tsql
 from tests.planner.support import logical_plan
-from tsql.backends.local.sorted_tables import in_input_order
-from tsql.kernels.errors import OutOfMemoryError
-from tsql.planner.logical import show
+from tsql.backends.local.sort.sorted_tables import in_input_order
+from tsql.kernels.expr.errors import OutOfMemoryError
+from tsql.planner.logical.nodes import show
 from tsql.planner.rules import optimize
 
 L = "l = scan l columns=(k, x, t)"

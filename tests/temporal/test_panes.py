@@ -10,7 +10,7 @@ from tests.temporal.constructs import Construct, tables
 from tests.temporal.constructs.windows import WINDOWS
 from tests.temporal.data import ALL_SHAPES, to_rows
 from tests.temporal.test_constructs import REARRANGED, assert_answers, expected_of
-from tsql.planner import cost
+from tsql.planner.cost import constants as cost
 
 KINDS = {"hop": "hop", "cumulate": "cumulate", "session": "session"}
 CONSTRUCTS = tuple(c for c in WINDOWS if c.name.split()[0].strip(",") in KINDS and "GROUP BY" in c.sql)

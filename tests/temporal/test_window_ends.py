@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 import tsql
+from tests.temporal.live.test_live import plan_of
 from tests.temporal.reference import windows
 from tests.temporal.reference.rows import HOUR, MINUTE, SECOND, Rows
-from tests.temporal.test_live import plan_of
 from tsql.backends import Run
 from tsql.backends.live.query import LiveQuery
-from tsql.planner.operators.scan import Scan
+from tsql.planner.physical.operators.scan import Scan
 
 FIRST, LAST, INFINITE = -9223372022400000000, 2**63 - 2, 2**63 - 1
 """290309-12-22 (BC) 00:00:00 and 294247-01-10 04:00:54.775806, as in DuckDB."""

@@ -11,10 +11,10 @@ import pytest
 
 import tsql
 from tests.temporal.data import EVENTS, NOON, SECOND, assert_same_rows, to_table
-from tests.temporal.lives import CONFIGURATIONS, ask
+from tests.temporal.live.lives import CONFIGURATIONS, ask
 from tests.temporal.reference.rows import Rows, group_by, values
 from tests.temporal.reference.windows import cumulate, hop, session
-from tsql.planner import cost
+from tsql.planner.cost import constants as cost
 
 
 def best(rows: Rows, largest: bool) -> Any:

@@ -17,13 +17,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.catalog import Catalog
-from tsql.definition import Macro, Table
-from tsql.held_signals import held_signals
-from tsql.kernels import forks
-from tsql.kernels.batch import Dictionary
+from tsql.catalog.catalog import Catalog
+from tsql.catalog.definition import Macro, Table
 from tsql.kernels.blocks.file import ColumnFile
-from tsql.kernels.errors import StorageError
+from tsql.kernels.emit.batch import Dictionary
+from tsql.kernels.expr.errors import StorageError
+from tsql.kernels.process import forks
+from tsql.kernels.process.held_signals import held_signals
+from tsql.statements.transactions import Changes
 from tsql.storage import disk as disks
 from tsql.storage import entries
 from tsql.storage.disk import Disk
@@ -31,7 +32,6 @@ from tsql.storage.journal import JournalWriter, encode_record, read_journal
 from tsql.storage.new_files import NewFiles
 from tsql.storage.owner import LOCK, READERS, Owner
 from tsql.storage.place import check_place
-from tsql.transactions import Changes
 
 CURRENT = "CURRENT"
 GROWN_BYTES = 16 << 20

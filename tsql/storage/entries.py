@@ -10,14 +10,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from tsql.definition import Macro, Table, TableDefinition, View
-from tsql.external import External
+from tsql.catalog.definition import Macro, Table, TableDefinition, View
+from tsql.catalog.external import External
 from tsql.kernels.blocks.encode import BlockColumn
 from tsql.kernels.blocks.file import ColumnFile, FileColumn
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.blocks.table import BlockTable
-from tsql.kernels.errors import StorageError
-from tsql.kernels.schema import Schema
+from tsql.kernels.expr.errors import StorageError
+from tsql.kernels.expr.schema import Schema
 from tsql.storage.new_files import NewFiles
 
 Entry = Table | View | External

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 from tsql.storage.disk import DISK, Disk
 from tsql.storage.owner import unlock
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tsql.kernels.blocks.encode import BlockColumn
 from tsql.kernels.blocks.file import write_columns
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 from tsql.storage.disk import Disk
 
 Origin = tuple[str, str, int]

@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 
 LOCK, READERS = "lock", "readers"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tsql.kernels.errors import StorageError
+from tsql.kernels.expr.errors import StorageError
 
 
 def check_place(path: Path) -> None:

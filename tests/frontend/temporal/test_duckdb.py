@@ -9,7 +9,7 @@ from sqlglot.errors import UnsupportedError
 
 from tests.duck import empty_duckdb
 from tests.frontend.temporal.examples import EXAMPLES
-from tsql.generator import to_duckdb
+from tsql.grammar.generator import to_duckdb
 
 DAY = dt.datetime(2020, 1, 1)
 PERIODS = {"rates": ("vs", "ve")}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tsql.kernels.errors import ParseError
-from tsql.parser import parse
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import ParseError
 
 CASES = [
     ("SELECT * FROM TUMBLE(bids, INTERVAL '1' HOUR, ts)", 28, "TUMBLE takes the time of a row before an interval", "TUMBLE(bids, ts, INTERVAL '1' HOUR)"),

@@ -6,15 +6,15 @@ import pytest
 from sqlglot import exp
 
 from tests.frontend.temporal.examples import EXAMPLES
-from tsql.dialect import Temporal
-from tsql.parser import parse
-from tsql.planner.bind_source import position_of
-from tsql.planner.bind_syntax import Call
-from tsql.temporal import match_nodes, nodes
-from tsql.temporal.functions import PARAMETERS, USAGE
-from tsql.temporal.intervals import constant_interval, shown
-from tsql.temporal.match_nodes import PatternAnchor, PatternChoice, PatternRepeat, PatternSequence, PatternVariable, RowMatch
-from tsql.temporal.pattern import pattern_text, read_pattern
+from tsql.grammar.dialect import Temporal
+from tsql.grammar.parser.statements import parse
+from tsql.grammar.time import match_nodes, nodes
+from tsql.grammar.time.intervals import constant_interval, shown
+from tsql.grammar.time.match_nodes import PatternAnchor, PatternChoice, PatternRepeat, PatternSequence, PatternVariable, RowMatch
+from tsql.grammar.time.parameters import PARAMETERS, USAGE
+from tsql.grammar.time.pattern import pattern_text, read_pattern
+from tsql.planner.bind.query_text import position_of
+from tsql.planner.bind.syntax import Call
 
 
 def tree(text):
@@ -37,7 +37,7 @@ def test_every_node_is_in_an_example():
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_every_node_of_time_has_its_place(text):
     for node in tree(text).walk():
-        if type(node).__module__.startswith("tsql.temporal"):
+        if type(node).__module__.startswith("tsql.grammar.time"):
             place = position_of(node)
             assert place is not None and 0 <= place < len(text)
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from tests.frontend.temporal.examples import EXAMPLES
 from tests.fuzz.amount import examples
-from tsql.dialect import Temporal
-from tsql.generator import to_duckdb
-from tsql.kernels.errors import ParseError
-from tsql.parser import parse
-from tsql.temporal.intervals import constant_interval, length_us
-from tsql.temporal.pattern import pattern_text, read_pattern
+from tsql.grammar.dialect import Temporal
+from tsql.grammar.generator import to_duckdb
+from tsql.grammar.parser.statements import parse
+from tsql.grammar.time.intervals import constant_interval, length_us
+from tsql.grammar.time.pattern import pattern_text, read_pattern
+from tsql.kernels.expr.errors import ParseError
 
 SETTINGS = settings(max_examples=examples(80), deadline=None, derandomize=True)
 NAMES = st.sampled_from(["a", "b", "ts", "emit", "clip", "hop", "session", "within", '"a b"', '"select"'])

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.frontend.temporal.examples import EXAMPLES
-from tsql.dialect import Temporal
-from tsql.kernels.errors import ParseError
-from tsql.parser import parse
+from tsql.grammar.dialect import Temporal
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import ParseError
 
 
 def tree(text):

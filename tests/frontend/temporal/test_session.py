@@ -9,10 +9,10 @@ import pytest
 
 import tsql
 from tests.frontend.temporal.examples import EXAMPLES
-from tsql.kernels.errors import BindError, ExecutionError, TsqlError
-from tsql.parser import parse
-from tsql.script import split
-from tsql.temporal.refuse import WITHOUT_PLAN, check_time, refuse
+from tsql.analyze.time.refuse import WITHOUT_PLAN, check_time, refuse
+from tsql.grammar.parser.statements import parse
+from tsql.kernels.expr.errors import BindError, ExecutionError, TsqlError
+from tsql.statements.script import split
 
 
 @pytest.fixture(scope="module")

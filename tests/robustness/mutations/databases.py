@@ -51,7 +51,7 @@ class Databases:
 
     def run(self, case: tuple[str, bytes]) -> str:
         import tsql
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         name, data = case
         shutil.rmtree(self.copy, ignore_errors=True)
@@ -78,7 +78,7 @@ class Databases:
 
 def _state(db: Any) -> list[Any]:
     """What the questions give; a question about what is not there, that it is not."""
-    from tsql.kernels.errors import BindError
+    from tsql.kernels.expr.errors import BindError
 
     answers: list[Any] = []
     for question in QUESTIONS:

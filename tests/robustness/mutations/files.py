@@ -47,7 +47,7 @@ class Files:
         return f"{sql} over {kept}"
 
     def run(self, case: tuple[str, bytes, str]) -> str:
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         name, data, sql = case
         path = self.folder / f"mutated_{name}"

@@ -36,7 +36,7 @@ def expect_project_errors() -> AbstractContextManager[None]:
 
 class _OnlyProjectErrors(AbstractContextManager[None]):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         if isinstance(error, TsqlError):
             text = str(error)

@@ -53,7 +53,7 @@ class Plans:
         return f"the plan of {case[0]}:\n{case[1].decode(errors='backslashreplace')}"
 
     def run(self, case: tuple[str, bytes]) -> str:
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
         from tsql.loaded import load_plan
 
         name, data = case
@@ -88,7 +88,7 @@ class Plans:
 
     def _answer(self, relation: Any) -> Any:
         """The rows; None if they take too long."""
-        from tsql.kernels.errors import CancelledError
+        from tsql.kernels.expr.errors import CancelledError
 
         timer = threading.Timer(PATIENCE_SECONDS, relation.cancel)
         timer.start()

@@ -54,7 +54,7 @@ class Queries:
         return case
 
     def run(self, case: str) -> str:
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         if not reads_only(case):
             return self._only_ours(case)
@@ -77,7 +77,7 @@ class Queries:
         return "same rows"
 
     def _only_ours(self, case: str) -> str:
-        from tsql.kernels.errors import TsqlError
+        from tsql.kernels.expr.errors import TsqlError
 
         if re.search(r"\b(copy|export|attach|insert|update|delete|drop|alter|create|set|compile|load|install)\b", case, re.IGNORECASE):
             return "left out"
@@ -105,7 +105,7 @@ def _ours(db: Any, sql: str) -> Any:
     """Our rows; None if there are too many to compare, or they take too long."""
     import pyarrow as pa
 
-    from tsql.kernels.errors import CancelledError
+    from tsql.kernels.expr.errors import CancelledError
 
     relation = db.sql(sql)
     timer = threading.Timer(PATIENCE_SECONDS, relation.cancel)

@@ -1,0 +1,57 @@
+"""Sources: where rows come from. Each kind of file is one module; all speak `Source` below.
+
+A source is opened once (schema, statistics, list of splits) and read by many threads, split by split. Errors are
+`SourceError`s that name the file. Nothing here evaluates SQL: a filter handed to `splits` is only used to skip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.statistics import ColumnStatistics, LazyColumns, Statistics
+
+
+@dataclass(frozen=True)
+class Split:
+    """A part of a source that one task reads: (path, what) for files; `order` numbers the splits of a source."""
+
+    order: int
+    path: str | None
+    rows: int | None
+    detail: Any = None
+
+
+class Source(Protocol):
+    """A readable relation. `describe()` is plain data (kind, paths, options) from which `open_source` makes it again,
+    so that plan files and Spark tasks can carry it; sources in memory have no such description and return None."""
+
+    schema: Schema
+
+    def statistics(self) -> Statistics: ...
+
+    def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]: ...
+
+    def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Batches with exactly these columns in the types of `schema.to_arrow()`, with two liberties: a VARCHAR or BLOB
+        may be a dictionary with int8, int16 or int32 indices (the dictionary may differ from batch to batch), and a
+        DECIMAL of at most 18 digits may be an int64 array of its unscaled values. A batch without columns has its rows."""
+        ...
+
+    def describe(self) -> dict[str, Any] | None: ...
+
+
+def tell_lost(source: Any, columns: tuple[str, ...], run: Any) -> None:
+    """Let the user know which columns had more digits than their type holds. Sources that read such data (nanoseconds) keep the names of
+    these columns in a set `lost`, from the first value on."""
+    lost = getattr(source, "lost", None)
+    for name in (name for name in columns if name in lost) if lost else ():
+        run.note(f"digits below microseconds of column {name} were dropped")
+
+
+__all__ = ["ColumnStatistics", "LazyColumns", "Source", "Split", "Statistics", "tell_lost"]

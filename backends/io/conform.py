@@ -1,0 +1,118 @@
+"""Files read as columns that were declared for them: `schema => {'name': 'TYPE', ..}`, or the columns of CREATE STREAM and CREATE TABLE .. WITH.
+
+`open_source` calls `conformed`. Text is parsed as the declared type, never guessed first: '007' of a VARCHAR stays '007'. Columns of binary
+files are cast. Names are found without regard to case; a CSV file without a header is read by position; what is not declared is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends.io import LazyColumns, Source, Split, Statistics
+from tsql.backends.io.convert import castable, convert
+from tsql.backends.io.normalize import batch_of
+from tsql.backends.io.prune import columns_of
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import Type, parse_type
+
+OPTION = "schema"
+_NUMBERED = re.compile(r"column[0-9]+")
+
+
+def declared(options: dict[str, Any]) -> dict[str, Type] | None:
+    """The columns that the options declare, which are taken out of them."""
+    stated = options.pop(OPTION, None)
+    if stated is None:
+        return None
+    if not isinstance(stated, Mapping) or not stated:
+        raise SourceError(f"option {OPTION} maps column names to types, not {stated!r}")
+    try:
+        return {str(name): kind if isinstance(kind, Type) else parse_type(str(kind)) for name, kind in stated.items()}
+    except ValueError as error:
+        raise SourceError(f"option {OPTION}: {error}") from None
+
+
+def conformed(open_kind: Callable[[dict[str, Any]], Any], kind: str, options: dict[str, Any], wanted: dict[str, Type]) -> Source:
+    """The source that `open_kind` gives for the options, with the declared columns in their order and types."""
+    source = open_kind(options)
+    inner = getattr(source, "source", source)
+    named = {name.lower(): name for name in inner.schema.names}
+    beside = {name.lower() for name in source.schema.names} - named.keys()
+    if kind == "csv" and not (named.keys() & {name.lower() for name in wanted}) and all(_NUMBERED.fullmatch(name) for name in named):
+        columns = {name: str(kind) for name, kind in wanted.items() if name.lower() not in beside}
+        source = open_kind({**options, "columns": columns})
+    elif kind == "csv":
+        types = {named[name.lower()]: str(kind) for name, kind in wanted.items() if name.lower() in named and inner.schema[named[name.lower()]].type != kind}
+        source = open_kind({**options, "types": {**_stated_types(options, inner), **types}}) if types else source
+    elif kind == "json":
+        columns = {named.get(name.lower(), name): str(kind) for name, kind in wanted.items() if name.lower() not in beside}
+        source = open_kind({**options, "columns": columns}) if columns else source
+    if list(source.schema.fields) == [Field(name, kind) for name, kind in wanted.items()]:
+        return source
+    return ConformedSource(source, wanted)
+
+
+def _stated_types(options: dict[str, Any], source: Any) -> dict[str, Any]:
+    """The option `types` by name, so that declared ones can be added to it."""
+    stated = options.get("types", options.get("dtypes", options.get("column_types"))) or {}
+    return dict(stated) if isinstance(stated, dict) else dict(zip(source.schema.names, stated, strict=False))
+
+
+class ConformedSource:
+    """A source with some of the columns of another, in another order, with other spellings and other types."""
+
+    def __init__(self, source: Any, wanted: dict[str, Type]):
+        self.source = source
+        self.paths, self.patterns = source.paths, source.patterns
+        self.schema = Schema(tuple(Field(name, kind) for name, kind in wanted.items()))
+        there = {name.lower(): name for name in source.schema.names}
+        self.names: dict[str, str] = {}
+        for name, kind in wanted.items():
+            found = there.get(name.lower())
+            if found is None:
+                raise SourceError(f"{self.paths[0]}: there is no column {name} in the file", hint=f"its columns are {', '.join(source.schema.names)}")
+            if not castable(source.schema[found].type, kind):
+                raise SourceError(f"{self.paths[0]}: column {name} is {source.schema[found].type} in the file, which cannot be read as {kind}")
+            self.names[name] = found
+
+    @property
+    def lost(self) -> Collection[str]:
+        lost = getattr(self.source, "lost", ())
+        return {name for name, found in self.names.items() if found in lost}
+
+    def statistics(self) -> Statistics:
+        known = self.source.statistics()
+        names = tuple(name for name in self.names if self._is_same(name) and self.names[name] in known.columns)
+        return Statistics(known.rows, known.bytes, LazyColumns(names, lambda name: known.columns[self.names[name]]))
+
+    def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        skips = all(self._is_same(name) and self.names[name] == name for name in columns_of(filter))
+        return self.source.splits(tuple(self.names[name] for name in columns), filter if skips else None)
+
+    def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        for batch in self.source.read(split, tuple(self.names[name] for name in columns)):
+            yield batch_of([self._column(array, name, split.path) for array, name in zip(batch.columns, columns, strict=True)], columns, batch.num_rows)
+
+    def describe(self) -> dict[str, Any]:
+        about = self.source.describe()
+        return {**about, "options": {**about.get("options", {}), OPTION: {field.name: str(field.type) for field in self.schema}}}
+
+    def _is_same(self, name: str) -> bool:
+        return self.schema[name].type == self.source.schema[self.names[name]].type
+
+    def _column(self, array: pa.Array, name: str, path: str | None) -> pa.Array:
+        if self._is_same(name):
+            return array
+        source, target = self.source.schema[self.names[name]].type, self.schema[name].type
+        if source.is_decimal and pa.types.is_integer(array.type):
+            array = array.cast(pa.decimal128(38, 0)).view(source.to_arrow())  # a source may hand out unscaled values
+        try:
+            return convert(array, source, target)
+        except ValueError as error:
+            raise SourceError(f"{path}: column {name} is {source} in the file, and not every value of it can be read as {target}: {error}") from error

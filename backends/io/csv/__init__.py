@@ -1,0 +1,1 @@
+"""CSV files as a source: detection, repair of lines, values."""

@@ -1,0 +1,238 @@
+"""Paths: what a user names (a file, a list, a folder, a glob) as the list of files to read, and hive partitions in them.
+
+All file sources call `expand`; `reading` is the one place where errors of pyarrow and of the operating system become
+a `SourceError` that names the path. Paths are local: nothing is ever fetched from a URL.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from tsql.backends.io.pipes import PipePath, PipeReader
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.types import BIGINT, DATE, TIMESTAMP, VARCHAR, Type
+
+SUFFIXES = {
+    "parquet": (".parquet", ".pq", ".parq"),
+    "csv": (".csv", ".tsv", ".tbl", ".psv", ".txt"),
+    "json": (".json", ".ndjson", ".jsonl"),
+    "ipc": (".arrow", ".arrows", ".feather", ".ipc"),
+}
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+_MAGIC_BYTES = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}
+_SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+://")
+_MAGIC = re.compile(r"[*?\[]")
+
+
+@contextmanager
+def reading(path: str, expected: str) -> Iterator[None]:
+    """Run a block that reads `path`; whatever goes wrong below becomes one SourceError saying what was expected."""
+    try:
+        yield
+    except SourceError:
+        raise
+    except FileNotFoundError:
+        raise SourceError(f"{path}: no such file (expected {expected})") from None
+    except IsADirectoryError:
+        raise SourceError(f"{path}: is a folder, not {expected}") from None
+    except PermissionError:
+        raise SourceError(f"{path}: permission denied") from None
+    except MemoryError:
+        raise SourceError(f"{path}: damaged or too large to read as {expected}: not enough memory") from None
+    except (pa.ArrowException, OSError, ValueError, OverflowError, EOFError) as error:
+        raise SourceError(f"{path}: cannot be read as {expected}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__
+
+
+def expand(patterns: Iterable[str], kind: str) -> tuple[str, ...]:
+    """The files that `patterns` name, globs and folders in sorted order (as DuckDB reads them). Never empty."""
+    files: list[str] = []
+    for pattern in patterns:
+        files += _expand_one(pattern, kind)
+    return tuple(files)
+
+
+def _expand_one(pattern: str, kind: str) -> list[str]:
+    if _SCHEME.match(pattern):
+        raise SourceError(f"{pattern}: only local files are read, not URLs", hint="download the file first")
+    if "\0" in pattern:
+        raise SourceError("a file name holds a NUL character")
+    if os.path.isdir(pattern):
+        found = _files_below(pattern, kind)
+        if not found:
+            raise SourceError(f"{pattern}: the folder holds no {kind} files ({', '.join(SUFFIXES[kind])})")
+        return found
+    if os.path.exists(pattern) or not _MAGIC.search(pattern):
+        if not os.path.exists(pattern):
+            raise SourceError(f"{pattern}: no such file")
+        return [pattern]
+    found = sorted(path for path in glob.glob(pattern, recursive=True) if os.path.isfile(path))
+    if not found:
+        raise SourceError(f"{pattern}: no file matches this pattern")
+    return found
+
+
+def _files_below(folder: str, kind: str) -> list[str]:
+    """Data files of `kind` in a folder and its sub-folders; names that start with `_` or `.` are bookkeeping of writers,
+    unless they are those of a partition (`_key=1`)."""
+    found = []
+    for base, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".") and (not name.startswith("_") or "=" in name)]
+        for name in names:
+            if not name.startswith((".", "_")) and kind_of(name) == kind:
+                found.append(os.path.join(base, name))
+    return sorted(found)
+
+
+def kind_of(path: str) -> str | None:
+    """The kind of source that a file name's ending suggests, looking through .gz and .zst."""
+    stem = path.lower()
+    for ending in COMPRESSIONS:
+        stem = stem.removesuffix(ending)
+    for kind, endings in SUFFIXES.items():
+        if stem.endswith(endings):
+            return kind
+    return None
+
+
+def compression_of(path: str) -> str | None:
+    """The codec that a file name's ending suggests; a pipe has no name that says so, and is known by its first bytes."""
+    if isinstance(path, PipePath):
+        head = PipeReader(path.pipe).read(4)
+        return next((codec for magic, codec in _MAGIC_BYTES.items() if head.startswith(magic)), None)
+    return next((codec for ending, codec in COMPRESSIONS.items() if path.lower().endswith(ending)), None)
+
+
+def open_input(path: str, compression: str | None = None) -> pa.NativeFile:
+    """A stream of the file's bytes, decompressed."""
+    arriving = isinstance(path, PipePath) and not path.pipe.ended
+    raw = pa.PythonFile(PipeReader(path.pipe), "r") if arriving else pa.OSFile(stored_path(path), "rb")
+    codec = compression_of(path) if compression in (None, "auto") else None if compression == "none" else compression
+    return raw if codec is None else pa.CompressedInputStream(raw, codec)
+
+
+def stored_path(path: str) -> str:
+    """Where the bytes of a file are, for readers that go to and fro in them; all of a pipe is awaited."""
+    return path.pipe.stored_path() if isinstance(path, PipePath) else path
+
+
+def check_whole(path: str, stream: pa.NativeFile) -> None:
+    """At the end of a file: one that is shorter now than when it was opened has lost rows, and the last one may be cut. (A compressed
+    stream that is cut is an error of its own.)"""
+    if isinstance(stream, pa.OSFile) and stream.tell() < stream.size():
+        raise SourceError(f"{path}: the file became shorter while it was read")
+
+
+def total_bytes(paths: Iterable[str]) -> int:
+    """Sizes of files as stored; a file that is gone counts nothing (reading it will say so)."""
+    return sum(path.pipe.bytes if isinstance(path, PipePath) else os.path.getsize(path) for path in paths if os.path.exists(path))
+
+
+_PARTITION = re.compile(r"([^=]+)=(.*)", re.DOTALL)
+_NO_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.~")
+_INTEGER = re.compile(r"^(0|-?[1-9][0-9]*)$")
+
+
+def folder_name(key: str, value: str | None) -> str:
+    """The folder of a partition, `key=value`, as Hive and DuckDB name it. Everything but plain characters is written as %XX, and so is the
+    first character of a text that would be read as NULL: as `_NO_PARTITION` by all, as NULL by readers that take numbers or dates for
+    the other values. A key does not begin with a dot, which would hide it."""
+    if value is None:
+        shown = _NO_PARTITION
+    else:
+        shown = _escaped(value, is_special=value == _NO_PARTITION or value.upper() == "NULL")
+    return f"{_escaped(key, is_special=key.startswith('.'))}={shown}"
+
+
+def _escaped(text: str, is_special: bool) -> str:
+    escaped = [c if c in _PLAIN else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text]
+    return "".join([f"%{ord(text[0]):02X}", *escaped[1:]] if is_special else escaped)
+
+
+def _unescaped(text: str) -> str:
+    """What stands for a text in the name of a folder; the name itself, where its %XX are not UTF-8."""
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+@dataclass(frozen=True)
+class Partitions:
+    """Columns that stand in the folder names (`key=value`): their types, and each file's values in stored form."""
+
+    types: dict[str, Type]
+    values: dict[str, dict[str, object]]
+
+    def __bool__(self) -> bool:
+        return bool(self.types)
+
+
+NO_PARTITIONS = Partitions({}, {})
+
+
+def partitions_of(paths: tuple[str, ...], autocast: bool = True) -> Partitions:
+    """The hive partitions of `paths`, by name: there are some only if every path has the same keys. Types are BIGINT, DATE,
+    TIMESTAMP where all values read as such, else VARCHAR."""
+    found = {path: _keys_of(path) for path in paths}
+    keys = sorted(next(iter(found.values()), {}))
+    if not keys or any(sorted(pairs) != keys for pairs in found.values()):
+        return NO_PARTITIONS
+    types: dict[str, Type] = {}
+    values: dict[str, dict[str, object]] = {path: {} for path in paths}
+    for key in keys:
+        texts = {path: pairs[key] for path, pairs in found.items()}
+        types[key], read = _typed(set(texts.values()), autocast)
+        for path, text in texts.items():
+            values[path][key] = read[text]
+    return Partitions(types, values)
+
+
+def _keys_of(path: str) -> dict[str, str]:
+    """The keys in a path with their values as they are written."""
+    pairs: dict[str, str] = {}
+    for part in Path(path).parts[:-1]:
+        match = _PARTITION.fullmatch(part)
+        if match:
+            try:
+                part.encode("utf-8")
+            except UnicodeEncodeError:
+                raise SourceError(f"{path!r}: the name of a folder is not UTF-8", hint="hive_partitioning => false reads no columns from names") from None
+            pairs[_unescaped(match[1])] = match[2]
+    return pairs
+
+
+def _typed(written: set[str], autocast: bool) -> tuple[Type, dict[str, object]]:
+    """The type of a partition, and the values of what is written. NULL in any spelling is no value among numbers and dates, and a text among
+    texts, as in DuckDB; a text of ours is never written like that."""
+    from tsql.backends.io.text import parse_date, parse_timestamp
+
+    texts = {one: _unescaped(one) for one in written if one != _NO_PARTITION}
+    present = [one for one in texts if one.upper() != "NULL"]
+    candidates = ((BIGINT, _parse_bigint), (DATE, parse_date), (TIMESTAMP, parse_timestamp)) if autocast and present else ()
+    for kind, parse in candidates:
+        read: dict[str, object] = {one: parse(texts[one]) for one in present}
+        if None not in read.values():
+            return kind, dict.fromkeys(written) | read
+    return VARCHAR, dict.fromkeys(written) | texts
+
+
+def _parse_bigint(text: str) -> int | None:
+    if not _INTEGER.match(text):
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None

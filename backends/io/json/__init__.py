@@ -1,0 +1,1 @@
+"""JSON files as a source."""

@@ -1,0 +1,159 @@
+"""Opening sources: `open_source` by what a user names, `from_description` by what a plan file or a Spark task carries.
+
+The session calls these for files in FROM and for `read_parquet`, `read_csv`, `read_json`. Kinds are found by the ending
+of the name, and where that says nothing, by the first bytes of the file.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tsql.backends.io import Source
+from tsql.backends.io.conform import OPTION as SCHEMA
+from tsql.backends.io.conform import conformed, declared
+from tsql.backends.io.descriptors import descriptor_of
+from tsql.backends.io.files import SUFFIXES, compression_of, expand, kind_of, open_input, reading
+from tsql.backends.io.partitioned import OPTIONS as FILE_OPTIONS
+from tsql.backends.io.partitioned import with_file_columns
+from tsql.backends.io.pipes import PipePath, Pipes
+from tsql.kernels.expr.errors import SourceError
+
+if TYPE_CHECKING:
+    from tsql.backends.io.csv.rejects import CsvRejects
+
+ALIASES = {"arrow": "ipc", "feather": "ipc", "ndjson": "json", "jsonl": "json", "tsv": "csv", "pq": "parquet"}
+
+
+def open_source(
+    path_or_paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+    kind: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    as_pipe: Callable[[str], str] | None = None,
+) -> Source:
+    """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option `schema` names the
+    columns to read with their types, for every kind. `as_pipe` is a session's `Pipes.path`."""
+    single = isinstance(path_or_paths, str | os.PathLike)
+    patterns = [os.fspath(path) for path in ([path_or_paths] if single else path_or_paths)]
+    if not patterns or any(not isinstance(pattern, str) or not pattern for pattern in patterns):
+        raise SourceError("a file name is empty" if patterns else "the list of files is empty")
+    patterns = [as_pipe(pattern) if as_pipe is not None else Pipes().path(pattern) for pattern in patterns]
+    kind = _kind(patterns, kind)
+    settings = _checked(kind, options or {})
+    wanted = declared(settings)
+    if wanted is None:
+        return _open(kind, patterns, settings)
+    return conformed(lambda chosen: _open(kind, patterns, chosen), kind, settings, wanted)
+
+
+def _open(kind: str, patterns: list[str], settings: dict[str, Any]) -> Source:
+    if kind == "parquet":
+        from tsql.backends.io.parquet.source import ParquetSource
+
+        return ParquetSource(patterns, settings)
+    if kind == "csv":
+        from tsql.backends.io.csv.source import CsvSource
+
+        return with_file_columns(CsvSource(patterns, settings), settings)
+    if kind == "json":
+        from tsql.backends.io.json.source import JsonSource
+
+        return with_file_columns(JsonSource(patterns, settings), settings)
+    from tsql.backends.io.ipc import IpcSource
+
+    return with_file_columns(IpcSource(patterns, settings), settings)
+
+
+def rejects_of(source: Any) -> CsvRejects | None:
+    """What a source keeps of the rows that it leaves out, if it does."""
+    while source is not None:
+        found = getattr(source, "rejects", None)
+        if found is not None:
+            return found
+        source = getattr(source, "source", None)
+    return None
+
+
+def portable(source: Any) -> dict[str, Any] | None:
+    """The description of a source that another process can open; None for data in memory, for a pipe (whose bytes this process has
+    taken), and where the rows that are left out must come together here."""
+    if rejects_of(source) is not None or any(isinstance(path, PipePath) for path in getattr(source, "paths", ())):
+        return None
+    return source.describe()
+
+
+def from_description(description: Mapping[str, Any]) -> Source:
+    """The source that `describe()` described."""
+    try:
+        return open_source(list(description["paths"]), description["kind"], description.get("options") or {})
+    except (KeyError, TypeError):
+        raise SourceError(f"not the description of a source: {description!r}") from None
+
+
+def _kind(patterns: list[str], kind: str | None) -> str:
+    if kind is not None:
+        kind = ALIASES.get(kind.lower(), kind.lower())
+        if kind not in SUFFIXES:
+            raise SourceError(f"unknown kind of file {kind}", hint=f"kinds are {', '.join(SUFFIXES)}")
+        return kind
+    kinds = {_kind_of_one(pattern) for pattern in patterns}
+    if len(kinds) > 1:
+        raise SourceError(f"files of several kinds in one list: {', '.join(sorted(kinds))}")
+    return kinds.pop()
+
+
+def _kind_of_one(pattern: str) -> str:
+    found = kind_of(pattern)
+    if found is not None and not os.path.isdir(pattern):
+        return found
+    if os.path.isdir(pattern):
+        kinds = {kind_of(name) for _, _, names in os.walk(pattern) for name in names if not name.startswith((".", "_"))} - {None}
+        if len(kinds) == 1:
+            return kinds.pop()
+        raise SourceError(f"{pattern}: the folder holds {'files of several kinds' if kinds else 'no data files'}", hint="say which to read, such as 'folder/*.parquet'")
+    first = expand([pattern], "parquet")[0]
+    return kind_of(first) or _kind_by_content(first)
+
+
+def _kind_by_content(path: str) -> str:
+    with reading(path, "a data file"), open_input(path, compression_of(path)) as stream:
+        head = stream.read(64)
+    if head[:4] == b"PAR1":
+        return "parquet"
+    if head[:6] == b"ARROW1" or head[:4] == b"\xff\xff\xff\xff":
+        return "ipc"
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        return "json"
+    if isinstance(path, PipePath) or descriptor_of(path) is not None:
+        return "csv"
+    raise SourceError(f"{path}: what kind of file this is cannot be told from its name or content", hint=f"name the kind: {', '.join(SUFFIXES)}")
+
+
+def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options, their names in lower case; one that the kind does not know is an error naming the nearest."""
+    known = _known_options(kind)
+    checked = {}
+    for name, value in options.items():
+        lowered = name.lower()
+        if lowered not in known:
+            close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
+            raise SourceError(f"unknown option {name} for {kind} files", hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}")
+        if value is None:
+            raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
+        checked[lowered] = value
+    return checked
+
+
+def _known_options(kind: str) -> tuple[str, ...]:
+    match kind:
+        case "parquet":
+            from tsql.backends.io.parquet.source import OPTIONS
+        case "csv":
+            from tsql.backends.io.csv.source import OPTIONS
+        case "json":
+            from tsql.backends.io.json.source import OPTIONS
+        case _:
+            from tsql.backends.io.ipc import OPTIONS
+    return (*OPTIONS, SCHEMA) if kind == "parquet" else (*OPTIONS, *FILE_OPTIONS, SCHEMA)

@@ -1,0 +1,1 @@
+"""Parquet files as a source: footers, statistics, pages, and which decoder reads what."""

@@ -1,0 +1,397 @@
+"""Parquet files as a source: one file, a list, a folder or a glob, with hive partitions as columns.
+
+A split is one row group. Only the columns asked for are read; files are skipped by their partition values and row groups
+by their statistics. The first file's schema decides (with `union_by_name` the union of all), later files are cast to it.
+
+A column chunk is read by our own decoder of pages (`parquet_pages`), or by pyarrow where the decoder does not know its codec, its
+encoding or its type (`parquet_forms` has the list). Measured on TPC-H SF1 lineitem (6 M rows, 53 row groups, Snappy, dictionaries with
+PLAIN behind them where they grew too large, warm page cache), all of `ParquetSource.read`, in CPU milliseconds of one thread, the best of
+7 interleaved runs on a 2-core machine that was busy with other work:
+
+| columns | by pyarrow | by our decoder |
+|---|---|---|
+| the 4 of Q6 | 121 | 65 |
+| the 7 of Q1 | 173 | 103 |
+| l_discount, l_quantity, l_extendedprice, l_tax | 112 | 63 |
+| l_extendedprice | 91 | 44 |
+| l_returnflag, l_linestatus (as dictionaries) | 36 | 24 |
+| l_orderkey | 39 | 29 |
+| l_comment | 455 | 272 |
+
+Of the 65 for Q6, Snappy takes 28 (libsnappy: 66), copying from the page cache 10, decoding to arrays 22. What else was tried:
+
+| choice | columns | without | with |
+|---|---|---|---|
+| DECIMAL delivered as its stored integers (`parquet_footer`), by pyarrow | 4 decimals | 166 | 123 |
+| `read_dictionary` for small dictionaries, by pyarrow | l_returnflag, l_linestatus | 259 | 26 |
+| `read_dictionary` for many values (not done) | l_comment | 422 | 1107 |
+| looking for bytes that are not ASCII before UTF-8 is checked | l_comment | 372 | 272 |
+| `pre_buffer` (not done) | the 7 of Q1 | 172 | 172 |
+| memory map (not done: a file cut while it is mapped would end the process) | the 7 of Q1 | 172 | 179 |
+
+Batches of 16 k, 32 k, 64 k and 128 k rows took 182, 183, 172 and 200. `use_threads` is off because the engine's workers read
+splits in parallel.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from io import FileIO
+from itertools import repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tsql.backends.io import ColumnStatistics, LazyColumns, Split, Statistics
+from tsql.backends.io.convert import castable, convert
+from tsql.backends.io.files import NO_PARTITIONS, expand, partitions_of, reading, stored_path
+from tsql.backends.io.normalize import TWELVE_BYTES, batch_of, engine_schema, normalize
+from tsql.backends.io.parquet.footer import Footer, read_footer
+from tsql.backends.io.parquet.forms import ColumnForm, column_form, is_ours
+from tsql.backends.io.parquet.lanes import LaneReader
+from tsql.backends.io.parquet.pages import ChunkReader, UnknownPages, read_all
+from tsql.backends.io.parquet.statistics import chunk_bounds, dictionary_values, fold, small_dictionary
+from tsql.backends.io.prune import Bounds, columns_of, may_match
+from tsql.backends.io.text import from_stored
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import DECIMAL, Type, common_type
+from tsql.kernels.process import forks
+
+BATCH_ROWS = 65_536
+OPEN_FILES = 8
+_SIXTEEN_BYTES = pa.binary(16)
+OPTIONS = ("hive_partitioning", "hive_types_autocast", "union_by_name")
+
+
+class _File:
+    """One file: its footer, and where each of its columns stands (names are found without regard to case)."""
+
+    def __init__(self, footer: Footer):
+        self.footer = footer
+        self._forms: dict[int, ColumnForm | None] = {}
+        found = engine_schema(_meant(footer), footer.path)
+        self.types: list[Type] = [DECIMAL(*footer.unscaled[f.name]) if f.name in footer.unscaled else f.type for f in found]
+        self.names = found.names
+        self.index = {name.lower(): i for i, name in enumerate(found.names)}
+        self.dictionaries = {i for i, kind in enumerate(self.types) if kind.is_string and small_dictionary(footer, i)}
+        if len(set(footer.schema.names)) != len(footer.schema.names):
+            raise SourceError(f"{footer.path}: two columns of this Parquet file have the same name")
+
+    def form(self, index: int) -> ColumnForm | None:
+        """How our decoder reads a column; None where pyarrow does."""
+        if index not in self._forms:
+            self._forms[index] = column_form(self.footer, index)
+        return self._forms[index]
+
+
+def _meant(footer: Footer) -> pa.Schema:
+    """The schema with what the bytes of some columns are, where pyarrow says no more than that they are bytes: a UUID, an interval, a timestamp (INT96)."""
+    fields = list(footer.schema)
+    for index, (field, leaf) in enumerate(zip(fields, footer.leaves, strict=True)):
+        if field.name in footer.int96:
+            fields[index] = field.with_type(pa.timestamp("ns"))
+        elif field.type == _SIXTEEN_BYTES and footer.metadata.schema.column(leaf).logical_type.type == "UUID":
+            fields[index] = field.with_type(pa.uuid())
+        elif field.type == TWELVE_BYTES and footer.metadata.schema.column(leaf).converted_type == "INTERVAL":
+            fields[index] = field.with_type(pa.month_day_nano_interval())
+    return pa.schema(fields)
+
+
+class ParquetSource:
+    """Reads Parquet files; safe to use from many threads, each of which keeps its own open files."""
+
+    def __init__(self, patterns: Sequence[str], options: dict[str, Any] | None = None):
+        self.patterns = tuple(patterns)
+        self.options = dict(options or {})
+        self.paths = expand(self.patterns, "parquet")
+        hive = self.options.get("hive_partitioning")
+        self.partitions = NO_PARTITIONS if hive is False else partitions_of(self.paths, self.options.get("hive_types_autocast", True))
+        self._files: dict[str, _File] = {}
+        self._bounds: dict[tuple[str, str], list[Bounds]] = {}
+        self._lock = forks.lock()
+        self._local = threading.local()
+        self.lost: set[str] = set()
+        self.schema = self._schema()
+
+    def statistics(self) -> Statistics:
+        footers = [self._file(path).footer.metadata for path in self.paths]
+        rows = sum(metadata.num_rows for metadata in footers)
+        size = sum(metadata.row_group(i).total_byte_size for metadata in footers for i in range(metadata.num_row_groups))
+        return Statistics(rows, size, LazyColumns(self.schema.readable, self._column_statistics))
+
+    def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
+        used = [name for name in columns_of(filter) if name in self.schema]
+        found: list[Split] = []
+        for path in self.paths:
+            constant = {name: self._constant_bounds(path, name) for name in used if name in self.partitions.types}
+            if constant and not may_match(filter, constant):
+                continue
+            self._check_columns(path, columns)
+            metadata = self._file(path).footer.metadata
+            for number in range(metadata.num_row_groups):
+                rows = metadata.row_group(number).num_rows
+                bounds = constant | {name: self._chunk_bounds(path, name)[number] for name in used if name not in constant}
+                if rows and (filter is None or may_match(filter, bounds)):
+                    found.append(Split(len(found), path, rows, number))
+        return found
+
+    def split_bounds(self, split: Split, column: str) -> tuple[int, int] | None:
+        """The least and the greatest value of a time column in a split; None if they are not known. NULLs may be there in any case."""
+        bounds = self._constant_bounds(split.path, column) if column in self.partitions.types else self._chunk_bounds(split.path, column)[split.detail]
+        known = isinstance(bounds.low, int) and isinstance(bounds.high, int)
+        return (bounds.low, bounds.high) if known else None
+
+    def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        file = self._file(split.path)
+        positions = {name: file.index[name.lower()] for name in columns if name not in self.partitions.types and name.lower() in file.index}
+        if not positions:
+            for start in range(0, split.rows, BATCH_ROWS):
+                rows = min(BATCH_ROWS, split.rows - start)
+                yield batch_of([self._constant(split.path, name, rows) for name in columns], columns, rows)
+            return
+        with reading(split.path, "a Parquet file"):
+            for rows, found in self._arrays(file, split, list(positions.values())):
+                arrays = [self._column(found, file, positions, name, rows) for name in columns]
+                yield batch_of(arrays, columns, rows)
+
+    def _arrays(self, file: _File, split: Split, positions: list[int]) -> Iterator[tuple[int, dict[int, pa.Array]]]:
+        """Batches of a row group as (rows, array of each column by its position): columns that our decoder reads, and the others
+        from pyarrow, whose batches then say how many rows there are in each."""
+        ours: dict[int, ChunkReader] = {}
+        for position in positions:
+            reader = self._chunk_reader(file, split, position)
+            if reader is not None:
+                ours[position] = reader
+        most = min([BATCH_ROWS, *(reader.batch_rows(BATCH_ROWS) for reader in ours.values())])
+        others = [position for position in positions if position not in ours]
+        done = 0
+        for batch in self._batches(file, split, others, most):
+            rows = min(most, split.rows - done) if batch is None else batch.num_rows
+            done += rows
+            if done > split.rows:
+                break
+            found = dict(zip(ours, read_all(list(ours.values()), rows), strict=True))
+            for number, position in enumerate(others):
+                array = found[position] = batch.column(number)
+                _check_values(array, file.types[position])
+            yield rows, found
+        if done != split.rows:
+            raise SourceError(f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: the file is damaged")
+
+    def open_lanes(self) -> LaneReader:
+        """A reader for one worker that reads columns of a split as they are asked for, of all or of some rows."""
+        return LaneReader(self)
+
+    def arrow_type(self, name: str) -> pa.DataType:
+        """The Arrow type that a column most likely comes in: strings with few values are dictionaries."""
+        file, kind = self._file(self.paths[0]), self.schema[name].type
+        coded = name not in self.partitions.types and file.index.get(name.lower()) in file.dictionaries
+        return pa.dictionary(pa.int32(), kind.to_arrow()) if coded else pa.int64() if kind.is_decimal and kind.width <= 18 else kind.to_arrow()
+
+    def _chunk_reader(self, file: _File, split: Split, position: int) -> ChunkReader | None:
+        """Our reader of a column of a row group; None where pyarrow reads it."""
+        form, chunk = file.form(position), file.footer.chunks[split.detail][position]
+        if form is None or not is_ours(chunk):
+            return None
+        origin = f"{split.path}: column {file.names[position]} of row group {split.detail + 1}"
+        with suppress(UnknownPages):
+            return ChunkReader(self._descriptor(file), file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin)
+        return None
+
+    def _whole_column(self, file: _File, split: Split, position: int) -> pa.ChunkedArray:
+        """A column of a row group that pyarrow reads."""
+        column = self._reader(file).read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False).column(file.footer.schema.field(position).name)
+        if len(column) != split.rows:
+            raise SourceError(f"{split.path}: row group {split.detail} holds {len(column)} rows, its footer says {split.rows}: the file is damaged")
+        for array in column.chunks:
+            _check_values(array, file.types[position])
+        return column
+
+    def _batches(self, file: _File, split: Split, positions: list[int], most: int) -> Iterator[pa.RecordBatch | None]:
+        """The batches of the columns that pyarrow reads; None for each batch where it reads nothing."""
+        if positions:
+            names = [file.footer.schema.field(i).name for i in positions]
+            for batch in self._reader(file).iter_batches(most, [split.detail], names, use_threads=False):
+                yield batch.select(names)
+        else:
+            yield from repeat(None, -(-split.rows // most))
+
+    def describe(self) -> dict[str, Any]:
+        return {"kind": "parquet", "paths": list(self.patterns), "options": dict(self.options)}
+
+    def _schema(self) -> Schema:
+        union = self.options.get("union_by_name", False)
+        found: dict[str, Field] = {}
+        for path in self.paths if union else self.paths[:1]:
+            file = self._file(path)
+            for name, kind in zip(file.names, file.types, strict=True):
+                known = found.get(name.lower())
+                merged = kind if known is None else _merged(known.type, kind)
+                if merged is None:
+                    raise SourceError(f"{path}: column {name} is {kind} here and {known.type} in {self.paths[0]}, and these have no common type")
+                found[name.lower()] = Field(name if known is None else known.name, merged)
+        for name, kind in self.partitions.types.items():
+            known = found.get(name.lower())
+            found[name.lower()] = Field(name if known is None else known.name, kind)
+        # A partition column replaces a stored one of the same name, and is known under the stored one's spelling.
+        self.partitions = self._spelled(found)
+        return Schema(tuple(found.values()))
+
+    def _spelled(self, fields: dict[str, Field]) -> Any:
+        names = {name: fields[name.lower()].name for name in self.partitions.types}
+        types = {names[name]: kind for name, kind in self.partitions.types.items()}
+        values = {path: {names[name]: value for name, value in row.items()} for path, row in self.partitions.values.items()}
+        return type(self.partitions)(types, values)
+
+    def _file(self, path: str) -> _File:
+        with self._lock:
+            if path not in self._files:
+                self._files[path] = _File(read_footer(path))
+            return self._files[path]
+
+    def _check_columns(self, path: str, columns: tuple[str, ...]) -> None:
+        """Refuse a file that lacks a needed column or has it in a type that cannot be cast, before anything is read."""
+        file, first = self._file(path), self.paths[0]
+        for name in columns:
+            if name in self.partitions.types:
+                continue
+            position = file.index.get(name.lower())
+            if position is None:
+                if not self.options.get("union_by_name", False):
+                    raise SourceError(
+                        f"{path}: column {name}, which is in {first}, is missing here", hint="union_by_name => true reads missing columns as NULL"
+                    )
+            elif not castable(file.types[position], self.schema[name].type):
+                raise SourceError(f"{path}: column {name} is {file.types[position]} here and {self.schema[name].type} in {first}")
+
+    def _column(self, found: dict[int, pa.Array], file: _File, positions: dict[str, int], name: str, rows: int) -> pa.Array:
+        kind, path = self.schema[name].type, file.footer.path
+        if name not in positions:
+            return self._constant(path, name, rows)
+        position = positions[name]
+        source, array = file.types[position], found[position]
+        if source.is_decimal and pa.types.is_integer(array.type):
+            if source == kind:
+                return array if array.type == pa.int64() else array.cast(pa.int64())
+            array = _scaled(array, source)
+        (array,) = normalize(array, source, lambda: self.lost.add(name)) or (pa.nulls(0, source.to_arrow()),)
+        if source == kind:
+            return array
+        try:
+            return convert(array, source, kind)
+        except ValueError as error:
+            raise SourceError(f"{path}: column {name} is {source} here and {kind} in {self.paths[0]}: {error}") from error
+
+    def _constant(self, path: str, name: str, rows: int) -> pa.Array:
+        """A column that is the same for a whole file: a partition value, or NULL for a column that the file lacks."""
+        kind = self.schema[name].type
+        value = self.partitions.values[path][name] if name in self.partitions.types else None
+        if value is None:
+            return pa.nulls(rows, kind.to_arrow())
+        return pa.repeat(from_stored([value], kind)[0], rows)
+
+    def _constant_bounds(self, path: str, name: str) -> Bounds:
+        value = self.partitions.values[path][name]
+        return Bounds(value, value, int(value is None), 1)
+
+    def _chunk_bounds(self, path: str, name: str) -> list[Bounds]:
+        """The bounds of a stored column per row group; unknown where the file stores it in another type."""
+        key = (path, name)
+        if key not in self._bounds:
+            file = self._file(path)
+            groups = [file.footer.metadata.row_group(i).num_rows for i in range(file.footer.metadata.num_row_groups)]
+            position = file.index.get(name.lower())
+            if position is None:
+                found = [Bounds(None, None, rows, rows) for rows in groups]
+            elif file.types[position] != self.schema[name].type:
+                found = [Bounds(None, None, None, rows) for rows in groups]
+            else:
+                found = chunk_bounds(file.footer, position, file.types[position])
+            self._bounds[key] = found
+        return self._bounds[key]
+
+    def _column_statistics(self, name: str) -> ColumnStatistics:
+        if name not in self.partitions.types:
+            kind = self.schema[name].type
+            parts = [part for path in self.paths for part in self._chunk_bounds(path, name)]
+            known = fold(parts, kind)
+            file = self._file(self.paths[0])
+            index = file.index.get(name.lower())
+            if index is None:
+                return known
+            rows = sum(self._file(path).footer.metadata.num_rows for path in self.paths)
+            return replace(known, distinct=dictionary_values(file.footer, index, kind, known, rows, parts))
+        parts = []
+        for path in self.paths:
+            value, rows = self.partitions.values[path][name], self._file(path).footer.metadata.num_rows
+            parts.append(Bounds(value, value, rows if value is None else 0, rows))
+        return fold(parts, self.schema[name].type)
+
+    def _descriptor(self, file: _File) -> int:
+        """This thread's open descriptor of a file; the footer is not read again, so the file must be as it was."""
+        files: dict[str, FileIO] = self._local.__dict__.setdefault("files", {})
+        path = file.footer.path
+        if path not in files:
+            while len(files) >= OPEN_FILES:
+                files.pop(next(iter(files))).close()
+            files[path] = FileIO(stored_path(path))
+        descriptor = files[path].fileno()
+        if os.fstat(descriptor).st_size != file.footer.size:
+            raise SourceError(f"{path}: the file has changed since it was opened")
+        return descriptor
+
+    def _reader(self, file: _File) -> pq.ParquetFile:
+        """This thread's open reader of a file, for columns that pyarrow reads."""
+        readers: dict[str, pq.ParquetFile] = self._local.__dict__.setdefault("readers", {})
+        path = file.footer.path
+        if path not in readers:
+            while len(readers) >= OPEN_FILES:
+                readers.pop(next(iter(readers))).close(force=True)
+            stream = pa.OSFile(stored_path(path), "rb")
+            readers[path] = pq.ParquetFile(
+                stream,
+                metadata=file.footer.metadata,
+                read_dictionary=[file.footer.schema.field(i).name for i in file.dictionaries],
+                pre_buffer=False,
+                page_checksum_verification=True,
+                arrow_extensions_enabled=False,
+            )
+        return readers[path]
+
+
+def _merged(a: Type, b: Type) -> Type | None:
+    """The type of a column that is of type a in one file and of type b in another; it cannot be read if one of them cannot."""
+    return common_type(a, b) if a.is_readable and b.is_readable else a if not a.is_readable else b
+
+
+def _check_values(array: pa.Array, kind: Type) -> None:
+    """Check what pyarrow leaves unchecked."""
+    if kind.is_string:
+        _check_strings(array)
+    elif pa.types.is_time(array.type):
+        array.validate(full=True)
+
+
+def _check_strings(array: pa.Array) -> None:
+    """Raise pa.ArrowInvalid for what a damaged page may give: indices outside of the dictionary, text that is not UTF-8."""
+    if not pa.types.is_dictionary(array.type) or array.null_count or array.type.index_type != pa.int32():
+        array.validate(full=True)
+        return
+    array.dictionary.validate(full=True)
+    # As unsigned numbers, so that one pass finds those below zero too.
+    indices = np.asarray(array.indices).view(np.uint32)
+    if len(indices) and indices.max() >= len(array.dictionary):
+        raise pa.ArrowInvalid("a dictionary index is out of bounds")
+
+
+def _scaled(array: pa.Array, kind: Type) -> pa.Array:
+    """Unscaled integers as decimals."""
+    return array.cast(pa.decimal128(38, 0)).view(pa.decimal128(38, kind.scale)).cast(kind.to_arrow())

@@ -1,0 +1,166 @@
+"""Joins live. Rows of both sides are held; comparisons of times say which of them no row to come can match (seed 004, figure 4, generalised).
+
+A condition `a <= b`, where the rows to come of one side have `a` no less than F, lets go of the held rows of the other with b < F. An
+equality is two of these. An inner join gives pairs as soon as the second row of a pair has come. All other kinds decide about a left row when
+no row to come can match it, and then forget it; right rows stay while a left row that is held or to come may want them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tsql.backends.live.fragments import Engine, Fragment, Rows
+from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
+from tsql.planner.logical.predicates import conjuncts
+from tsql.planner.physical.operators.join import MIRROR, HashJoin
+from tsql.planner.physical.progress import DAY_US, Progress, moved
+
+KINDS = ("inner", "left", "semi", "anti")
+"""A full join, and the kinds in which a NULL of any right row may leave an answer open, need all rows."""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A pair of rows needs `low <= high` (or `<`, if strict): `low` is of the side that is waited for, `high` of the held one."""
+
+    low: Expr
+    high: Expr
+    strict: bool
+
+
+def limits_of(step: HashJoin, held: int) -> list[Limit]:
+    """What a held row of a side needs of the rows to come of the other."""
+    found = []
+    mine = step.inputs[held].schema.names
+    others = step.inputs[1 - held].schema.names
+    for part in [k.expr for k in step.keys if not k.null_safe] + [*step.range, *conjuncts(step.condition)]:
+        if not (isinstance(part, Call) and part.name in ("=", "<", "<=", ">", ">=") and len(part.args) == 2):
+            continue
+        a, b = part.args
+        op = part.name
+        if a.columns() and set(a.columns()) <= set(mine) and b.columns() and set(b.columns()) <= set(others):
+            a, b, op = b, a, MIRROR.get(op, op)
+        if not (a.columns() and set(a.columns()) <= set(others) and b.columns() and set(b.columns()) <= set(mine)):
+            continue
+        # Now `a op b`, with a of the other side and b of the held one.
+        if op in ("<", "<=", "="):
+            found.append(Limit(a, b, op == "<"))
+    return found
+
+
+class Joins(Operator):
+    """A hash join of a kind in KINDS."""
+
+    def __init__(self, step: HashJoin, engine: Engine):
+        super().__init__(step, engine)
+        self.is_eager = step.kind == "inner"
+        self.limits = tuple(limits_of(step, side) for side in range(2))
+        self.whole = self.over(gives_of_nothing=True)
+        self.why = self._why()
+        self.parts: dict[tuple[int, tuple[int, ...]], tuple[Fragment, Fragment]] = {}
+
+    def _why(self) -> str:
+        bounded = [f"side {side}" for side in range(2) if self.limits[side]]
+        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time" + ("" if self.is_eager else ", and a left row waits until it cannot be matched")
+
+    def consume(self, side: int, rows: Rows) -> Rows:
+        if not self.is_eager:
+            return super().consume(side, rows)
+        found = self.whole.rows({f"side_{side}": rows, f"side_{1 - side}": self.held[1 - side].rows}) if rows and self.held[1 - side].rows else []
+        if not self.progress[1 - side].ended:
+            self.held[side].add(rows)
+        return found
+
+    def advance(self) -> Rows:
+        found: Rows = []
+        if self.is_eager:
+            for side in range(2):
+                self._forget(side, self.progress[1 - side])
+            return found
+        final = self._final()
+        if final:
+            found = self.whole.rows({"side_0": final, "side_1": self.held[1].rows})
+        self._forget(1, self._left())
+        return found
+
+    def _final(self) -> Rows:
+        """The left rows that no row to come can match; they are held no longer."""
+        if self.progress[1].ended:
+            return self.held[0].take()
+        known = self._known(0, self.progress[1])
+        if not known or not self.held[0].rows:
+            return []
+        passed, stays = self._parts(0, tuple(known))
+        values = self._values(0, known)
+        rows = {"side_0": self.held[0].rows}
+        found = passed.rows(rows, **values)
+        if found:
+            self.held[0].rows = stays.rows(rows, **values)
+        return found
+
+    def _left(self) -> Progress:
+        """What holds for left rows that are held or to come."""
+        if self.progress[0].ended and not self.held[0].rows:
+            return Progress(ended=True)
+        return self._held_too(0)
+
+    def _held_too(self, side: int) -> Progress:
+        """What holds for the rows of a side, held ones included: columns for which both are known."""
+        stay = {}
+        for limit in self.limits[side]:
+            low = self.progress[1 - side].lower(limit.low)
+            column = _column(limit.high)
+            if low is not None and column is not None:
+                stay[column[0]] = max(stay.get(column[0], -(2**63)), moved(low, -column[1]))
+        if not self.held[side].rows:
+            return self.progress[side]
+        coming = self.progress[side]
+        return Progress({n: b if coming.ended else min(b, coming.bounds[n]) for n, b in stay.items() if coming.ended or n in coming.bounds})
+
+    def _forget(self, side: int, others: Progress) -> None:
+        """Let go of the held rows of a side that the others' rows to come cannot match."""
+        if others.ended:
+            self.held[side].take()
+            return
+        known = self._known(side, others)
+        if known and self.held[side].rows:
+            values = self._values(side, known, others)
+            self.held[side].rows = self._parts(side, tuple(known))[1].rows({f"side_{side}": self.held[side].rows}, **values)
+
+    def _known(self, side: int, others: Progress) -> list[int]:
+        return [number for number, limit in enumerate(self.limits[side]) if others.lower(limit.low) is not None]
+
+    def _values(self, side: int, known: list[int], others: Progress | None = None) -> dict[str, int]:
+        others = others or self.progress[1 - side]
+        return {f"bound_{number}": others.lower(self.limits[side][number].low) for number in known}
+
+    def _parts(self, side: int, known: tuple[int, ...]) -> tuple[Fragment, Fragment]:
+        """The held rows that are past one of the limits, and those that are not. A row with a NULL there matches nothing, and is past it."""
+        key = (side, known)
+        if key not in self.parts:
+            limits = [(f"bound_{number}", self.limits[side][number]) for number in known]
+            needs = [compare(limit.high, ">" if limit.strict else ">=", parameter(name, limit.high.type)) for name, limit in limits]
+            passed = unless_null(any_of([negated(need) for need in needs]))
+            self.parts[key] = self.filtered(side, passed), self.filtered(side, negated(passed))
+        return self.parts[key]
+
+    def promise(self) -> Progress:
+        if self.ended:
+            return Progress(ended=True)
+        names = self.step.schema.names
+        bounds: dict[str, int] = {}
+        for side in range(2 if self.is_eager else 1):
+            bounds |= self._held_too(side).bounds
+        return Progress({n: b for n, b in bounds.items() if n in names})
+
+
+def _column(expr: Expr) -> tuple[str, int] | None:
+    """(column, length) of an expression that is a column and a length of time more."""
+    match expr:
+        case Column():
+            return expr.name, 0
+        case Call(name="+" | "-" as op, args=(Column() as column, Literal(value=(0, days, micros)))):
+            length = days * DAY_US + micros
+            return column.name, length if op == "+" else -length
+    return None

@@ -1,0 +1,42 @@
+"""Which operator runs a step live: the one place that decides it. Steps that are not here hold their rows until their input has ended."""
+
+from __future__ import annotations
+
+from tsql.backends.live.asof import AsofJoins
+from tsql.backends.live.count_windows import CountWindows
+from tsql.backends.live.fragments import Engine
+from tsql.backends.live.groups import Groups
+from tsql.backends.live.held_joins import KINDS, Joins
+from tsql.backends.live.operator import Hold, Operator
+from tsql.backends.live.panes import Panes, Sessions
+from tsql.backends.live.session_rows import SessionRows, has_sessions
+from tsql.backends.live.snapshots import Snapshots
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.asof_join import AsofJoin
+from tsql.planner.physical.operators.combine import Combine
+from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.snapshot import Snapshot
+from tsql.planner.physical.operators.window import Window
+from tsql.planner.physical.step import Step
+
+
+def operator_of(step: Step, engine: Engine) -> Operator:
+    """A new operator for a step that must remember rows."""
+    match step:
+        case Aggregate():
+            return Groups(step, engine)
+        case Combine() if step.windows.kind in ("hop", "cumulate"):
+            return Panes(step, engine)
+        case Combine() if step.windows.kind == "session":
+            return Sessions(step, engine)
+        case Combine():
+            return CountWindows(step, engine)
+        case Window() if has_sessions(step):
+            return SessionRows(step, engine)
+        case AsofJoin() if step.kind in ("inner", "left"):
+            return AsofJoins(step, engine)
+        case HashJoin() if step.kind in KINDS and not isinstance(step, AsofJoin):
+            return Joins(step, engine)
+        case Snapshot():
+            return Snapshots(step, engine)
+    return Hold(step, engine)

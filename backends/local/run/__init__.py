@@ -1,0 +1,1 @@
+"""What every step runs with: kernels, contexts, datasets, worker threads, the thread of a query."""

@@ -1,0 +1,68 @@
+"""Arrow batches that enter a part of a plan: of a split, of a table in memory, of a DataFrame, of a live source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends import Run
+from tsql.backends.local.run.dataset import Dataset, SourceData, slices
+from tsql.backends.local.run.dataset import Part as Morsel
+from tsql.kernels.emit.batch import Morsels, SourceColumn, arrow_layout
+from tsql.kernels.emit.pipeline import ColumnarScan
+from tsql.kernels.expr.nodes import Column
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.operators.collect import OutputColumn
+
+
+def chunk_columns(schema: Schema) -> tuple[SourceColumn, ...]:
+    """How rows that a kernel has collected lie in memory."""
+    return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)).source() for f in schema)
+
+
+def facts_of(data: SourceData) -> dict[str, Any]:
+    """(nullable, bounds) of each column of a source, for the tasks: they would have to read every file to know."""
+    found = {}
+    for name in data.columns:
+        column = data._column(name, data.source.schema[name].type.to_arrow())
+        found[name] = [column.layout.nullable, None if column.range is None else list(column.range)]
+    return found
+
+
+class BatchData(Dataset):
+    """One shard of Arrow batches, each with the order of its split; what is known of the columns comes from the driver."""
+
+    positioned = True
+
+    def __init__(self, schema: Schema, facts: dict[str, Any], batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]], run: Run):
+        self.schema, self.facts, self.batches, self.run = schema, facts, batches, run
+        self.shards = 1
+
+    def _columns(self, types: list[pa.DataType]) -> tuple[SourceColumn, ...]:
+        columns = []
+        for field, arrow in zip(self.schema, types, strict=True):
+            nullable, bounds = self.facts.get(field.name, (True, None))
+            columns.append(SourceColumn(field.name, field.type, arrow_layout(field.type, arrow, nullable), None if bounds is None else tuple(bounds)))
+        return tuple(columns)
+
+    def empty_source(self) -> ColumnarScan:
+        return ColumnarScan(self._columns([f.type.to_arrow() for f in self.schema]))
+
+    def feed(self, shard: int) -> Iterator[Morsel]:
+        position, last = 0, None
+        for number, (order, batch) in enumerate(self.batches()):
+            if order != last:
+                # The place of a row in the whole input, which `first` and `last` go by, whichever task reads it.
+                position, last = order << 40, order
+            yield self.part(batch, position, (order, number))
+            position += batch.num_rows
+
+    def part(self, batch: pa.RecordBatch, position: int, order: tuple[int, ...]) -> Morsel:
+        """The rows of a batch, the first of which has this position in the input."""
+        arrays = list(batch.columns)[: len(self.schema)]
+        morsels = Morsels(len(arrays))
+        for start, rows, pieces in slices(arrays, batch.num_rows, self.run.settings.batch_rows):
+            morsels.add_arrays(pieces, position + start, rows)
+        return Morsel(ColumnarScan(self._columns([a.type for a in arrays])), morsels, order)

@@ -1,0 +1,78 @@
+"""Host functions: the rare functions that a library computes per batch (regular expressions, say), outside the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends.local.run.constants import constant_array, storage_type
+from tsql.kernels.expr.errors import ExecutionError, TsqlError
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, Parameter, rewrite
+from tsql.kernels.functions.registry import SCALARS
+
+
+def is_host_call(expr: Expr) -> bool:
+    return isinstance(expr, Call) and SCALARS.find(expr.name, tuple(a.type for a in expr.args)).host is not None
+
+
+def innermost(expressions: tuple[Expr, ...]) -> list[Call]:
+    """Host calls whose arguments hold no host call; each distinct call once."""
+    found: dict[Call, None] = {}
+    for expression in expressions:
+        # An expression without any, which is most of them, is looked at once and not in every run.
+        if expression.__dict__.get("_has_no_host_call"):
+            continue
+        before = len(found)
+        for node in expression.walk():
+            if is_host_call(node) and not any(is_host_call(below) for arg in node.args for below in arg.walk()):
+                found[node] = None
+        if len(found) == before and not any(is_host_call(node) for node in expression.walk()):
+            expression.__dict__["_has_no_host_call"] = True
+    return list(found)
+
+
+def replace_calls(expr: Expr, names: dict[Call, str]) -> Expr:
+    """The expression with columns in the place of the calls."""
+    return rewrite(expr, lambda e: Column(names[e], e.type) if isinstance(e, Call) and e in names else e)
+
+
+def arguments(calls: list[Call]) -> tuple[list[Expr], list[list[int | None]]]:
+    """The argument expressions to compute, and for each call their places; None for a constant."""
+    expressions: list[Expr] = []
+    places: list[list[int | None]] = []
+    for call in calls:
+        row: list[int | None] = []
+        for arg in call.args:
+            if isinstance(arg, Literal | Parameter):
+                row.append(None)
+            else:
+                row.append(len(expressions))
+                expressions.append(arg)
+        places.append(row)
+    return expressions, places
+
+
+def compute(call: Call, places: list[int | None], values: list[pa.Array], rows: int, parameters: dict[str, Any]) -> pa.Array:
+    """The result of one call for a chunk, in the type in which chunks hold it."""
+    function = SCALARS.find(call.name, tuple(a.type for a in call.args))
+    args: list[Any] = []
+    for arg, place in zip(call.args, places, strict=True):
+        if place is not None:
+            args.append(values[place])
+        else:
+            value = arg.value if isinstance(arg, Literal) else parameters[arg.name]
+            args.append(constant_array(arg.type, [value], arrow=True)[0])
+    try:
+        result = function.host(*args)
+    except TsqlError as error:
+        error.position = call.position if error.position is None else error.position
+        raise
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise ExecutionError(f"{call.name}: {error}", position=call.position) from None
+    if isinstance(result, pa.Scalar):
+        result = pa.array([result.as_py()] * rows, result.type)
+    if isinstance(result, pa.ChunkedArray):
+        result = result.combine_chunks()
+    target = storage_type(call.type)
+    return result if result.type == target else result.cast(target)

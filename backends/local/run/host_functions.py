@@ -1,0 +1,71 @@
+"""Steps with host functions: the arguments are collected, the functions computed chunk by chunk, and the results are columns."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from tsql.backends.local.run import host_calls as hostcalls
+from tsql.backends.local.run.host import library_chunk
+from tsql.backends.local.run.runner import Flow, PipelineRunner
+from tsql.backends.local.spill.spill import AnyChunk
+from tsql.kernels.expr.nodes import Call, Column, Expr, SortKey
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.step import Step
+
+
+class HostFunctionRunner(PipelineRunner):
+    """Takes host functions out of expressions before kernels see them."""
+
+    def _host_calls(self, step: Step, flow: Flow, expressions: tuple[Expr, ...]) -> tuple[Flow, tuple[Expr, ...]]:
+        """Compute host functions batch by batch; the expressions come back with columns in their place."""
+        while calls := hostcalls.innermost(expressions):
+            names = {call: f"#host{len(flow.schema)}_{i}" for i, call in enumerate(calls)}
+            flow = self._host_columns(step, flow, names)
+            expressions = tuple(hostcalls.replace_calls(e, names) for e in expressions)
+        return flow, expressions
+
+    def _host_columns(self, step: Step, flow: Flow, names: dict[Call, str]) -> Flow:
+        columns = columns_of(flow.schema)
+        arguments, places = hostcalls.arguments(list(names))
+        extra = tuple(OutputColumn(f"#argument{i}", e, True, True) for i, e in enumerate(arguments))
+        lists = self._collect(step, flow, (*columns, *extra), f"arguments {len(flow.schema)}")
+        added = tuple(OutputColumn(n, Column(n, call.type)) for call, n in names.items())
+        store = self.spill.store(f"{step.name} results")
+
+        def computed(chunk: AnyChunk) -> AnyChunk:
+            self.run.check()
+            arrays = chunk.arrays
+            values = arrays[len(columns) :]
+            results = [hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters) for i, call in enumerate(names)]
+            made = library_chunk(chunk.order, results, chunk.rows, self.shared)
+            made.arrays, made.bytes = arrays[: len(columns)] + results, made.bytes + chunk.bytes
+            return store.keep([made])[0]
+
+        for chunks in lists:
+            for number, chunk in enumerate(chunks):
+                chunks[number] = computed(chunk)
+        fields = Schema((*flow.schema.fields, *(Field(c.name, c.type) for c in added)))
+        result = self._chunk_flow((*columns, *added), lists, flow)
+        result.schema = fields
+        return result
+
+    def _host_arguments(self, step: Aggregate, flow: Flow) -> tuple[Flow, Any, Any]:
+        """An aggregate's keys and arguments without host functions."""
+        expressions = [e for _, e in step.by]
+        for _, call in step.calls:
+            expressions += call.expressions()
+        flow, rewritten = self._host_calls(step, flow, tuple(expressions))
+        if all(a is b for a, b in zip(expressions, rewritten, strict=True)):
+            return flow, step.by, step.calls
+        left = list(rewritten)
+        by = tuple((n, left.pop(0)) for n, _ in step.by)
+        calls = []
+        for name, call in step.calls:
+            args = tuple(left.pop(0) for _ in call.args)
+            condition = left.pop(0) if call.filter is not None else None
+            order = tuple(SortKey(left.pop(0), k.descending, k.nulls_first) for k in call.order)
+            calls.append((name, replace(call, args=args, filter=condition, order=order)))
+        return flow, by, tuple(calls)

@@ -1,0 +1,34 @@
+"""Rows of a sorted table in memory, dealt to shards by ranges of the column that it is sorted by.
+
+Rows with one value are in one shard, so that they can be grouped without being moved, and the groups of a shard are few
+enough for a table that stays in a core's cache. Cutting costs a binary search for each shard, once for a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tsql.backends.local.run.dataset import Dataset, Part
+from tsql.kernels.emit.pipeline import ColumnarScan
+from tsql.kernels.expr.errors import ExecutionError
+from tsql.planner.physical.operators.scan import Scan, is_sorted
+
+
+class RangeData(Dataset):
+    """One range for each shard."""
+
+    ready = positioned = True
+
+    def __init__(self, step: Scan, shards: int, batch_rows: int):
+        if not is_sorted(step.source, step.ranges):
+            raise ExecutionError(f"table {step.table} is not sorted by {step.ranges} any more: make the plan again")
+        self.shards = step.shards or shards
+        self.rows = step.source.rows
+        sources, self.parts = step.source.ranges(step.columns, step.ranges, self.shards, step.where, batch_rows)
+        self.source = ColumnarScan(sources)
+
+    def empty_source(self) -> ColumnarScan:
+        return self.source
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        yield Part(self.source, self.parts[shard], (shard,))

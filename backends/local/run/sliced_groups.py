@@ -1,0 +1,99 @@
+"""Groups in arrays, cut by key where they lie: a redistribution of them moves nothing.
+
+In: the states of a dense aggregation, one array of all possible groups per worker, and a key to redistribute by. Out: a dataset
+whose shard has some slices of the codes of one column of the key, in all of the arrays; equal keys have equal codes, so they are in one shard.
+The arrays belong to the `GroupData`, which is released with this. Cost: nothing but the places that no group has taken, which are
+looked at again.
+
+The shards are not the ones that hashing gives. So it is done only where nobody else relies on those: no step up to the next
+movement has a second input that was placed by hash (`relies_on_hashes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from math import prod
+
+from tsql.backends.local.run.dataset import Dataset, GroupData, Part
+from tsql.backends.local.run.runner import Flow
+from tsql.kernels.emit.batch import Morsels
+from tsql.kernels.operators.aggregate.groups import DenseAggregate, GroupScan, cardinality
+from tsql.planner.physical.movement import Gather, Movement
+from tsql.planner.physical.step import Step
+
+SLICES, MOST_RUNS = 8, 4096
+"""A shard has so many slices of the codes, unless there were more runs of groups than so many then."""
+
+
+class SlicedGroups(Dataset):
+    """The groups of all workers; each shard has those with some of the codes of the key column with index `column`."""
+
+    ready = True
+
+    def __init__(self, data: GroupData, column: int, shards: int):
+        self.data, self.column, self.shards = data, column, shards
+        self.rows = data.rows
+
+    def empty_source(self) -> GroupScan:
+        return self.data.empty_source()
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        sink, morsels = self.data.sink, Morsels(1)
+        for context, start in zip(self.data.states, self.data.starts, strict=False):
+            for first, count in self._runs(shard):
+                address = context.state_address + first * sink.entry_bytes
+                morsels.add(count, start + first, [(address, first, 0, 0)])
+        yield Part(self.empty_source(), morsels, (shard,))
+
+    def _runs(self, shard: int) -> Iterator[tuple[int, int]]:
+        """(number of the first group, how many) of the runs of groups that are a shard's."""
+        return self._runs_of(shard, self.data.sink.cards, self.column)
+
+    def keys(self, shard: int, other: int) -> Iterator[tuple[int, int]]:
+        """(number of the first, how many) of the runs of keys that are a shard's, where keys are all columns but one other."""
+        cards = self.data.sink.cards
+        return self._runs_of(shard, cards[:other] + cards[other + 1 :], self.column - (self.column > other))
+
+    def _runs_of(self, shard: int, cards: list[int], column: int) -> Iterator[tuple[int, int]]:
+        """The runs of combinations of codes in which that of a column is in one of the shard's slices. A shard has several slices: bounds are
+        rounded, so that the codes at one end may all be free."""
+        codes, below, above = cards[column], prod(cards[column + 1 :]), prod(cards[:column])
+        slices = self.shards * max(1, min(SLICES, MOST_RUNS // (above * self.shards), codes // self.shards))
+        for first in range(above):
+            for number in range(shard, slices, self.shards):
+                low, high = codes * number // slices, codes * (number + 1) // slices
+                yield (first * codes + low) * below, (high - low) * below
+
+    def release(self) -> None:
+        self.data.release()
+
+
+def sliced(flow: Flow, key: tuple[str, ...], shards: int) -> SlicedGroups | None:
+    """The groups of a flow cut into so many shards by a key, or None where they do not lie so that they can be."""
+    data = flow.data
+    if not isinstance(data, GroupData) or data.merged or not isinstance(data.sink, DenseAggregate) or not all(o.counts for o in flow.operators):
+        return None
+    columns = [i for i, (name, _) in enumerate(data.sink.grouping.keys) if name in key]
+    if not columns:
+        return None
+    values = [cardinality(field) for field in data.sink.grouping.fields]
+    column = max(columns, key=values.__getitem__)
+    return SlicedGroups(data, column, shards) if values[column] >= shards else None
+
+
+def relies_on_hashes(step: Step, users: Mapping[int, list[Step]], outside: bool) -> bool:
+    """Whether a step that uses the rows of `step`, up to the next movement, may need them where their hashes say. `outside`:
+    whether those do who use the rows of the last step."""
+    waiting, seen = [step], {id(step)}
+    while waiting:
+        mine = users.get(id(waiting.pop()), [])
+        if not mine and outside:
+            return True
+        for user in mine:
+            if isinstance(user, Movement | Gather) or id(user) in seen:
+                continue
+            if len(user.inputs) > 1:
+                return True
+            seen.add(id(user))
+            waiting.append(user)
+    return False

@@ -1,0 +1,1 @@
+"""Sorting of collected rows, and rows in the order that windows need."""

@@ -1,0 +1,164 @@
+"""Joins of which a partition cannot be split (rows of one key, no keys at all): the built side in blocks, one after the other.
+
+In: a pair of partitions whose built side is in several blocks, each of which fits memory. Out: the rows of the join, collected.
+
+Pairs are those of all blocks, and so are entries of the table with or without a partner: each entry is in one block only. Whether
+a row of the other side has a partner is known behind the last block. Each block answers with true, false or NULL (a `mark` join),
+the answers are ORed as SQL does, and the last one decides: which rows a semi or anti join keeps, which an outer join pads with
+NULLs, what the column of a mark join is. These answers are two bits per row, and stay in memory.
+
+A join of another kind is a step of its own, kept with the kernels of the plan, since kernels are found by their step.
+
+A `single` join (a scalar subquery) in blocks is refused: it holds at most one partner for each key, so that keys which are the same
+in more rows than fit memory are an error of the query in almost all cases.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tsql.backends.local.run.dataset import free_state
+from tsql.backends.local.run.host import Reserved, chunk_type, library_chunk
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.spill.sides import Pair, Side
+from tsql.backends.local.spill.spill import AnyChunk, Store
+from tsql.backends.local.steps.hash_join import Join, JoinRunner
+from tsql.kernels.expr.nodes import Column, Literal
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.planner.physical.operators.join import HashJoin
+
+FOUND = "#found"
+
+
+@dataclass
+class OpenEnds:
+    """What leaves the answer of a mark join open, whatever partition a row is in: rows of the built side whose key is NULL, and for
+    a row whose own key is NULL any row at all. `keys` are those of the other side for which NULL equals nothing."""
+
+    rows: int
+    nulls: int
+    keys: list[str]
+
+    def answers(self, found: pa.Array, keys: list[pa.Array]) -> pa.Array:
+        unknown = pa.scalar(None, pa.bool_())
+        if self.nulls:
+            found = pc.if_else(found.fill_null(False), True, unknown)
+        for key in keys if self.rows else ():
+            found = pc.if_else(key.is_null(), unknown, found)
+        return found
+
+
+class BlockJoinRunner(JoinRunner):
+    """Joins partitions one by one, and collects their rows."""
+
+    def _pair_rows(self, join: Join, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
+        """The rows of one pair of partitions; `open_ends` for a mark join with keys."""
+        step = join.step
+        if (len(pair.blocks) == 1 and open_ends is None) or (step.marks and step.kind != "full"):
+            return [c for block in pair.blocks for c in self._block_rows(join, built, probed, block, pair.probed, store)]
+        if step.kind == "single":
+            raise self.shared.out_of_memory()
+        rows: list[AnyChunk] = []
+        found: pa.Array | None = None
+        for block in pair.blocks:
+            answers = self._answers(join, built, probed, block, pair.probed)
+            found = answers if found is None else pc.or_kleene(found, answers)
+            if step.kind in ("left", "full"):
+                rows += self._block_rows(self._variant(join, "inner"), built, probed, block, pair.probed, store)
+            if step.kind == "full":
+                rows += self._alone(join, built, probed, block, pair.probed, store)
+        reserved = Reserved(found.nbytes, self.shared)
+        rows += self._decided(join, probed, pair.probed, found, store, open_ends)
+        del reserved
+        return rows
+
+    def _block_rows(
+        self,
+        join: Join,
+        built: Side,
+        probed: Side,
+        block: list[AnyChunk],
+        partners: list[AnyChunk],
+        store: Store,
+        shards: int | None = None,
+        columns: tuple[OutputColumn, ...] | None = None,
+    ) -> list[AnyChunk]:
+        """The rows of a join with one block, by all threads unless their order matters."""
+        before = set(self.states)
+        size, shards = self.spill.morsel_rows(), shards or self.threads
+        sides = [
+            Flow(side.data([chunks[i::n] for i in range(n)], size), side.schema)
+            for side, chunks, n in ((built, block, self.threads), (probed, partners, shards))
+        ]
+        inside = replace(join, built=sides[0], probed=sides[1], is_shared=True)
+        flow = self._probed(inside, self._built(inside))
+        rows = [c for one in self._collect(join.step, flow, columns or columns_of(join.step.schema), "block", store=store) for c in one]
+        self.tables.pop(join.step.name).release()
+        for key in [k for k in self.states if k not in before]:
+            free_state(*self.states.pop(key), self.shared)
+        return rows
+
+    def _answers(self, join: Join, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk]) -> pa.Array:
+        """For each row of the other side, in order, whether it has a partner in the block."""
+        column = (OutputColumn(FOUND, Column(FOUND, BOOLEAN)),)
+        store = self.spill.store(f"{join.step.name} answers")
+        rows = self._block_rows(self._variant(join, "mark"), built, probed, block, partners, store, 1, column)
+        return pa.concat_arrays([c.arrays[0] for c in rows]) if rows else pa.array([], pa.bool_())
+
+    def _alone(self, join: Join, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store) -> list[AnyChunk]:
+        """The rows of a block without a partner, with NULLs for the other side."""
+        variant = self._variant(join, "anti", marks=True)
+        nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in join.schema else Literal(None, f.type)) for f in join.step.schema)
+        columns = tuple(OutputColumn(n, e) for n, e in nulls)
+        return self._block_rows(variant, built, probed, block, partners, store, columns=columns)
+
+    def _decided(self, join: Join, probed: Side, partners: list[AnyChunk], found: pa.Array, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
+        """The rows of the other side that go on, now that it is known which have a partner."""
+        kind, names = join.step.kind, [c.name for c in probed.columns]
+        rows: list[AnyChunk] = []
+        position = 0
+        for chunk in partners:
+            self.run.check()
+            answers = found.slice(position, chunk.rows)
+            position += chunk.rows
+            arrays = dict(zip(names, chunk.arrays, strict=True))
+            if kind == "mark":
+                arrays[join.step.mark] = answers if open_ends is None else open_ends.answers(answers, [arrays[n] for n in open_ends.keys])
+            else:
+                has = answers.fill_null(False)
+                wanted = has if kind == "semi" else pc.invert(has)
+                arrays = {n: a.filter(wanted) for n, a in arrays.items()}
+            size = chunk.rows if kind == "mark" else wanted.true_count
+            columns = columns_of(join.step.schema)
+            made = [arrays[c.name] if c.name in arrays else pa.nulls(size, chunk_type(c)) for c in columns]
+            if size:
+                rows += store.keep([library_chunk(chunk.order, made, size, self.shared)])
+        return rows
+
+    def _variant(self, join: Join, kind: str, marks: bool = False) -> Join:
+        """The same sides in a join of another kind, built on its right; with `marks`, built on its left."""
+        step = join.step
+        known = self.kernels.variants
+        found = known.get((id(step), kind))
+        if found is None:
+            at = 0 if step.build == "left" else 1
+            sides = (step.inputs[1 - at], step.inputs[at])
+            keys = step.keys if at == 1 else tuple(k.turned() for k in step.keys)
+            if marks:
+                sides, keys = sides[::-1], tuple(k.turned() for k in keys)
+            found = HashJoin(
+                sides,
+                kind=kind,
+                keys=keys,
+                condition=step.condition,
+                build="left" if marks else "right",
+                mark=FOUND if kind == "mark" else None,
+                position=step.position,
+                name=f"{step.name} {kind}",
+            )
+            known[id(step), kind] = found
+        return replace(join, step=found)

@@ -1,0 +1,113 @@
+"""Aggregations that may be larger than memory: in tables where these fit, otherwise partition by partition.
+
+In: the flow of an aggregate step, its keys and calls. Out: a flow of groups, in the shards in which their rows were.
+
+The tables of the workers get a share of memory. If one takes more (`Full`), all are freed and the input is read again, this
+time into partitions: rows (or exported states) go to one of some dozens of lists by the hash of their keys, by other bits than
+those that chose their shard. Then a few partitions at a time, one for each thread, are aggregated as if each were the whole
+input, their groups are collected, and the tables are freed. A partition whose table is still too large is split again, by
+yet other bits. That serves every phase and every aggregate alike, also those whose states cannot be exported (a median, DISTINCT).
+
+What cannot be split is a single group with a state that is too large: the query is refused, but for DISTINCT aggregates without
+keys, whose rows are placed by their values (`values.py`).
+
+Cost: the columns that the aggregate uses are written and read once for each level of splitting, and the groups if they are many.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from tsql.backends.local.run.dataset import ChunkData
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.spill.partitions import needed_columns
+from tsql.backends.local.spill.spill import TABLE, AnyChunk, Store, bytes_of
+from tsql.backends.local.spill.values import ValueRunner, has_one_list_of_values
+from tsql.kernels.aggregates.bodies import plain_body
+from tsql.kernels.expr.nodes import Aggregate as Call
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.operators.aggregate.groups import AggregateSink
+from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.step import Step
+
+
+class GroupRunner(ValueRunner):
+    """Runs aggregations."""
+
+    def _groups(
+        self,
+        step: Aggregate,
+        flow: Flow,
+        by: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, Call], ...],
+        make: Callable[..., AggregateSink],
+        expected: int,
+    ) -> Flow:
+        """The groups of a flow."""
+        share = self.spill.share(TABLE, flow.data.shards)
+        if share is None or not (by or (has_one_list_of_values(calls) and step.phase == "complete")):
+            return self._in_tables(step, "", flow, make, expected)
+        with self._attempt() as attempt:
+            return self._in_tables(step, "", flow, make, 0 if expected * 16 > share else expected, share)
+        assert attempt.failed
+        return self._by_partitions(step, flow, by, calls, partial(make, False)) if by else self._by_values(step, flow, calls)
+
+    def _by_partitions(
+        self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink]
+    ) -> Flow:
+        shards = flow.data.shards
+        columns = needed_columns(flow.schema, None if step.absorbs else [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())])
+        keep_order = any(plain_body(c).wants_position for _, c in calls)
+        key = tuple(e for _, e in by)
+        store = self.spill.store(f"{step.name} groups")
+        lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
+        output = columns_of(step.schema)
+        written = tuple(c.source() for c in columns)
+
+        def split(flow: Flow, places: list[int], level: int) -> None:
+            """Aggregate the flow, whose shards belong to the shards `places` of the step, by partitions."""
+            work(placed(flow, places, level), level)
+
+        def placed(flow: Flow, places: list[int], level: int) -> list[tuple[int, list[AnyChunk]]]:
+            number = self._number(flow.data, columns, self.spill.share(TABLE, self.threads) or 0)
+            parts = self._partitions(step, "partition", flow, key, columns, level, number, keep_order)
+            return [(place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks]
+
+        def work(jobs: list[tuple[int, list[AnyChunk]]], level: int) -> None:
+            whole = sum(bytes_of(c) for _, c in jobs)
+            jobs.reverse()
+            while jobs:
+                wave = [jobs.pop() for _ in range(min(self.threads, len(jobs)))]
+                aggregate(wave, level, whole)
+
+        def aggregate(wave: list[tuple[int, list[AnyChunk]]], level: int, whole: int) -> None:
+            sources = flow.data.columns if level == 0 else written
+            rows = Flow(ChunkData(sources, [c for _, c in wave], self.spill.morsel_rows()), flow.schema, flow.operators if level == 0 else [])
+            places = [place for place, _ in wave]
+            largest = max(bytes_of(c) for _, c in wave)
+            splits = self._can_split(level, whole, largest)
+            with self._attempt(last=not splits and len(wave) == 1) as attempt:
+                groups = self._in_tables(step, "groups", rows, make, full_at=self.spill.share(TABLE, len(wave)) if splits else None)
+            if not attempt.failed:
+                self._into(step, groups, output, store, lists, places)
+            elif splits:
+                split(rows, places, level + 1)
+            else:
+                for one in wave:
+                    aggregate([one], level, whole)
+
+        if isinstance(flow.data, ChunkData) and shards > self.threads and not any(o.by_shard for o in flow.operators):
+            # Many shards are partitions already.
+            work([(place, chunks) for place, chunks in enumerate(flow.data.chunks) if chunks], 0)
+        else:
+            split(flow, list(range(shards)), 1)
+        return Flow(ChunkData(tuple(c.source() for c in output), lists, self.spill.morsel_rows()), step.schema)
+
+    def _into(self, step: Step, groups: Flow, output: tuple[OutputColumn, ...], store: Store, lists: list[list[AnyChunk]], places: list[int]) -> None:
+        """Collect groups and free their tables."""
+        collected = self._collect(step, groups, output, "collected groups", store=store)
+        for place, chunks in zip(places, collected, strict=True):
+            lists[place] += chunks
+        self._forget_states(groups)

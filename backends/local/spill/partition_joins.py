@@ -1,0 +1,273 @@
+"""Joins whose built side may be larger than memory: both sides are placed in partitions by their keys, and joined one by one.
+
+In: a join whose inputs are there. Out: its rows, in the shards in which the rows of the probing side were.
+
+The table gets a share of memory. If it takes more (`Full`), it is freed and both sides are read (the built side again) into
+partitions by the hash of their keys. A partition of the built side that would still be too large is split again, with its
+partner, by other bits of the hash. Then each shard works its partitions off: it builds the table of one, looks the rows of its
+partner up, and frees it. For most kinds of join this happens while the next pipeline reads (`PartitionData`): a kernel finds
+the table through a record whose words the host changes between two parts. Where entries are marked (a full join, or one
+that builds its left side) the result of each partition is collected. The partitions of a nearest join are sorted tables; their
+rows bring their places in the input, and all rows of a key must fit memory.
+
+What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side are looked up in
+each: an inner join reads them again for each block, other kinds are in `block_joins.py`.
+
+Cost: both sides are written and read once for each level of splitting; with blocks, the probing side is read once per block.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pyarrow.compute as pc
+
+from tsql.backends.local.run.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, table_chunks
+from tsql.backends.local.run.host import Context, allocate_zeroed, free, read_i64
+from tsql.backends.local.run.runner import Flow, Task
+from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter
+from tsql.backends.local.sort.sorting import SERIAL
+from tsql.backends.local.spill.block_joins import BlockJoinRunner, OpenEnds
+from tsql.backends.local.spill.partitions import PartitionRunner
+from tsql.backends.local.spill.sides import Pair, Side, table_bytes
+from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
+from tsql.backends.local.steps.hash_join import Join, JoinTable
+from tsql.kernels.emit.pipeline import ColumnarScan
+from tsql.kernels.emit.rows import POSITION
+from tsql.kernels.expr.nodes import Column, Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.operators.collect import columns_of
+from tsql.kernels.operators.join.hash_join import Build, TableKind
+from tsql.kernels.operators.join.sorted_join import SortedBuild
+from tsql.kernels.operators.project import Project
+from tsql.kernels.runtime.join_table import RECORD_BYTES
+from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
+from tsql.planner.physical.operators.asof_join import AsofJoin
+
+PLACE = "#place"
+
+
+class PartitionData(Dataset):
+    """The probing side, partition by partition. While the rows of one are read, the record of the shard is that of its table."""
+
+    def __init__(self, runner: SpillingJoinRunner, join: Join, side: Side, pairs: list[list[Pair]], records: list[ctypes.Array]):
+        self.runner, self.join, self.side, self.pairs, self.records = runner, join, side, pairs, records
+        self.shards = len(pairs)
+        self.rows = sum(c.rows * len(p.blocks) for of_shard in pairs for p in of_shard for c in p.probed)
+
+    def empty_source(self) -> ColumnarScan:
+        return self.side.data([[]], 0).empty_source()
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        number = 0
+        for pair in self.pairs[shard]:
+            for block in pair.blocks:
+                with self.runner._partition_table(self.join, block, self.records[shard]):
+                    for part in self.side.data([pair.probed], self.runner.spill.morsel_rows()).feed(0):
+                        yield Part(part.source, part.morsels, (shard, number))
+                        number += 1
+
+
+class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
+    """Runs `hash_join` steps within the memory that there is."""
+
+    def _joined(self, join: Join) -> Flow:
+        share = self.spill.share(TABLE, join.built.data.shards)
+        if share is None or self.dry:
+            return super()._joined(join)
+        with self._attempt() as attempt:
+            table = self._built(join, share)
+        if not attempt.failed:
+            return self._probed(join, table)
+        self._forget(join.step.name)
+        if isinstance(join.step, AsofJoin):
+            # Without keys there is nothing to split by: it fits, or the query ends.
+            return self._by_parts(_placed(join)) if join.step.keys else super()._joined(replace(join, built=replace(join.built, data=join.built.data.again())))
+        if join.apart:
+            return self._by_parts(self._pair_by_pair(join))
+        return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
+
+    def _pair_by_pair(self, join: Join) -> Join:
+        """The same mark join without keys: where NULLs leave answers open, a row depends on rows of all partitions."""
+        known = self.kernels.variants
+        step = known.get((id(join.step), "pairs"))
+        if step is None:
+            keys = [JoinKey(*sides, key.null_safe).expr for *sides, key in zip(join.probe_keys, join.build_keys, join.step.keys, strict=True)]
+            step = known[id(join.step), "pairs"] = replace(join.step, keys=(), condition=conjunction([*keys, *conjuncts(join.step.condition)]))
+        needed = {c for key in join.build_keys for c in key.columns()} - {name for name, _ in join.columns}
+        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema if f.name in needed)
+        return replace(join, step=step, build_keys=(), probe_keys=(), columns=(*join.columns, *columns), apart=False)
+
+    def _forget(self, name: str) -> None:
+        table = self.tables.pop(name, None)
+        if table is not None:
+            table.release()
+
+    def _by_parts(self, join: Join) -> Flow:
+        step, shards = join.step, join.probed.data.shards
+        built = Side.of(join.built, join.build_keys, {n for n, _ in join.columns} | join.sorted_by)
+        probed = Side.of(join.probed, join.probe_keys, None)
+        spread = join.is_shared and (step.marks or isinstance(join.probed.data, BlockData | SourceData | CoalescedData))
+        number = self._number(join.built.data, built.columns, self.spill.share(TABLE, self.threads) or 0)
+        left = self._parts_of(join, join.built, join.build_keys, built, "build side", number)
+        right = self._parts_of(join, join.probed, join.probe_keys, probed, "probe side", number)
+        if join.is_shared:
+            whole = [[c for of_shard in left for c in of_shard[p]] for p in range(len(left[0]))]
+            left = [whole] * shards
+        if spread:
+            right = [[[c for of_shard in right for c in of_shard[p]] for p in range(len(right[0]))]]
+        pairs: list[list[Pair]] = [[] for _ in range(shards)]
+        inside = replace(join, build_keys=built.keys, probe_keys=probed.keys)
+        for place, of_shard in enumerate(right):
+            size = sum(bytes_of(b) for b in left[place])
+            for number, rows in enumerate(of_shard):
+                target = number % shards if spread else place
+                pairs[target] += self._pairs(inside, built, probed, left[place][number], rows, 1, size)
+        if not step.marks and (step.probe_kind == "inner" or all(len(p.blocks) == 1 for of_shard in pairs for p in of_shard)):
+            return self._lazily(inside, built, probed, pairs)
+        return self._one_by_one(inside, built, probed, pairs)
+
+    def _parts_of(self, join: Join, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int) -> list[list[list[AnyChunk]]]:
+        if keys:
+            return self._partitions(join.step, role, flow, keys, side.columns, 1, number)
+        lists = self._collect(join.step, replace(flow, data=flow.data.again()), side.columns, role)
+        return [[chunks] for chunks in lists]
+
+    def _pairs(self, join: Join, built: Side, probed: Side, rows: list[AnyChunk], partners: list[AnyChunk], level: int, whole: int) -> list[Pair]:
+        """The pairs of partitions that a pair becomes: itself, if the table will fit."""
+        kind = join.step.probe_kind
+        # What a mark leaves open depends on the rows of all partitions.
+        if (not partners and not join.step.marks and kind != "mark") or (not rows and kind in ("inner", "semi")):
+            return []
+        share = self.spill.share(TABLE, self.threads) or 0
+        whole_only = isinstance(join.step, AsofJoin) and not self._can_split(level, whole, bytes_of(rows))
+        if table_bytes(rows) <= share or (self.spill.forced and join.step.keys) or whole_only:
+            return [Pair([rows], partners)]
+        if not join.step.keys or not self._can_split(level, whole, bytes_of(rows)):
+            return [Pair(list(self._blocks(rows, share)), partners)]
+        sides = []
+        number = self._number(built.data([rows], 0), built.columns, share)
+        for side, keys, chunks, role in ((built, join.build_keys, rows, "build side"), (probed, join.probe_keys, partners, "probe side")):
+            flow = Flow(side.data([chunks], self.spill.morsel_rows()), side.schema)
+            sides.append(self._partitions(join.step, role, flow, keys, side.columns, level + 1, number)[0])
+        return [p for a, b in zip(*sides, strict=True) for p in self._pairs(join, built, probed, a, b, level + 1, bytes_of(rows))]
+
+    def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:
+        """Blocks of rows whose tables fit memory."""
+        if self.spill.forced:
+            # Enough of them to see that blocks work; a chunk each would be very many.
+            yield from (part for part in (rows[: len(rows) // 2], rows[len(rows) // 2 :]) if part)
+            return
+        block: list[AnyChunk] = []
+        bytes = 0
+        for chunk in rows:
+            if block and bytes + table_bytes([chunk]) > share:
+                yield block
+                block, bytes = [], 0
+            block.append(chunk)
+            bytes += table_bytes([chunk])
+        yield block
+
+    def _lazily(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
+        """The probing side as a flow that changes the table as it is read."""
+        step = join.step
+        inside = replace(join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema))
+        pipeline, _ = self._kernel(step, "build partition", inside.built, inside.built.data.empty_source(), join.sink(self.run.settings.equal_hashes))
+        nulls = self._nulls(join, built, pairs) if step.kind == "mark" else 0
+        rows = _rows(pairs)
+        records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
+        sink: Build = pipeline.sink
+        self.tables[step.name] = JoinTable(self.shared, sink, [], records)
+        probe = join.probe(TableKind(sink, False, True, False, join.bounds[1]), False)
+        return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe])
+
+    @contextmanager
+    def _partition_table(self, join: Join, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
+        """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
+        flow = Flow(ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema)
+        sink, context = Task(self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0).run()
+        if isinstance(sink, SortedBuild):
+            yield from self._sorted_partition(join, sink, context, record)
+            return
+        count = read_i64(context.state_address + 16)
+        size = 1 << max(6, (count * 3 // 2).bit_length())
+        directory = 0
+        try:
+            self.shared.reserve(size * 8)
+            directory = allocate_zeroed(size * 8)
+            plan = (ctypes.c_int64 * 8)(directory, size - 1, 0, sink.entry_bytes, sink.mode, sink.marking, 0, size)
+            self._file(plan, list(table_chunks(context.state_address)))
+            record[0], record[1] = directory, size - 1
+            yield
+        finally:
+            record[0] = record[1] = 0
+            if directory:
+                free(directory)
+                self.shared.release(size * 8)
+            self._free(sink, context)
+
+    def _sorted_partition(self, join: Join, sink: SortedBuild, context: Context, record: ctypes.Array) -> Iterator[None]:
+        bytes = 0
+        try:
+            chunks = list(table_chunks(context.state_address))
+            rows = sum(rows for _, rows in chunks)
+            needed = rows * (WORKING_BYTES + 8 + sink.row_words * 8)
+            self.shared.reserve(needed)
+            bytes = needed
+            found = EntrySorter(SERIAL, self.interpret).sort(sink, [chunks], join.step.last_first)
+            record[:] = found.record(0)[:]
+            yield
+        finally:
+            record[:] = (0,) * len(record)
+            self.shared.release(bytes)
+            self._free(sink, context)
+
+    def _free(self, sink: Build, context: Context) -> None:
+        self.states.pop(id(context), None)
+        free_state(sink, context, self.shared)
+
+    def _nulls(self, join: Join, built: Side, pairs: list[list[Pair]]) -> int:
+        """How many rows of the built side have no partner because a key is NULL."""
+        names = [c.name for c in built.columns]
+        places = [names.index(k.name) for k, key in zip(built.keys, join.step.keys, strict=True) if not key.null_safe]
+        count = 0
+        seen: set[int] = set()
+        for block in (b for of_shard in pairs for p in of_shard for b in p.blocks):
+            if id(block) in seen:
+                continue
+            seen.add(id(block))
+            for chunk in block:
+                arrays, missing = chunk.arrays, None
+                for place in places:
+                    null = arrays[place].is_null()
+                    missing = null if missing is None else pc.or_(missing, null)
+                count += 0 if missing is None else pc.sum(missing).as_py() or 0
+        return count
+
+    def _one_by_one(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
+        """The rows of each pair collected before the next is joined."""
+        columns = columns_of(join.step.schema)
+        store = self.spill.store(f"{join.step.name} pairs")
+        open_ends = None
+        if join.step.kind == "mark" and join.step.keys:
+            unsafe = [k.name for k, key in zip(probed.keys, join.step.keys, strict=True) if not key.null_safe]
+            open_ends = OpenEnds(_rows(pairs), self._nulls(join, built, pairs), unsafe)
+        lists = [[c for pair in of_shard for c in self._pair_rows(join, built, probed, pair, store, open_ends)] for of_shard in pairs]
+        return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), join.step.schema)
+
+
+def _placed(join: Join) -> Join:
+    """A nearest join whose right rows bring their places in the input with them."""
+    place = Column(PLACE, BIGINT, False)
+    columns = (*((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema), (PLACE, Column(POSITION, BIGINT, False)))
+    schema = Schema((*join.built.schema, Field(PLACE, BIGINT, False)))
+    return replace(join, built=join.built.then(Project(columns), schema), place=place)
+
+
+def _rows(pairs: list[list[Pair]]) -> int:
+    """Rows of the built side; shards may share their partitions."""
+    return sum({id(b): sum(c.rows for c in b) for of_shard in pairs for p in of_shard for b in p.blocks}.values())

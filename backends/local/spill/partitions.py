@@ -1,0 +1,111 @@
+"""Partitions: the rows of a flow in lists by the hash of a key, which may be in files; what aggregations and joins spill to.
+
+`_partitions` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys of a
+shard are in one partition, and the order of the input is kept inside of it if that is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from tsql.backends.local.run.dataset import ChunkData, Dataset, GroupData, Part
+from tsql.backends.local.run.host import Context
+from tsql.backends.local.run.host_functions import HostFunctionRunner
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.spill.spill import AnyChunk, bytes_of
+from tsql.kernels.emit.pipeline import Sink
+from tsql.kernels.expr.nodes import Column, Expr
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.operators.aggregate.groups import AggregateSink
+from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.partition import Partition
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.step import Step
+
+ENTRY_BYTES = 40
+"""What a row takes in a table besides its columns: links, hashes, and its part of the directory."""
+
+PARTITIONS = 32
+FORCED_PARTITIONS = 3
+LEVELS = 5
+LEAST_PARTITION = 1 << 13
+"""Smaller partitions are not split: the table of a part would be as large. If it does not fit, there is no memory left."""
+BUFFERED = 0.125
+"""The share of memory that partitions may keep of what they collect."""
+
+
+class PartitionRunner(HostFunctionRunner):
+    """Places rows in partitions that may be in files."""
+
+    def _number(self, data: Dataset, columns: tuple[OutputColumn, ...], share: int) -> int:
+        """Into how many partitions the rows of a dataset should go, if the table of each may take so many bytes."""
+        if self.spill.forced:
+            return FORCED_PARTITIONS
+        if data.rows is None:
+            return PARTITIONS
+        if isinstance(data, ChunkData):
+            bytes = max(bytes_of(c) for c in data.chunks) + ENTRY_BYTES * data.rows // data.shards
+        else:
+            width = sum(24 if c.type.is_string else c.value_bytes for c in columns)
+            bytes = data.rows * (width + ENTRY_BYTES)
+        return min(2 * PARTITIONS, max(4, 1 << (2 * bytes // max(1, share)).bit_length()))
+
+    def _partitions(
+        self, step: Step, role: str, flow: Flow, key: tuple[Expr, ...], columns: tuple[OutputColumn, ...], level: int, number: int, keep_order: bool = False
+    ) -> list[list[list[AnyChunk]]]:
+        """The rows of each shard in partitions by the hash of `key`; by other bits on each level, which counts from 1."""
+        flow = replace(flow, data=flow.data.again())
+        lists: list[list[list[AnyChunk]]] = [[[] for _ in range(number)] for _ in range(flow.data.shards)]
+        lock = threading.Lock()
+        name = f"{role} {level} of {number}"
+        # What is split again stays in no memory: there may be many such partitions.
+        store, most = self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0), self.spill.chunk_rows(columns, number)
+
+        def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
+            taken = self._taken(context, columns, part, store, number, sink.shard_bytes)
+            with lock:
+                for target, chunks in zip(lists[shard], taken, strict=True):
+                    target += chunks
+
+        def make() -> Partition:
+            return Partition(columns, key, number, self.run.settings.equal_hashes, keep_order, level=level, most=most)
+
+        with self._attempt() as attempt:
+            for _, context in self._run(step, name, flow, make, take):
+                self._close(context)
+        if attempt.failed:
+            # Two workers may each wait for room that the other has: one by itself has all of it.
+            for target in (one for shard in lists for one in shard):
+                target.clear()
+            threads, self.threads = self.threads, 1
+            try:
+                for _, context in self._run(step, name, replace(flow, data=flow.data.again()), make, take):
+                    self._close(context)
+            finally:
+                self.threads = threads
+        for of_shard in lists:
+            for chunks in of_shard:
+                chunks.sort(key=lambda c: c.order)
+        return lists
+
+    def _can_split(self, level: int, whole: int, part: int) -> bool:
+        """Whether it helps to split a partition of `part` bytes again, which came from one of `whole` bytes."""
+        return not self.spill.forced and level <= LEVELS and part >= LEAST_PARTITION and part * 10 <= whole * 9 and not self.run.settings.equal_hashes
+
+    def _in_tables(self, step: Aggregate, role: str, flow: Flow, make: Callable[..., AggregateSink], expected: int = 0, full_at: int | None = None) -> Flow:
+        states = self._run(step, role, flow, make, expected=expected, full_at=full_at)
+        return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
+
+    def _forget_states(self, groups: Flow) -> None:
+        """The states of groups that have been collected, and freed with that."""
+        for context in groups.data.states:
+            self.states.pop(id(context), None)
+
+
+def needed_columns(schema: Schema, expressions: list[Expr] | None) -> tuple[OutputColumn, ...]:
+    """The columns that expressions use, to be written (None: all)."""
+    used: Any = None if expressions is None else {c for e in expressions for c in e.columns()}
+    return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema if used is None or f.name in used)

@@ -1,0 +1,66 @@
+"""DISTINCT aggregates of a group that is too large for memory: rows are placed by the values, and the states of the parts merged.
+
+In: a flow, and calls of which those with DISTINCT have the same arguments. Out: the groups.
+
+Rows with equal keys and equal arguments meet in one partition, so that no value is in two of them: the states of a group over
+different partitions can be merged like those of different shards. Each partition is aggregated with phase=partial, which no plan
+may ask for with DISTINCT, and the exported states with phase=final. This needs aggregates whose states can be exported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tsql.backends.local.run.dataset import ChunkData
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.spill.partitions import PartitionRunner, needed_columns
+from tsql.backends.local.spill.spill import TABLE, AnyChunk
+from tsql.kernels.aggregates.bodies import plain_body
+from tsql.kernels.expr.nodes import Aggregate as Call
+from tsql.kernels.operators.aggregate.groups import AggregateSink, Grouping, make_sink
+from tsql.kernels.operators.collect import columns_of
+from tsql.planner.physical.operators.aggregate import Aggregate
+
+Calls = tuple[tuple[str, Call], ...]
+
+
+def has_one_list_of_values(calls: Calls) -> bool:
+    """Whether rows can be placed by what the DISTINCT aggregates look at."""
+    return len({c.args for _, c in calls if c.distinct}) == 1 and all(plain_body(c).decomposable for _, c in calls)
+
+
+class ValueRunner(PartitionRunner):
+    """Runs DISTINCT aggregates by their values."""
+
+    def _by_values(self, step: Aggregate, flow: Flow, calls: Calls) -> Flow:
+        """The one group of an aggregate without keys."""
+        values = next(c.args for _, c in calls if c.distinct)
+        columns = needed_columns(flow.schema, [e for _, c in calls for e in c.expressions()])
+        number = self._number(flow.data, columns, self.spill.share(TABLE, self.threads) or 0)
+        parts = self._partitions(step, "values", flow, values, columns, 1, number)
+        jobs = [[c for of_shard in parts for c in of_shard[p]] for p in range(number)]
+        del parts
+        partial, final = self._phases(step)
+        store = self.spill.store(f"{step.name} states")
+        states: list[AnyChunk] = []
+        output = columns_of(partial.schema)
+        jobs.reverse()
+        while jobs:
+            wave = [jobs.pop() for _ in range(min(self.threads, len(jobs)))]
+            rows = Flow(ChunkData(tuple(c.source() for c in columns), wave, self.spill.morsel_rows()), flow.schema)
+            groups = self._in_tables(partial, "", rows, lambda: self._sink(calls, "partial"))
+            states += [c for one in self._collect(partial, groups, output, "collected", store=store) for c in one]
+            self._forget_states(groups)
+        merged = Flow(ChunkData(tuple(c.source() for c in output), [states], self.spill.morsel_rows()), partial.schema)
+        return self._in_tables(final, "", merged, lambda: self._sink(calls, "final"))
+
+    def _sink(self, calls: Calls, phase: str) -> AggregateSink:
+        return make_sink(Grouping((), calls, phase, None, self.run.settings.equal_hashes), False)
+
+    def _phases(self, step: Aggregate) -> tuple[Aggregate, Aggregate]:
+        """The step in two phases; kept with the kernels, which are found by their step."""
+        known = self.kernels.variants
+        for phase in ("partial", "final"):
+            if (id(step), phase) not in known:
+                known[id(step), phase] = replace(step, phase=phase, name=f"{step.name} {phase}")
+        return known[id(step), "partial"], known[id(step), "final"]

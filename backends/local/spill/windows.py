@@ -1,0 +1,214 @@
+"""Window steps over more rows than fit memory.
+
+A shard that is too large is placed in partitions by the hash of PARTITION BY, which may be in files; each of them is sorted and
+walked by itself, and split again where it is still too large and has several keys. What is left (one partition of the window
+that is larger than memory, or no PARTITION BY) is sorted by runs in files (`sorts.py`) and written once more, in order, as
+blocks. While that happens it is noted where partitions and peers end. Then a kernel walks over one block after the other
+(`WindowBlock`), with the rows around it that the calls look at (kernels/windows/halo.py). Calls that may look at any row of their
+partition need all of them in memory: these windows are tried in memory, and refused if that is not enough.
+
+Memory: a share for sorting a partition (its rows as they came, in one piece, in order), or for making and merging runs; then some
+blocks. Cost: rows are written and read once for each level of partitions, and three times where runs are made.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from tsql.backends.local.run.dataset import ChunkData, Part, running_sums
+from tsql.backends.local.run.host import Reserved, Shared
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.sort.sorting import changes, combine
+from tsql.backends.local.sort.window_rows import POSITION_NAME, CollectedRows, WindowShape, too_many_rows
+from tsql.backends.local.spill.partitions import FORCED_PARTITIONS, PARTITIONS, PartitionRunner
+from tsql.backends.local.spill.sorts import FAN_IN, ExternalSort, Order
+from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
+from tsql.backends.local.steps.movement import MovementRunner
+from tsql.kernels.codegen.kir import BYTES
+from tsql.kernels.emit.batch import Morsels, SourceColumn
+from tsql.kernels.emit.rows import POSITION
+from tsql.kernels.expr.nodes import Column, SortKey
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.operators.collect import OutputColumn
+from tsql.kernels.operators.window_parts import CARRY_BYTES, part_words
+from tsql.kernels.windows.base import MOST_ROWS
+from tsql.kernels.windows.halo import Halo
+from tsql.planner.physical.operators.window import Window
+
+COPIES = 3
+"""Rows of a job are held as they came, in one piece, and in order."""
+
+
+class Runs:
+    """Where the runs of rows with equal keys end, while blocks in order go by."""
+
+    def __init__(self, places: tuple[int, ...]):
+        self.places = places
+        self.rows = 0
+        self.firsts: list[int | None] = []
+        self.before: list[pa.Array] = []
+
+    def add(self, arrays: list[pa.Array]) -> None:
+        """Note the first row of the block with which a run begins."""
+        rows = len(arrays[0])
+        keys = [arrays[p] for p in self.places]
+        if not self.firsts:
+            first: int | None = 0
+        else:
+            joined = [combine(pair) for pair in zip(self.before, keys, strict=True)]
+            changed = np.flatnonzero(changes(joined)[1:]) if joined else ()
+            first = self.rows + int(changed[0]) if len(changed) else None
+        self.firsts.append(first)
+        self.before = [pa.concat_arrays([a.slice(rows - 1), a.slice(0, 0)]) for a in keys]
+        self.rows += rows
+
+    def ends(self) -> list[int]:
+        """For each block where the run of its last row ends."""
+        result, end = [], self.rows
+        for first in reversed(self.firsts):
+            result.append(end)
+            end = end if first is None else first
+        return result[::-1]
+
+
+class SortedBlocks:
+    """Rows in window order, in blocks that may be in files."""
+
+    def __init__(self, shape: WindowShape, blocks: list[AnyChunk], halo: Halo, partitions: list[int], peers: list[int]):
+        self.shape, self.blocks, self.halo, self.partitions, self.peers = shape, blocks, halo, partitions, peers
+        self.starts = running_sums([b.rows for b in blocks])
+        self.rows = self.starts[-1]
+
+    def parts(self, shared: Shared, order: tuple[int, ...], position: int) -> Iterator[Part]:
+        shape = self.shape
+        carry = (ctypes.c_uint64 * (CARRY_BYTES // 8))()
+        for number, block in enumerate(self.blocks):
+            shared.run.check()
+            first = self.starts[number]
+            low, high = self._around(number)
+            bytes = bytes_of(self.blocks[low : high + 1])
+            reserved = Reserved(bytes, shared) if low < high else None
+            loaded = [b.arrays for b in self.blocks[low : high + 1]]
+            arrays = [combine([a[i] for a in loaded]) for i in range(len(shape.names))]
+            del loaded
+            carry[1], carry[2] = self.partitions[high], self.peers[high]
+            morsels = Morsels(len(shape.block.columns))
+            columns = [_moved(morsels.column(a), c, self.starts[low]) for a, c in zip(arrays, shape.sources(), strict=True)]
+            morsels.add(block.rows, position + first, [*columns, part_words(first, self.starts[high + 1], ctypes.addressof(carry))])
+            morsels.keep.append((arrays, carry))
+            del arrays
+            part = Part(shape.block, morsels, (*order, number))
+            del morsels
+            yield part
+            del part, reserved
+
+    def _around(self, number: int) -> tuple[int, int]:
+        """The first and the last block that must be in memory for the walk over one."""
+        first, end = self.starts[number], self.starts[number + 1]
+        least, most = max(0, first - self.halo.before), min(self.rows, end + self.halo.behind)
+        if self.halo.peers:
+            most = max(most, self.peers[number])
+        return bisect_right(self.starts, least) - 1, bisect_right(self.starts, most - 1) - 1
+
+
+def _moved(words: tuple[int, int, int, int], column: SourceColumn, rows: int) -> tuple[int, int, int, int]:
+    """The words of a column such that its first row has the number `rows`."""
+    data, aux, validity, bit = words
+    width = {"bits": 0, "interval": 16}.get(column.layout.kind, BYTES[column.layout.machine])
+    return (data - rows * width) % 2**64, aux, validity, bit - rows
+
+
+Job = CollectedRows | SortedBlocks
+
+
+class SpillingWindowRunner(MovementRunner, PartitionRunner):
+    """Makes jobs of the rows of a window step."""
+
+    def _window_jobs(self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]]) -> list[list[Job]]:
+        """The jobs of each shard; without a limit the rows of a shard are one."""
+        keeps = self.spill.active
+        jobs: list[list[Job]] = [[] for _ in lists]
+        tasks = min(self.threads, len(lists))
+        halo = shape.halo
+
+        def add(shape: WindowShape, shard: int, chunks: list[AnyChunk], level: int, whole: int) -> None:
+            """Make jobs of chunks that belong to a shard; `whole`: the bytes of that from which they were split."""
+            if not keeps or self._fits(shape, chunks, tasks):
+                jobs[shard].append(CollectedRows(shape, chunks, keeps))
+            elif shape.partition_keys and (level == 1 or self._can_split(level, whole, bytes_of(chunks))):
+                again.append((shape, shard, chunks, level))
+            else:
+                jobs[shard].append(self._unsplit(step, shape, chunks, halo))
+
+        again: list[tuple[WindowShape, int, list[AnyChunk], int]] = []
+        for shard, chunks in enumerate(lists):
+            add(shape, shard, chunks, 1, 0)
+        while again:
+            # Shards that are too large are placed together, each by a worker; what is split again comes one by one.
+            level = again[-1][3]
+            together = again[:] if level == 1 else again[-1:]
+            del again[-len(together) :]
+            placed, parts = self._placed(step, together[0][0], [chunks for _, _, chunks, _ in together], level, tasks)
+            for (_, shard, chunks, _), of_shard in zip(together, parts, strict=True):
+                for part in of_shard:
+                    if part:
+                        add(placed, shard, part, level + 1, bytes_of(chunks))
+        return jobs
+
+    def _needed(self, shape: WindowShape, chunks: list[AnyChunk]) -> int:
+        """The bytes that it takes to sort chunks."""
+        return COPIES * bytes_of(chunks) + shape.working_bytes(sum(c.rows for c in chunks))
+
+    def _fits(self, shape: WindowShape, chunks: list[AnyChunk], tasks: int) -> bool:
+        return not chunks or self._needed(shape, chunks) <= (self.spill.share(TABLE, tasks) or 0)
+
+    def _placed(self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int) -> tuple[WindowShape, list[list[list[AnyChunk]]]]:
+        """The rows of each list in partitions. They know their places in the input then, and need not be in its order."""
+        share = self.spill.share(TABLE, tasks) or 0
+        number = self._window_partitions(max(self._needed(shape, chunks) for chunks in lists), share)
+        schema = Schema(tuple(Field(c.name, c.type) for c in shape.columns))
+        data = ChunkData(tuple(c.source() for c in shape.columns), lists, self.spill.morsel_rows())
+        data.part_bytes = max(data.part_bytes, share // 4)
+        placed = shape if shape.ties else shape.with_positions()
+        columns = placed.columns if shape.ties else (*shape.columns, OutputColumn(POSITION_NAME, Column(POSITION, BIGINT, False), False))
+        return placed, self._partitions(step, "partition", Flow(data, schema), shape.partition_keys, columns, level, number)
+
+    def _window_partitions(self, bytes: int, share: int) -> int:
+        """Into how many partitions rows should go that take so many bytes together; some will be larger than others."""
+        return FORCED_PARTITIONS if self.spill.forced else min(2 * PARTITIONS, 1 << max(1, (2 * bytes // share).bit_length()))
+
+    def _unsplit(self, step: Window, shape: WindowShape, chunks: list[AnyChunk], halo: Halo | None) -> Job:
+        """Rows that are too large together and are in one partition, or may be."""
+        if halo is None:
+            return CollectedRows(shape, chunks, True)
+        start = time.perf_counter()
+        rows = sum(c.rows for c in chunks)
+        if rows >= MOST_ROWS:
+            raise too_many_rows(rows)
+        if not shape.keys:
+            # All rows are peers, and stay in the order of the input.
+            ends = [rows] * len(chunks)
+            return SortedBlocks(shape, chunks, halo, ends, ends)
+        partitions, peers = Runs(shape.places(tuple(SortKey(c) for c in shape.partition_keys))), Runs(shape.places(shape.peer_keys))
+
+        def noted(blocks: Iterator[list[pa.Array]]) -> Iterator[list[pa.Array]]:
+            for arrays in blocks:
+                partitions.add(arrays)
+                peers.add(arrays)
+                yield arrays
+
+        share = self.spill.share(TABLE) or 0
+        sorter = ExternalSort(self.spill.store(f"{step.name} runs"), Order(shape.keys, shape.places(shape.keys)), share, self.shared)
+        runs = sorter.runs(list(chunks))
+        while len(runs) > FAN_IN:
+            runs = [sorter.write(sorter.merge(runs[i : i + FAN_IN])) for i in range(0, len(runs), FAN_IN)]
+        blocks = sorter.write(noted(sorter.merge(runs))).blocks
+        self._record(step, "runs", self.shared.rows_done - rows, start)
+        return SortedBlocks(shape, list(blocks), halo, partitions.ends(), peers.ends())

@@ -1,0 +1,1 @@
+"""How each step of a plan runs on the threads of one process."""

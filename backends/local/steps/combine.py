@@ -1,0 +1,154 @@
+"""Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once and gives windows.
+
+Memory and spilling are those of a window step (`windows.py`, `windows.py`): a shard whose panes do not fit is split by its
+keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they are walked where they lie.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+
+from tsql.backends.local.run.dataset import BlockData, ChunkData, Dataset, GroupData, Part
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.run.sliced_groups import SlicedGroups
+from tsql.backends.local.sort.window_rows import WindowShape
+from tsql.backends.local.steps.window import WindowData, WindowRunner, nullable_columns, refuse_nulls
+from tsql.kernels.emit.batch import Morsels
+from tsql.kernels.emit.rows import POSITION
+from tsql.kernels.expr.nodes import Aggregate, Column, SortKey
+from tsql.kernels.expr.types import BIGINT
+from tsql.kernels.operators.aggregate.combine import PLACE, CombineScan, Windows, needs_places
+from tsql.kernels.operators.aggregate.combine_groups import GroupCombineScan
+from tsql.kernels.operators.aggregate.groups import DenseAggregate
+from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.planner.physical.operators.combine import Combine
+
+MORSEL_PLACES = 1 << 15
+"""So many places of an array are looked at for a morsel, or those of one key."""
+
+
+@dataclass(frozen=True)
+class PaneShape(WindowShape):
+    """Panes, sorted by key and pane."""
+
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    windows: Windows | None = None
+
+    @cached_property
+    def whole(self) -> CombineScan:
+        return CombineScan(self.sources(), self.partition_keys, self.aggregates, self.windows)
+
+    @cached_property
+    def halo(self) -> None:
+        """A window may have any pane of its key."""
+        return None
+
+
+class PaneData(WindowData):
+    """The windows of a combine step; a shard is walked by one worker."""
+
+    def __init__(self, step: Combine, *given: object):
+        super().__init__(step, *given)
+        self.rows *= step.windows.most_per_pane
+
+    def spread(self, tasks: int) -> Dataset:
+        return Dataset.spread(self, tasks)
+
+
+class GroupPaneData(Dataset):
+    """The windows of a combine step whose panes are groups in arrays: those of all workers in one shard, or in the shards into which the groups are cut."""
+
+    ready = True
+
+    def __init__(self, groups: GroupData | SlicedGroups, scan: GroupCombineScan):
+        self.groups, self.scan, self.shards = groups, scan, groups.shards
+        self.rows = groups.rows * scan.windows.most_per_pane
+        states = groups.data.states if isinstance(groups, SlicedGroups) else groups.states
+        self.arrays = (ctypes.c_uint64 * len(states))(*(context.state_address for context in states))
+
+    def empty_source(self) -> GroupCombineScan:
+        return self.scan
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        cut = isinstance(self.groups, SlicedGroups)
+        yield Part(self.scan, self._morsels(self.groups.keys(shard, self.scan.pane)) if cut else self.all_keys(), (shard,))
+
+    def _morsels(self, runs: Iterable[tuple[int, int]]) -> Morsels:
+        """The keys of runs, so many at a time that workers find enough to do. The rows of a morsel are the places that are looked at."""
+        panes, arrays, morsels = self.scan.sink.cards[self.scan.pane], len(self.arrays), Morsels(1)
+        most = max(1, MORSEL_PLACES // panes)
+        for first, count in runs:
+            for start in range(first, first + count, most):
+                keys = min(most, first + count - start)
+                morsels.add(keys * panes * arrays, start * panes * self.scan.windows.most_per_pane, [(ctypes.addressof(self.arrays), start, keys, arrays)])
+        return morsels
+
+    def spread(self, tasks: int) -> Dataset:
+        return SpreadPanes(self, tasks)
+
+    def all_keys(self) -> Morsels:
+        cards = self.scan.sink.cards
+        return self._morsels([(0, prod(cards) // cards[self.scan.pane])])
+
+    def release(self) -> None:
+        self.groups.release()
+
+
+class SpreadPanes(BlockData):
+    """The same windows; all workers take keys from one counter."""
+
+    positioned = by_morsel = False
+
+    def __init__(self, data: GroupPaneData, tasks: int):
+        self.data, self.shards, self.rows = data, tasks, data.rows
+        self.parts = [(data.scan, data.all_keys(), ctypes.c_int64(0))]
+
+    def waves(self, threads: int, small: bool = False) -> Iterator[BlockData]:
+        """All at once: who has read the first wave lets go of the arrays."""
+        yield self
+
+    def release(self) -> None:
+        self.data.release()
+
+
+class CombineRunner(WindowRunner):
+    """Adds combine steps to windows."""
+
+    def _combine(self, step: Combine, flow: Flow) -> Flow:
+        in_place = self._in_place(step, flow)
+        if in_place is not None:
+            return Flow(in_place, step.schema)
+        placed = needs_places(step.calls, step.windows)
+        wanted = (*columns_of(flow.schema), *([OutputColumn(PLACE.name, Column(POSITION, BIGINT, False), False)] if placed else []))
+        shift = flow.data.shift if isinstance(flow.data, ChunkData) and len(step.by) == 1 else 0
+        lists = self._window_rows(step, flow, wanted, placed)
+        columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
+        by = tuple(Column(n, flow.schema[n].type) for n in step.by)
+        tasks = max(1, min(self.threads, len(lists)))
+        order = (SortKey(step.windows.order),)
+        nullable = nullable_columns(lists, len(wanted))
+        refuse_nulls(step, (step.windows.pane, step.windows.first, step.windows.last), wanted, nullable, lists)
+        shape = PaneShape(step.name, tasks, columns, by, order, (), nullable, (), shift, step.calls, step.windows)
+        return Flow(PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema)
+
+    def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:
+        """The windows of panes that lie in arrays; None if they do not, or are kept in other memory besides."""
+        groups = flow.data
+        data = groups.data if isinstance(groups, SlicedGroups) else groups
+        is_whole = isinstance(groups, SlicedGroups) or groups.shards == 1
+        if not isinstance(data, GroupData) or not is_whole or step.windows.pane is None or step.windows.over != "states":
+            return None
+        sink = data.sink
+        if not isinstance(sink, DenseAggregate) or not all(o.counts for o in flow.operators):
+            return None
+        names = [name for name, _ in sink.grouping.keys]
+        if {*step.by, step.windows.pane} != set(names):
+            return None
+        pane = names.index(step.windows.pane)
+        if sink.grouping.fields[pane].nullable or any(i.distinct is not None or i.body.release() for i in sink.grouping.items):
+            return None
+        return GroupPaneData(groups, GroupCombineScan(sink, pane, flow.operators, step.calls, step.windows))

@@ -1,0 +1,78 @@
+"""Runs row patterns: the rows of each shard are collected and sorted like those of a window, and a kernel walks them.
+
+The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not fit memory is placed in
+parts by the hash of PARTITION BY (`windows.py`); a single partition must fit, since a match may reach from its first row to its last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from tsql.backends.local.run.dataset import Dataset
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.sort.window_rows import WindowShape
+from tsql.backends.local.steps.window import WindowData, WindowRunner, nullable_columns
+from tsql.kernels.expr.nodes import Column, Expr, Literal, Parameter
+from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.operators.match import MatchScan
+from tsql.kernels.patterns.spec import MatchSpec
+from tsql.planner.physical.operators.match import Match
+
+
+@dataclass(frozen=True)
+class MatchShape(WindowShape):
+    """The columns that were collected, and the pattern to be found in them."""
+
+    spec: MatchSpec | None = None
+
+    @cached_property
+    def whole(self) -> MatchScan:
+        return MatchScan(self.sources(), self.spec)
+
+    @property
+    def halo(self) -> None:
+        """A match may look at any row of its partition."""
+        return None
+
+
+class MatchData(WindowData):
+    """The rows of a match step."""
+
+    def __init__(self, *args, overlaps: bool):  # type: ignore[no-untyped-def]
+        super().__init__(*args)
+        if overlaps:
+            # A row may be in many matches: the number of the input's rows bounds nothing.
+            self.rows = None
+
+    def spread(self, tasks: int) -> Dataset:
+        """A search goes on where the one before it ended: a shard is walked by one."""
+        return Dataset.spread(self, tasks)
+
+
+class MatchRunner(WindowRunner):
+    """Adds match steps to windows."""
+
+    def _match(self, step: Match, flow: Flow) -> Flow:
+        before = step.spec.plain_expressions()
+        flow, computed = self._host_calls(step, flow, before)
+        known = dict(zip(before, computed, strict=True))
+        keys = {*step.spec.by, *(key.expr for key in step.spec.order)}
+        extra: dict[Expr, Column] = {}
+
+        def column(expr: Expr) -> Expr:
+            """What the kernel reads in the place of an expression: rows are sorted by columns, and a host computes ahead."""
+            found = known[expr]
+            if isinstance(found, Column | Literal | Parameter) or (found == expr and expr not in keys):
+                return found
+            return extra.setdefault(found, Column(f"#computed{len(extra)}", found.type))
+
+        spec = step.spec.over(column)
+        wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
+        lists = self._window_rows(step, flow, wanted, bool(extra))
+        columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
+        tasks = max(1, min(self.threads, len(lists)))
+        shape = MatchShape(step.name, tasks, columns, spec.by, spec.order, (), nullable_columns(lists, len(wanted)), spec=spec)
+        jobs = self._window_jobs(step, shape, lists)
+        overlaps = not spec.is_one_row and spec.skip.kind != "past last row"
+        return Flow(MatchData(step, shape, jobs, self.shared, self.spill.active, overlaps=overlaps), step.schema)

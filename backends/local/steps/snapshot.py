@@ -1,0 +1,99 @@
+"""Runs groupings of lifetimes: the rows of each shard are collected and sorted by (keys, start), as those of a window are, and a
+kernel walks them once (kernels/operators/snapshot.py). It is a source, so that what follows runs in the same pass.
+
+Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part (`windows.py`).
+The rows of one group are walked together: a group that does not fit is tried in memory, and refused if that is not enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tsql.backends.local.run.dataset import Dataset, Part
+from tsql.backends.local.run.runner import Flow
+from tsql.backends.local.sort.window_rows import WindowShape
+from tsql.backends.local.steps.window import WindowData, WindowRunner, nullable_columns, refuse_nulls
+from tsql.kernels.expr.nodes import Aggregate, Column, Expr, Literal, Parameter, SortKey
+from tsql.kernels.expr.types import TIMESTAMP
+from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
+from tsql.planner.logical.tree import map_call
+from tsql.planner.physical.operators.snapshot import Snapshot
+
+MOST_RESULTS = 2
+"""A row makes at most so many results: one begins when it starts, and one when it ends."""
+
+
+@dataclass(frozen=True)
+class SortedLifetimes(WindowShape):
+    """The rows of a snapshot step, as those of a window without calls."""
+
+    snapshot: SnapshotShape | None = None
+
+    halo = None
+
+    @cached_property
+    def whole(self) -> SnapshotScan:
+        return SnapshotScan(self.sources(), self.snapshot)
+
+
+class SnapshotData(WindowData):
+    """The results of a snapshot step: for each shard a list of jobs, that are sorted when they are read."""
+
+    def __init__(self, *about: object):
+        super().__init__(*about)
+        self.rows *= MOST_RESULTS
+
+    def feed(self, shard: int) -> Iterator[Part]:
+        jobs = list(reversed(self.jobs[shard]))
+        if not self.keeps:
+            self.jobs[shard] = []
+        number, position = 0, 0
+        while jobs:
+            job = jobs.pop()
+            yield from job.parts(self.shared, (shard, number), position)
+            number, position = number + 1, position + MOST_RESULTS * job.rows
+
+    def spread(self, tasks: int) -> Dataset:
+        """A group is walked by one worker."""
+        return Dataset.spread(self, tasks)
+
+
+class SnapshotRunner(WindowRunner):
+    """Adds snapshot steps to windows."""
+
+    def _snapshot(self, step: Snapshot, flow: Flow) -> Flow:
+        expressions = tuple(dict.fromkeys(step.expressions()))
+        flow, computed = self._host_calls(step, flow, expressions)
+        known = dict(zip(expressions, computed, strict=True))
+        extra: dict[Expr, Column] = {}
+
+        def column(expr: Expr) -> Expr:
+            """What the kernel reads in the place of an expression: a column, unless it is the same for all rows."""
+            expr = known[expr]
+            if isinstance(expr, Column | Literal | Parameter):
+                return expr
+            return extra.setdefault(expr, Column(f"#computed{len(extra)}", expr.type))
+
+        calls: tuple[tuple[str, Aggregate], ...] = tuple((name, map_call(call, column)) for name, call in step.aggregates)
+        given = step.inputs[0].schema
+        by = tuple(Column(name, given[name].type) for name in step.by)
+        start, end = (Column(name, TIMESTAMP, False) for name in step.lifetime)
+        wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
+        lists = self._window_rows(step, flow, wanted, bool(extra))
+        nullable = nullable_columns(lists, len(wanted))
+        refuse_nulls(step, step.lifetime, wanted, nullable, lists)
+        shape = SortedLifetimes(
+            step.name,
+            max(1, min(self.threads, len(lists))),
+            tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted),
+            by,
+            (SortKey(start),),
+            (),
+            nullable,
+            snapshot=SnapshotShape(by, start, end, step.span, calls, step.ends),
+        )
+        jobs = self._window_jobs(step, shape, lists)
+        return Flow(SnapshotData(step, shape, jobs, self.shared, self.spill.active), step.schema)

@@ -1,0 +1,1 @@
+"""Pipelines of operators to KIR: how rows, values, keys and entries are emitted."""

@@ -1,0 +1,1 @@
+"""Types, expressions and schemas: the words that all layers share."""

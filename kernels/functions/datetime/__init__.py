@@ -1,0 +1,1 @@
+"""Scalar functions of dates, times and intervals."""

@@ -1,0 +1,1 @@
+"""Scalar functions of strings and bytes."""

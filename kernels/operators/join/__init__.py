@@ -1,0 +1,1 @@
+"""Joins inside pipelines: tables that are built, and operators that probe them."""

@@ -1,0 +1,1 @@
+"""What concerns the Python process: cores, forks, garbage, recursion, stopping a query."""

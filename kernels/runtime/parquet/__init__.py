@@ -1,0 +1,1 @@
+"""The Parquet decoder in the kernel language."""

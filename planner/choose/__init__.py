@@ -1,0 +1,1 @@
+"""Logical nodes to physical steps: which step, in which phases, by cost."""

@@ -1,0 +1,88 @@
+"""How a join is done where a hint says so: `METHODS` has a function for each way, from the join with its keys to the step.
+
+A method that cannot do a join raises `CannotJoin` with the reason. Another way of joining is another entry here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tsql.kernels.expr.nodes import Call, Expr, Literal
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.predicates import conjunction, conjuncts
+from tsql.planner.physical.operators.join import HashJoin, is_number, is_range
+from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
+from tsql.planner.physical.step import Step
+
+METHOD_NAMES = ("hash", "merge", "loop", "range")
+"""What the hint JOIN may ask for."""
+
+
+class CannotJoin(Exception):
+    """A join that a method cannot do; the message is the reason."""
+
+
+def by_hash(joined: HashJoin) -> HashJoin:
+    """A table of one side by the keys."""
+    if not joined.keys:
+        raise CannotJoin("a hash join needs an equality of the two sides")
+    return joined
+
+
+def by_merge(joined: HashJoin) -> HashJoin:
+    """The rows of one side walk along those of the other."""
+    reason = refusal(joined)
+    if reason is not None:
+        raise CannotJoin(reason)
+    return MergeJoin(joined.inputs, joined.kind, joined.keys, joined.condition, joined.build, position=joined.position, rows=joined.rows)
+
+
+def by_loop(joined: HashJoin) -> HashJoin:
+    """Every pair of rows is looked at."""
+    return replace(joined, keys=(), condition=_everything(joined), range=(), early=False)
+
+
+def by_range(joined: HashJoin) -> HashJoin:
+    """A sorted table of one side, in which the rows of the other look up the bounds of their partners."""
+    if joined.kind == "mark":
+        raise CannotJoin("a range join does not tell false from NULL, as a subquery's mark needs it")
+    found = ranged(joined)
+    if not found.range:
+        raise CannotJoin("a range join needs a comparison of a number of one side with the other")
+    return found
+
+
+def ranged(joined: HashJoin) -> HashJoin:
+    """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the built side."""
+    built = joined.inputs[0 if joined.build == "left" else 1].schema
+    groups: dict[Expr, list[Expr]] = {}
+    for part in (bound for part in conjuncts(joined.condition) if (bound := closed(part)) is not None):
+        if is_range((part,), built):
+            inside = next(a for a in part.args if all(c in built for c in a.columns()))
+            groups.setdefault(inside, []).append(part)
+    if not groups:
+        return joined
+    chosen = max(groups.values(), key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}))
+    rest = [p for p in conjuncts(joined.condition) if p not in chosen]
+    return replace(joined, range=tuple(chosen), condition=conjunction(rest))
+
+
+def closed(part: Expr) -> Expr | None:
+    """The comparison that a condition implies: itself if it is one; `x <= coalesce(e, the greatest)` for `e IS NULL OR x < e`, the end
+    of a period that may be open. The condition itself then stays a part of the join's."""
+    match part:
+        case Call("or", (Call("is_null", (end,)), Call("<" | "<=", (x, other)))) if other == end and is_number(end.type):
+            greatest = Literal(end.type.bounds[1], end.type)
+            return Call("<=", (x, Call("coalesce", (end, greatest), end.type)), BOOLEAN)
+        case Call("<" | "<=" | ">" | ">="):
+            return part
+    return None
+
+
+def _everything(joined: HashJoin) -> Expr | None:
+    """All that a pair must satisfy."""
+    return conjunction([*(key.expr for key in joined.keys), *joined.range, *conjuncts(joined.condition)])
+
+
+METHODS: dict[str, Callable[[HashJoin], Step]] = {"hash": by_hash, "loop": by_loop, "merge": by_merge, "range": by_range}

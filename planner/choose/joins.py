@@ -1,0 +1,131 @@
+"""Logical joins to steps: which side is built into the table, how rows of both sides meet, what hints want of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tsql.planner.choose.bands import banded
+from tsql.planner.choose.join_methods import METHODS, CannotJoin, by_merge
+from tsql.planner.choose.join_placement import placed
+from tsql.planner.choose.ranges import is_in_order
+from tsql.planner.cost import constants as cost
+from tsql.planner.cost import stats
+from tsql.planner.cost.join_stats import equalities, matching
+from tsql.planner.hints.constraints import Constraints
+from tsql.planner.hints.join_hints import Broadcasting, Demand, Method
+from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.predicates import conjunction
+from tsql.planner.physical.movement import Broadcast, Gather
+from tsql.planner.physical.operators.join import HashJoin
+from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
+from tsql.planner.physical.step import Step
+
+NO_DEMAND = Demand()
+
+
+def build_side(node: logical.Join) -> str:
+    """The side that is built into the table: the smaller one, where the kind leaves a choice."""
+    left, right = stats.rows(node.left), stats.rows(node.right)
+    match node.kind:
+        case "inner" | "full":
+            return "left" if left < right else "right"
+        case "semi" | "anti":
+            return "left" if left * cost.MARKING_WORTH < right else "right"
+        case "left":
+            return "left" if left * cost.OUTER_MARKING_WORTH < right else "right"
+    return "right"
+
+
+def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints) -> Step:
+    """The step of a join, as hints demand it; `step` makes those of its inputs."""
+    demand = wanted.demands.get(id(node), NO_DEMAND)
+    keys, rest = equalities(node)
+    inputs, build = (step(node.left), step(node.right)), demand.build or build_side(node)
+    joined = HashJoin(inputs, node.kind, tuple(keys), conjunction(rest), build, node.mark, position=_position(node), rows=stats.rows(node))
+    if demand.method is not None:
+        found = _as_demanded(joined, demand.method, wanted)
+        if not isinstance(found, HashJoin):
+            if demand.broadcasting is not None:
+                raise demand.broadcasting.hint.refuse(f"{demand.method.hint} asks for a join that builds no side")
+            return found
+        joined = found
+    elif rest and node.kind != "mark":
+        joined = banded(joined, node, demand.build is not None)
+    if demand.method is None and scope == "local" and not joined.range and _is_better_merged(joined, node):
+        joined = by_merge(joined)
+    if joined.keys and not joined.range and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
+        probed = stats.rows(node.right if joined.build == "left" else node.left)
+        joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
+    if demand.broadcasting is not None:
+        return _broadcast(joined, demand.broadcasting, shards, scope, wanted)
+    built = stats.rows(node.left if joined.build == "left" else node.right)
+    if scope == "local" or shards == 1 or joined.is_open or (built <= cost.BROADCAST_ROWS and not joined.marks):
+        return joined
+    if not joined.keys:
+        return joined.with_inputs(tuple(Gather((i,)) for i in joined.inputs)) if joined.marks else joined
+    return _moved(joined, shards, scope)
+
+
+def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
+    """Both sides moved by one key of each left expression. By all keys of `x = a AND x = b` the left side would be placed by
+    (x, x), of which the plan does not tell that its rows meet those placed by (a, b); and x alone spreads rows as well."""
+    last = {str(key.left): key for key in joined.keys}
+    others = tuple(key for key in joined.keys if key is not last[str(key.left)])
+    found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
+    if not others:
+        return found
+    # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they meet.
+    wide = found if isinstance(found, HashJoin) else found.inputs[0]
+    wide = replace(wide, keys=(*others, *wide.keys))
+    return wide if isinstance(found, HashJoin) else found.with_inputs((wide,))
+
+
+def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
+    """Whether both sides are in the order of a key of which a table would be large and could not be an array."""
+    built = node.left if joined.build == "left" else node.right
+    if refusal(joined) is not None or stats.rows(built) < cost.MERGED_ROWS:
+        return False
+    (key,) = joined.keys
+    known = stats.column_statistics(built, (key.left if joined.build == "left" else key.right).name)
+    bounded = isinstance(getattr(known, "minimum", None), int) and isinstance(getattr(known, "maximum", None), int)
+    far_apart = bounded and known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
+    return far_apart and is_in_order(joined.inputs[0], key.left.name) and is_in_order(joined.inputs[1], key.right.name)
+
+
+def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:
+    """The join as a hint wants it done."""
+    try:
+        found = METHODS[method.how](joined)
+    except CannotJoin as reason:
+        raise method.hint.refuse(str(reason)) from None
+    wanted.apply(method.hint, _place(found))
+    return found
+
+
+def _broadcast(joined: HashJoin, demand: Broadcasting, shards: int, scope: str, wanted: Constraints) -> Step:
+    """The join with all of its built side in every shard."""
+    name, wide = demand.relation.name, demand.scope or scope
+    if joined.build == "left" and joined.kind in ("mark", "single"):
+        raise demand.hint.refuse(f"{name} is the outer relation of a subquery, whose join builds the other side")
+    if wide == "local" and scope == "global":
+        raise demand.hint.refuse("a local broadcast does not reach the shards of other machines", "use scope => 'global'")
+    if joined.marks and wide == "global":
+        raise demand.hint.refuse(f"a {joined.kind} join that builds {name} marks its rows, and copies on several machines would each have marks of their own", _other_side(joined))
+    at = 0 if joined.build == "left" else 1
+    inputs = list(joined.inputs)
+    inputs[at] = Broadcast((inputs[at],), scope=wide, shards=shards)
+    wanted.apply(demand.hint, f"{name} is built and broadcast {_place(joined)}")
+    return joined.with_inputs(tuple(inputs))
+
+
+def _other_side(joined: HashJoin) -> str | None:
+    return "broadcast the other side" if joined.kind != "full" else None
+
+
+def _place(step: Step) -> str:
+    return f"at {step.op} {' '.join(f'{name}={text}' for name, text in step.attributes())}"
+
+
+def _position(node: logical.Join) -> int | None:
+    return getattr(node.condition, "position", None)

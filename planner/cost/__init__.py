@@ -1,0 +1,1 @@
+"""What plans cost: the constants, the estimates of rows and bytes, and the candidates side by side."""

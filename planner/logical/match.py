@@ -1,0 +1,41 @@
+"""The logical node of MATCH_RECOGNIZE. It stands beside those of `planner/logical/nodes.py`.
+
+A filter moves below it only if it names nothing but columns of PARTITION BY: any other would change which rows are neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tsql.kernels.expr.nodes import Expr, check_columns
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.patterns.spec import MatchSpec
+from tsql.planner.logical.nodes import Unary
+
+
+@dataclass(frozen=True)
+class Match(Unary):
+    """The matches of a row pattern in the input, or their rows, with measures."""
+
+    spec: MatchSpec
+
+    def __post_init__(self) -> None:
+        taken = set(self.input.schema.names) & {name for name, _ in self.spec.measures}
+        if taken:
+            raise ValueError(f"a measure has the name of a column: {sorted(taken)}")
+        for expr in self.spec.expressions():
+            check_columns(expr, self.input.schema)
+
+    def changed(self, change: Callable[[Expr], Expr]) -> Match:
+        """The node over changed expressions; itself if none changed."""
+        spec = self.spec.changed(change)
+        return self if spec is self.spec else replace(self, spec=spec)
+
+    @cached_property
+    def schema(self) -> Schema:
+        return self.spec.schema(self.input.schema)
+
+    def describe(self) -> str:
+        return f"match {self.spec.sql()}"

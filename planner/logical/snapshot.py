@@ -1,0 +1,84 @@
+"""The logical node of a grouping per snapshot, beside those of `planner/logical/nodes.py`; `tsql/analyze/time/snapshot.py` makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tsql.kernels.expr.nodes import Aggregate as AggregateCall
+from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, check_columns
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import TIMESTAMP
+from tsql.planner.logical.nodes import Filter, Node, Project, Unary
+
+ENDS = ("any", "in_order", "none")
+"""What is known of the ends of lifetimes: nothing; rows end in the order in which they start; no row ends."""
+
+
+@dataclass(frozen=True)
+class SnapshotAggregate(Unary):
+    """One row per group and maximal time in which the results do not change, and none where no row of the group is alive.
+
+    `keys` are columns; a row is alive from the column `start` to `end`, which have no NULLs, and infinity is an open end. `span` names
+    the lifetime of the results. Each aggregate can follow the rows that are alive (`is_foldable`)."""
+
+    keys: tuple[str, ...]
+    start: str
+    end: str
+    span: tuple[str, str]
+    aggregates: tuple[tuple[str, AggregateCall], ...]
+    ends: str = "any"
+
+    def __post_init__(self) -> None:
+        if self.ends not in ENDS:
+            raise ValueError(f"lifetimes whose ends are {self.ends}")
+        for name in (self.start, self.end):
+            if self.input.schema[name].type != TIMESTAMP:
+                raise ValueError(f"a lifetime of {self.input.schema[name].type}")
+        for _, call in self.aggregates:
+            for expr in call.expressions():
+                check_columns(expr, self.input.schema)
+
+    @cached_property
+    def schema(self) -> Schema:
+        fields = [Field(name, self.input.schema[name].type) for name in self.keys]
+        fields += [Field(name, call.type) for name, call in self.aggregates]
+        return Schema((*fields, *(Field(name, TIMESTAMP, False) for name in self.span)))
+
+    def changed(self, change: Callable[[AggregateCall], AggregateCall]) -> SnapshotAggregate:
+        """The node with its aggregates changed; itself if none is."""
+        calls = tuple((name, change(call)) for name, call in self.aggregates)
+        return self if all(a[1] is b[1] for a, b in zip(calls, self.aggregates, strict=True)) else replace(self, aggregates=calls)
+
+    def describe(self) -> str:
+        calls = " ".join(f"{name}={call}" for name, call in self.aggregates)
+        return f"snapshot by=({', '.join(self.keys)}) lifetime=({self.start}, {self.end}) ends={self.ends} {calls}".rstrip()
+
+
+def ends_of(plan: Node, start: str, end: str) -> str:
+    """What is known of the ends of lifetimes, from how a plan computes them."""
+    while True:
+        match plan:
+            case Filter():
+                plan = plan.input
+            case Project():
+                columns = dict(plan.columns)
+                first, last = columns[start], columns[end]
+                if not (isinstance(first, Column) and isinstance(last, Column)):
+                    return _ends_by(first, last)
+                start, end, plan = first.name, last.name, plan.input
+            case _:
+                return "any"
+
+
+def _ends_by(start: Expr, end: Expr) -> str:
+    match end:
+        case Literal(value) if value == 2**63 - 1:
+            return "none"
+        case Call("coalesce", (inner, Literal())):
+            return _ends_by(start, inner)
+        case Call("+", (time, Literal((0, _, _)))) if time == start:
+            # The same length for all: days of a TIMESTAMP have 24 hours, months differ.
+            return "in_order"
+    return "any"

@@ -1,0 +1,61 @@
+"""enforce: the only pass that inserts movement. Where an input does not meet what a step requires, the step that fixes it is put in between.
+
+Between machines the rounds of a recursion run on one of them: what they compute of the working table stays in one shard,
+so what the choice of steps would move there stays where it is, and what comes from outside is gathered.
+"""
+
+from __future__ import annotations
+
+from tsql.planner.physical.movement import Broadcast, Gather, Movement, Redistribute, Rekey
+from tsql.planner.physical.operators.recursive import loose_tables
+from tsql.planner.physical.properties import SINGLE, Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+def enforce(root: Step, shards: int, scope: str) -> Step:
+    """The plan with movement wherever a requirement is unmet; a plan that needs none comes back as it is."""
+    done: dict[int, tuple[Step, Properties]] = {}
+    rounds = loose_tables(root) if scope == "global" else {}
+    for step in root.walk():
+        in_round = bool(rounds.get(id(step)))
+        if in_round and isinstance(step, Rekey | Movement):
+            done[id(step)] = done[id(step.inputs[0])]
+            continue
+        inputs, given = [], []
+        requirements = _requirements(step, tuple(done[id(i)][1] for i in step.inputs), scope, in_round)
+        for requirement, child in zip(requirements, step.inputs, strict=True):
+            fixed, properties = done[id(child)]
+            if not requirement.met_by(properties):
+                fixed = _fix(fixed, requirement, properties, shards, scope)
+                properties = _properties(fixed, child, done, shards)
+            inputs.append(fixed)
+            given.append(properties)
+        rebuilt = step.with_inputs(tuple(inputs))
+        done[id(step)] = (rebuilt, rebuilt.provides(tuple(given), shards))
+    final, properties = done[id(root)]
+    return Gather((final,)) if properties.shards != 1 else final
+
+
+def _requirements(step: Step, given: tuple[Properties, ...], scope: str, in_round: bool) -> tuple[Requirement, ...]:
+    """What a step needs of its inputs. Machines share no memory, so where shards would have to, between machines all rows meet in one shard."""
+    alone = (SINGLE,) * len(step.inputs)
+    if in_round:
+        return alone
+    found = step.requires_of(given)
+    shares = any(requirement.kind == "copies" and not requirement.met_by(has) for requirement, has in zip(found, given, strict=True))
+    return alone if shares and scope == "global" else found
+
+
+def _fix(step: Step, requirement: Requirement, given: Properties, shards: int, scope: str) -> Step:
+    if requirement.kind in ("replicated", "copies"):
+        return Broadcast((step,), scope=scope, shards=shards)
+    if requirement.kind in ("single", "once") or given.replicated:
+        return Gather((step,))
+    return Redistribute((Rekey((step,), key=requirement.columns),), scope=scope, shards=shards)
+
+
+def _properties(step: Step, child: Step, done: dict[int, tuple[Step, Properties]], shards: int) -> Properties:
+    """Properties after the inserted steps, whose innermost input is the already processed child."""
+    if step is done[id(child)][0]:
+        return done[id(child)][1]
+    return step.provides((_properties(step.inputs[0], child, done, shards),), shards)

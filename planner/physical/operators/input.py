@@ -1,0 +1,70 @@
+"""input: rows that come from elsewhere, in the place of a step that was cut off; part of plans only while they travel.
+
+A backend that runs a plan in pieces (Spark) sends the plan's text to its workers with every scan replaced by an input, so
+that a worker needs no catalog to read it. No query is planned to one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import parse_type
+from tsql.planner.physical.properties import Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Given(Step):
+    """Base of the steps without inputs whose columns the plan states; on one shard."""
+
+    fields: Schema = field(default=Schema(()), kw_only=True)
+
+    @property
+    def schema(self) -> Schema:
+        return self.fields
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return ()
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(1)
+
+    def columns(self) -> tuple[str, str]:
+        """The attribute `columns=(name TYPE, ..)`."""
+        from tsql.planner.physical.planfile import identifier
+
+        return "columns", f"({', '.join(f'{identifier(f.name)} {f.type}' for f in self.fields)})"
+
+
+@dataclass(frozen=True)
+class Input(Given):
+    """Rows with these columns, in any shard."""
+
+    op = "input"
+    label = "given"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(shards)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return [self.columns()]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        if context.catalog is not None:
+            raise context.error("input stands for rows that another part of a running plan sends; a plan file reads them with scan")
+        return cls((), fields=read_fields(attributes, context))
+
+
+def read_fields(attributes: Any, context: Any) -> Schema:
+    """`columns=(name TYPE, ..)`."""
+    fields = []
+    for item in attributes.items("columns"):
+        name, type_text = context.split_name(item)
+        try:
+            fields.append(Field(name, parse_type(type_text)))
+        except ValueError as error:
+            raise context.error(str(error)) from None
+    return Schema(tuple(fields))

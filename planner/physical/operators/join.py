@@ -1,0 +1,221 @@
+"""hash_join: pairs of rows with equal keys, by a table of one side that the rows of the other are looked up in.
+
+Without keys it is a nested loop over the table. The built side must be in every shard (`broadcast`), or the rows of both
+sides must be placed by the same keys (`redistribute` both). On one machine a broadcast between cores is one shared table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr.nodes import Call, Column, Expr
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import Type
+from tsql.planner.logical.nodes import JOIN_KINDS, joined_schema
+from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
+from tsql.planner.physical.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class HashJoin(Step):
+    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table.
+    `range`: comparisons of one number of the built side with expressions of the other: the table is sorted by it, within the rows
+    of equal keys, and a row finds its partners by binary search. `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
+
+    kind: str = "inner"
+    keys: tuple[JoinKey, ...] = ()
+    condition: Expr | None = None
+    build: str = "right"
+    mark: str | None = None
+    early: bool = False
+    range: tuple[Expr, ...] = ()
+    walks: bool = False
+    """Rows are expected in the order of the range: each is searched for where the last was found (see merge_join)."""
+    position: int | None = field(default=None, compare=False)
+    rows: float | None = field(default=None, compare=False)
+    """The estimated number of rows, over all shards; only costs depend on it."""
+
+    op = "hash_join"
+    label = "joined"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return joined_schema(self.kind, self.inputs[0].schema, self.inputs[1].schema, self.mark)
+
+    @property
+    def marks(self) -> bool:
+        """Whether entries of the table are marked when they find a partner, and looked at again behind the last row."""
+        return self.kind == "full" or (self.build == "left" and self.kind in ("left", "semi", "anti"))
+
+    @property
+    def last_first(self) -> bool:
+        """Whether a sorted table has rows of equal numbers in the reverse order of the input."""
+        return False
+
+    @property
+    def needs_places(self) -> bool:
+        """Whether rows of equal numbers in a sorted table are told apart by their places in the input."""
+        return False
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a NULL among the keys of any row may leave an answer open, so that placing rows by keys does not do."""
+        return self.kind == "mark" and not all(key.never_null for key in self.keys)
+
+    @property
+    def keeps_nulls(self) -> bool:
+        """Whether rows of the table with a NULL key are needed for that, and not their number alone."""
+        return self.is_open and (len(self.keys) > 1 or self.condition is not None)
+
+    @property
+    def probe_kind(self) -> str:
+        """What happens to a row that is looked up (see kernels/operators/join/hash_join.py)."""
+        if self.build == "right":
+            return "left" if self.kind == "full" else self.kind
+        return {"inner": "inner", "left": "inner", "full": "left"}.get(self.kind, "touch")
+
+    def sides(self, built: int) -> tuple[tuple[Expr, ...], tuple[Expr, ...]]:
+        """The keys of the built side and of the other."""
+        left, right = tuple(k.left for k in self.keys), tuple(k.right for k in self.keys)
+        return (left, right) if built == 0 else (right, left)
+
+    @cached_property
+    def without_range(self) -> HashJoin:
+        """The same join with its range as a part of the condition: a nested loop, for tables that do not fit memory."""
+        return replace(self, range=(), condition=conjunction([*self.range, *conjuncts(self.condition)]))
+
+    def bounds(self, built: int) -> tuple[Expr, tuple[tuple[str, Expr], ...]]:
+        """The number that the table is sorted by, and what it is compared with: (operator, expression of the other side)."""
+        names = self.inputs[built].schema
+        found: list[tuple[Expr, str, Expr]] = []
+        for part in self.range:
+            a, b = part.args
+            found.append((a, part.name, b) if all(c in names for c in a.columns()) else (b, MIRROR[part.name], a))
+        return found[0][0], tuple((op, other) for _, op, other in found)
+
+    def needed(self, built: int) -> set[str]:
+        """The columns of the built side that are used behind the keys."""
+        used = set(self.condition.columns()) if self.condition is not None else set()
+        used |= {c for part in self.range for c in part.columns()}
+        return used | {f.name for f in self.schema if f.name in self.inputs[built].schema}
+
+    def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
+        if self._meet(given):
+            return (ANY, ANY)
+        if any(p.copies is not None for p in given):
+            return self._directed(given)
+        everywhere = LOCAL_COPIES if self.marks else REPLICATED
+        return (everywhere, ONCE) if self.build == "left" else (ONCE, everywhere)
+
+    def _directed(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
+        """What is required where a side was multicast: pairs are in the shards in which the plan lets them meet. A row whose
+        partners decide about itself, and not about pairs alone, must be in one shard."""
+        left, right = given
+        both = Requirement("directed", shards=right.shards), Requirement("directed", shards=left.shards)
+        if not (both[0].met_by(left) and both[1].met_by(right)):
+            return both
+        return (ANY if self.kind == "inner" else ONCE, ONCE if self.kind == "full" else ANY)
+
+    def _meet(self, given: tuple[Properties, ...]) -> bool:
+        """Whether rows with equal keys are in the same shard."""
+        left, right = given
+        if left.shards == right.shards == 1:
+            return True
+        apart = left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed
+        if self.is_open or apart or left.by_ranges or right.by_ranges:
+            return False
+        pairs = {k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)}
+        return tuple(pairs.get(c) for c in left.placed) == right.placed
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        left, right = given
+        probed = right if self.build == "left" else left
+        names = self.schema.names
+        if left.copies is not None and right.copies is not None:
+            return Properties(probed.shards, copies=1)
+        placed = left.placed if self._meet(given) else None if self.marks else probed.placed
+        if placed is not None and (not all(c in names for c in placed) or self.kind == "full"):
+            placed = None
+        pairs = [frozenset((k.left.name, k.right.name)) for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)]
+        equal = [*left.equal, *right.equal, *(pairs if self.kind == "inner" else [])]
+        return Properties(probed.shards, placed, by_ranges=placed is not None and probed.by_ranges, equal=tuple(g for g in equal if all(n in names for n in g)))
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        # A side without a partner is padded with NULLs.
+        padded = {"left": (1,), "single": (1,), "full": (0, 1)}.get(self.kind, ())
+        return [(i, column) for place, i in enumerate(self.inputs) if column in i.schema and place not in padded]
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.physical.planfile import identifier
+
+        text = [("kind", self.kind)]
+        if self.keys:
+            text.append(("on", f"({', '.join(k.sql() for k in self.keys)})"))
+        if self.range:
+            text.append(("range", f"({', '.join(map(str, self.range))})"))
+        if self.condition is not None:
+            text.append(("where", f"({self.condition})"))
+        text.append(("build", self.build))
+        text += [("early", "yes")] if self.early else []
+        return text + ([("mark", identifier(self.mark))] if self.mark is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        kind = attributes.choice("kind", JOIN_KINDS, "inner")
+        build = attributes.choice("build", ("right",) if kind in ("mark", "single") else ("right", "left"), "right")
+        left, right, both = read_sides(inputs, context)
+        keys = tuple(read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
+        ranges = tuple(context.expression(item, both) for item in attributes.items("range")) if attributes.optional("range") else ()
+        if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
+            raise attributes.error("range", "range compares one number of the built side with expressions of the other, in a join that is no mark join")
+        condition, early = attributes.condition("where", both), attributes.flag("early")
+        if ranges and early:
+            raise attributes.error("early", "a join with a range has no early")
+        mark = attributes.optional("mark")
+        if (mark is None) == (kind == "mark"):
+            raise attributes.error("mark", "mark=.. names the column of a join with kind=mark, and of no other")
+        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early, range=ranges)
+
+
+MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def is_number(t: Type) -> bool:
+    """Whether values of a type are sorted as 64-bit integers."""
+    return (t.is_integer and t.bits <= 64 and t.name != "UBIGINT") or (t.is_decimal and t.bits <= 64) or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
+
+
+def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
+    """Whether comparisons bound one number of the built side by expressions of the other."""
+    sides = set()
+    for part in parts:
+        if not (isinstance(part, Call) and part.name in MIRROR and is_number(part.args[0].type)):
+            return False
+        inside = [a for a in part.args if a.columns() and all(c in built for c in a.columns())]
+        outside = [a for a in part.args if a.columns() and not any(c in built for c in a.columns())]
+        if len(inside) != 1 or len(outside) != 1:
+            return False
+        sides.add(inside[0])
+    return len(sides) == 1
+
+
+def read_sides(inputs: tuple[Step, ...], context: Any) -> tuple[Schema, Schema, Schema]:
+    """The columns of the left and of the right input, and of both."""
+    left, right = (i.schema for i in inputs)
+    twice = set(left.names) & set(right.names)
+    if twice:
+        raise context.error(f"both inputs have a column {min(twice)}", hint="rename it by a project")
+    return left, right, Schema((*left, *right))
+
+
+def read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema) -> JoinKey:
+    match context.expression(text, both):
+        case Call("=" | "is_not_distinct_from" as name, (a, b)):
+            key = JoinKey(a, b, name != "=")
+            if all(c in left for c in a.columns()) and all(c in right for c in b.columns()):
+                return key
+    raise context.error(f"{text}: a key is an equality of an expression of the left input and one of the right")
+

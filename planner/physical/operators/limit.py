@@ -1,0 +1,42 @@
+"""limit: at most so many rows after skipping some, in the order of the input, on one shard."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.kernels.expr.nodes import Expr
+from tsql.planner.physical.properties import SINGLE, Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Limit(Step):
+    """Both are constants or parameters of BIGINT; a count of None means all, a count of DOUBLE is a percentage of the rows."""
+
+    count: Expr | None = None
+    offset: Expr | None = None
+
+    op = "limit"
+    label = "limited"
+
+    @property
+    def is_percentage(self) -> bool:
+        return self.count is not None and self.count.type.is_float
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (SINGLE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], shards=1)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        pairs = (("percent" if self.is_percentage else "count", self.count), ("offset", self.offset))
+        return [(name, f"({e})") for name, e in pairs if e is not None]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        count, percent = attributes.count("count"), attributes.percentage("percent")
+        if count is not None and percent is not None:
+            raise attributes.error("percent", "limit takes count or percent, not both")
+        return cls(inputs, count=percent if count is None else count, offset=attributes.count("offset"))

@@ -1,0 +1,105 @@
+"""recursive, working: rows that are computed from rows of the round before, until a round gives none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.planner.physical.operators.input import Given, read_fields
+from tsql.planner.physical.properties import SINGLE, Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Working(Given):
+    """The rows that the last round added to the recursion over `table`; one shard."""
+
+    table: str = ""
+
+    op = "working"
+    label = "working"
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.physical.planfile import identifier
+
+        return [("table", identifier(self.table)), self.columns()]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        return cls((), table=attributes.name("table"), fields=read_fields(attributes, context))
+
+
+@dataclass(frozen=True)
+class Recursive(Step):
+    """The rows of the first input, then round after round those of the second, in which `working` steps of the same table stand
+    for the rows of the round before. With `distinct=yes` rows that have been there are dropped. Steps of the second input
+    that do not depend on the working table are computed once."""
+
+    table: str = ""
+    distinct: bool = False
+
+    op = "recursive"
+    label = "rounds"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema(tuple(Field(f.name, f.type) for f in self.inputs[0].schema))
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (SINGLE, SINGLE)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return Properties(1)
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return []
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.physical.planfile import identifier
+
+        return [("table", identifier(self.table))] + ([("distinct", "yes")] if self.distinct else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        table, distinct = attributes.name("table"), attributes.flag("distinct")
+        types = [[f.type for f in i.schema] for i in inputs]
+        if types[0] != types[1]:
+            raise context.error(f"{inputs[0].name} and {inputs[1].name} have columns of other types")
+        for step in inputs[1].walk():
+            if isinstance(step, Working) and step.table == table and [f.type for f in step.fields] != types[0]:
+                raise context.error(f"the columns of {step.name} have other types than those of {inputs[0].name}")
+        return cls(inputs, table=table, distinct=distinct)
+
+
+def wrong_rounds(root: Step) -> tuple[Step, str, str] | None:
+    """What is wrong with the recursions of a plan, if something is: the step, the message and what would fix it."""
+    owners: dict[int, Step] = {}
+    for step in root.walk():
+        if not isinstance(step, Recursive):
+            continue
+        working = [s for s in step.inputs[1].walk() if isinstance(s, Working) and s.table == step.table]
+        if not working:
+            message = f"step {step.name}: {step.inputs[1].name} does not use the working table {step.table}, so that its rounds would give the same rows without end"
+            return step, message, f"use the rows of the round before: working table={step.table}, or union without rounds"
+        for leaf in working:
+            owner = owners.setdefault(id(leaf), step)
+            if owner is not step:
+                return step, f"step {step.name}: the working table {leaf.name} is used by the rounds of {owner.name} already", "give each recursion a working step and a table of its own"
+    return None
+
+
+def loose_tables(root: Step) -> dict[int, frozenset[str]]:
+    """By id of each step, the working tables below it that no recursion below it fills."""
+    found: dict[int, frozenset[str]] = {}
+    for step in root.walk():
+        below = [found[id(i)] for i in step.inputs]
+        match step:
+            case Working():
+                found[id(step)] = frozenset((step.table,))
+            case Recursive():
+                found[id(step)] = below[0] | (below[1] - {step.table})
+            case _:
+                found[id(step)] = frozenset().union(*below)
+    return found

@@ -1,0 +1,34 @@
+"""replicate: each row as often as an expression says (INTERSECT ALL and EXCEPT ALL)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.kernels.expr.nodes import Expr
+from tsql.kernels.expr.types import HUGEINT, UBIGINT
+from tsql.planner.physical.properties import Properties
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Replicate(Step):
+    """`times` is an integer of at most 64 bits; zero, less or NULL drops the row."""
+
+    times: Expr | None = None
+
+    op = "replicate"
+    label = "replicated"
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return replace(given[0], order=())
+
+    def attributes(self) -> list[tuple[str, str]]:
+        return [("times", f"({self.times})")]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        times = context.expression(attributes.text("times"), inputs[0].schema)
+        if not times.type.is_integer or times.type in (HUGEINT, UBIGINT):
+            raise attributes.error("times", f"times is a BIGINT or a smaller integer, not {times.type}")
+        return cls(inputs, times=times)

@@ -1,0 +1,76 @@
+"""snapshot: groups of lifetimes, to one row per group and maximal time in which its results do not change.
+
+The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known of the lifetimes, and
+chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr.nodes import Aggregate, Column, Expr
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.expr.types import TIMESTAMP
+from tsql.kernels.windows.foldable import is_foldable
+from tsql.planner.logical.snapshot import ENDS
+from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Snapshot(Step):
+    """`lifetime` are the columns with start and end of a row, `span` those of a result; `aggregates` are (name, call) pairs."""
+
+    by: tuple[str, ...] = ()
+    lifetime: tuple[str, str] = ("", "")
+    span: tuple[str, str] = ("", "")
+    aggregates: tuple[tuple[str, Aggregate], ...] = ()
+    ends: str = "any"
+
+    op = "snapshot"
+    label = "snapshots"
+
+    @cached_property
+    def schema(self) -> Schema:
+        given = self.inputs[0].schema
+        fields = [Field(name, given[name].type) for name in self.by]
+        fields += [Field(name, call.type) for name, call in self.aggregates]
+        return Schema((*fields, *(Field(name, TIMESTAMP, False) for name in self.span)))
+
+    def expressions(self) -> tuple[Expr, ...]:
+        """What is computed of a row: keys, lifetime, and what the aggregates take."""
+        given = self.inputs[0].schema
+        columns = tuple(Column(name, given[name].type, given[name].nullable) for name in (*self.by, *self.lifetime))
+        return (*columns, *(e for _, call in self.aggregates for e in call.expressions()))
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (Requirement("placed", self.by),) if self.by else (SINGLE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        return by_keys(given[0], {name: name for name in self.by})
+
+    def carries(self, column: str) -> list[tuple[Step, str]]:
+        return [(self.inputs[0], column)] if column in self.by else []
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.physical.planfile import assignment, identifiers
+
+        text = [("by", identifiers(self.by)), ("lifetime", identifiers(self.lifetime)), ("span", identifiers(self.span)), ("ends", self.ends)]
+        return [*text, *(assignment(name, call, ("by", "lifetime", "span", "ends")) for name, call in self.aggregates)]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema
+        by = attributes.columns("by", schema, inputs[0].name)
+        lifetime, span = attributes.columns("lifetime", schema, inputs[0].name, TIMESTAMP), attributes.names("span")
+        for name, found in (("lifetime", lifetime), ("span", span)):
+            if len(found) != 2:
+                raise attributes.error(name, f"{name}=(start, end) are two columns of type TIMESTAMP")
+        ends = attributes.choice("ends", ENDS, "any")
+        calls = tuple((name, context.aggregate(text, schema)) for name, text in attributes.assignments())
+        for _, call in calls:
+            if not is_foldable(call):
+                raise context.error(f"{call} cannot follow rows that come and go: it is computed over all rows of a time")
+        return cls(inputs, by=by, lifetime=lifetime, span=span, aggregates=calls, ends=ends)

@@ -1,0 +1,48 @@
+"""sort: rows in order, on one shard; with `limit` only the first rows are kept, on every shard, and nothing is sorted in full."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tsql.kernels.expr.nodes import Expr, SortKey
+from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Sort(Step):
+    """A stable sort. `limit` is a constant number of rows; `phase=partial` keeps the first rows of each shard."""
+
+    keys: tuple[SortKey, ...] = ()
+    limit: Expr | None = None
+    phase: str = "complete"
+
+    op = "sort"
+
+    def suggested_name(self) -> str:
+        return "top" if self.limit is not None else "sorted"
+
+    def requires(self) -> tuple[Requirement, ...]:
+        return (ONCE if self.phase == "partial" else SINGLE,)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        # The first rows of each shard come out of a heap, in no order.
+        return replace(given[0], order=()) if self.phase == "partial" else replace(given[0], shards=1, order=self.keys)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        text = [] if self.phase == "complete" else [("phase", self.phase)]
+        text.append(("by", f"({', '.join(map(str, self.keys))})"))
+        return text + ([("limit", f"({self.limit})")] if self.limit is not None else [])
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema
+        keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
+        if not keys:
+            raise attributes.error("by", "by=() of a sort has no key", hint="by=(column), by=(column desc), or leave the step out")
+        limit = attributes.count("limit")
+        phase = attributes.choice("phase", ("partial", "complete"), "complete")
+        if phase == "partial" and limit is None:
+            raise context.error("phase=partial of a sort needs a limit")
+        return cls(inputs, keys=keys, limit=limit, phase=phase)

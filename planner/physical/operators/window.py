@@ -1,0 +1,64 @@
+"""window: the rows of the input with columns that window functions compute over the rows of one partition, in order.
+
+The rows of a partition must be in one shard; without `by` there is one partition, and one shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tsql.kernels.expr.nodes import Column, Expr, SortKey
+from tsql.kernels.expr.schema import Field, Schema
+from tsql.kernels.windows.call import WindowCall
+from tsql.planner.physical.properties import SINGLE, Properties, Requirement
+from tsql.planner.physical.step import Step
+
+
+@dataclass(frozen=True)
+class Window(Step):
+    """`by` is PARTITION BY, `order` ORDER BY; `calls` are (name, call) pairs, each with its frame."""
+
+    by: tuple[Expr, ...] = ()
+    order: tuple[SortKey, ...] = ()
+    calls: tuple[tuple[str, WindowCall], ...] = ()
+
+    op = "window"
+    label = "windowed"
+
+    @cached_property
+    def schema(self) -> Schema:
+        return Schema((*self.inputs[0].schema.fields, *(Field(name, call.type) for name, call in self.calls)))
+
+    def expressions(self) -> tuple[Expr, ...]:
+        return (*self.by, *(k.expr for k in self.order), *(e for _, call in self.calls for e in call.expressions()))
+
+    def changed(self, change: Callable[[Expr], Expr]) -> tuple[tuple[Expr, ...], tuple[SortKey, ...], tuple[tuple[str, WindowCall], ...]]:
+        """(by, order, calls) over changed expressions."""
+        order = tuple(SortKey(change(k.expr), k.descending, k.nulls_first) for k in self.order)
+        return tuple(map(change, self.by)), order, tuple((name, call.changed(change)) for name, call in self.calls)
+
+    def requires(self) -> tuple[Requirement, ...]:
+        if not self.by or not all(isinstance(e, Column) for e in self.by):
+            return (SINGLE,)
+        return (Requirement("placed", tuple(e.name for e in self.by)),)
+
+    def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
+        # Partitions that do not fit memory together come in the order of their hashes.
+        return replace(given[0], order=() if self.by else self.order)
+
+    def attributes(self) -> list[tuple[str, str]]:
+        from tsql.planner.physical.planfile import assignment
+
+        by, order = f"({', '.join(map(str, self.by))})", f"({', '.join(map(str, self.order))})"
+        return [("by", by), ("order", order), *(assignment(n, c, ("by", "order")) for n, c in self.calls)]
+
+    @classmethod
+    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+        schema = inputs[0].schema
+        by = tuple(context.expression(item, schema) for item in attributes.items("by"))
+        order = tuple(context.sort_key(item, schema) for item in attributes.items("order"))
+        calls = tuple((n, context.window(t, schema, order)) for n, t in attributes.assignments())
+        return cls(inputs, by=by, order=order, calls=calls)

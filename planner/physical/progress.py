@@ -1,0 +1,154 @@
+"""What is promised of the rows to come: lower bounds of columns, and how they pass through expressions and steps that hold nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, Literal
+from tsql.planner.physical.movement import Gather, Movement, Rekey
+from tsql.planner.physical.operators.aggregate import Aggregate
+from tsql.planner.physical.operators.expand import Expand
+from tsql.planner.physical.operators.filter import Filter
+from tsql.planner.physical.operators.project import Project
+from tsql.planner.physical.operators.replicate import Replicate
+from tsql.planner.physical.operators.series import Series
+from tsql.planner.physical.operators.union import Union
+from tsql.planner.physical.step import Step
+
+DAY_US = 86_400_000_000
+INFINITE, INFINITE_DAY = 2**63 - 1, 2**31 - 1
+"""The infinite time and date, as they are stored; the other ones are their negatives. They stay as they are whatever is added."""
+MOVES = (Movement, Rekey, Gather)
+STATELESS = (Filter, Project, Expand, Replicate, Series, Union, *MOVES)
+"""Steps that make of each row, for itself, what they make of it: nothing is remembered."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Every row to come has in each column of `bounds` NULL or no less than the bound; `ended`: there is no row to come.
+    Values are as they are stored: microseconds for times, days for dates."""
+
+    bounds: dict[str, int] = field(default_factory=dict)
+    ended: bool = False
+
+    def lower(self, expr: Expr) -> int | None:
+        """A bound of an expression over the rows to come; None if nothing is known. Of the ended, nothing needs to be known."""
+        return _lower(expr, self.bounds)
+
+    def of(self, columns: Iterable[tuple[str, Expr]]) -> Progress:
+        """The progress of rows that are computed from these."""
+        found = {name: bound for name, expr in columns if (bound := self.lower(expr)) is not None}
+        return Progress(found, self.ended)
+
+
+def least(all: list[Progress]) -> Progress:
+    """The progress of rows that come from several inputs with the same columns."""
+    going = [p for p in all if not p.ended]
+    if not going:
+        return Progress(ended=True)
+    names = set(going[0].bounds).intersection(*(p.bounds for p in going[1:]))
+    return Progress({n: min(p.bounds[n] for p in going) for n in names})
+
+
+def through(top: Step, known: Callable[[Step], Progress | None]) -> Progress:
+    """The progress of a step's rows. `known` has that of the steps below, and None for a step that is to be looked through."""
+    found = known(top)
+    if found is not None:
+        return found
+    below = [through(i, known) for i in top.inputs]
+    match top:
+        case Project():
+            return below[0].of(top.columns)
+        case Series() if below:
+            start = below[0].lower(top.start)
+            upward = isinstance(top.by, Literal) and _is_upward(top.by.value)
+            return Progress(below[0].bounds | ({top.column: start} if start is not None and upward else {}), below[0].ended)
+        case Union():
+            names = top.schema.names
+            return least([Progress({n: p.bounds[f.name] for n, f in zip(names, i.schema, strict=True) if f.name in p.bounds}, p.ended) for p, i in zip(below, top.inputs, strict=True)])
+        case Aggregate(phase="partial"):
+            # The state of a minimum or maximum over rows to come has the bound of its argument.
+            ends = [(n, c.args[0]) for n, c in top.calls if c.name in ("min", "max") and len(c.args) == 1 and n in top.schema]
+            return below[0].of([*top.by, *ends])
+        case Filter() | Expand() | Replicate() | Rekey() | Movement() | Gather():
+            return below[0]
+    return Progress(ended=all(p.ended for p in below)) if below else Progress(ended=True)
+
+
+def _is_upward(value: object) -> bool:
+    """Whether a step of a series goes to greater values."""
+    return (min(value) >= 0) if isinstance(value, tuple) else isinstance(value, int) and value > 0
+
+
+def _lower(expr: Expr, bounds: dict[str, int]) -> int | None:
+    match expr:
+        case Column():
+            return bounds.get(expr.name)
+        case Literal():
+            is_bound = isinstance(expr.value, int) and not isinstance(expr.value, bool) and (expr.type.is_integer or expr.type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
+            return expr.value if is_bound else None
+        case Cast():
+            return _cast(expr, bounds)
+        case Case():
+            return _least([value for _, value in expr.whens] + [expr.otherwise], bounds)
+        case Call():
+            return _call(expr, bounds)
+    return None
+
+
+def _least(exprs: Iterable[Expr], bounds: dict[str, int]) -> int | None:
+    found = [_lower(e, bounds) for e in exprs]
+    return None if None in found else min(found)
+
+
+def moved(time: int, length: int) -> int:
+    """A bound of times from one of the same times before they were moved by a length of time."""
+    return time if abs(time) >= INFINITE else _in_range(time + length)
+
+
+def time_of(days: int) -> int:
+    """A date as a time."""
+    return _in_range(days * DAY_US)
+
+
+def _in_range(time: int) -> int:
+    # A finite time outside is an error of the query, and no row to come.
+    return max(-INFINITE, min(time, INFINITE))
+
+
+def _cast(expr: Cast, bounds: dict[str, int]) -> int | None:
+    inner = _lower(expr.arg, bounds)
+    if inner is None:
+        return None
+    match expr.arg.type.name, expr.type.name:
+        case ("DATE", "TIMESTAMP" | "TIMESTAMPTZ"):
+            return time_of(inner)
+        case ("TIMESTAMP" | "TIMESTAMPTZ", "DATE"):
+            return inner // DAY_US if abs(inner) < INFINITE else INFINITE_DAY if inner > 0 else -INFINITE_DAY
+        case ("TIMESTAMP" | "TIMESTAMPTZ", "TIMESTAMP" | "TIMESTAMPTZ"):
+            return inner
+    return inner if expr.arg.type.is_integer and expr.type.is_integer else None
+
+
+def _call(expr: Call, bounds: dict[str, int]) -> int | None:
+    match expr.name, expr.args:
+        case ("+" | "-", (time, Literal(value=(0, days, micros)))) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
+            # An interval with months is left out: it may put the later of two times before the earlier.
+            inner, length = _lower(time, bounds), days * DAY_US + micros
+            return None if inner is None else moved(inner, length if expr.name == "+" else -length)
+        case ("+", (Literal(value=(0, _, _)) as length, time)) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
+            return _call(Call("+", (time, length), expr.dtype), bounds)
+        case ("time_floor" | "time_pane", (time, Literal(value=int() as width), Literal(value=int() as offset))) if width > 0:
+            inner = _lower(time, bounds)
+            if inner is None:
+                return None
+            pane = (inner - offset) // width
+            return pane if expr.name == "time_pane" else _in_range(pane * width + offset)
+        case ("pane_time", (pane, Literal(value=int() as width), Literal(value=int() as offset))) if width > 0:
+            inner = _lower(pane, bounds)
+            return None if inner is None else _in_range(inner * width + offset)
+        case ("greatest" | "least" | "coalesce", args):
+            # NULLs among the arguments are passed over, so that any of the others may be the result.
+            return _least(args, bounds)
+    return None

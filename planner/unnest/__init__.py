@@ -1,0 +1,1 @@
+"""Subqueries to joins: removes every `Apply` and `Outer` from a logical plan."""

@@ -1,0 +1,104 @@
+"""Files in FROM: `FROM 'logs/*.parquet'` and read_parquet, read_csv, read_json, .. with their options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+
+from tsql.kernels.expr.errors import BindError, TsqlError
+from tsql.planner.bind.query_text import Source, position_of
+from tsql.planner.bind.syntax import Call as CallNode
+
+FILE_FUNCTIONS: dict[str, str] = {
+    "read_parquet": "parquet",
+    "parquet_scan": "parquet",
+    "read_csv": "csv",
+    "read_csv_auto": "csv",
+    "read_json": "json",
+    "read_json_auto": "json",
+    "read_ndjson": "json",
+    "read_ndjson_auto": "json",
+    "read_ipc": "ipc",
+    "read_arrow": "ipc",
+}
+
+
+def open_path(catalog: Any, path: str | list[str], position: int | None, text: str, kind: str | None = None, options: dict[str, Any] | None = None) -> Any:
+    """The source of a file; its errors get the place where the query names it."""
+    try:
+        return catalog.open_file(path, kind=kind, options=options or {})
+    except TsqlError as error:
+        if error.position is None:
+            error.position = position
+        raise error.locate(text) from None
+
+
+def look_up(catalog: Any, name: str, position: int | None, text: str) -> Any:
+    """What stands under a name; if its files cannot be read, that is an error at the place where the query names it."""
+    try:
+        return catalog.lookup(name)
+    except TsqlError as error:
+        error.position = position if error.position is None else error.position
+        raise error.locate(text) from None
+
+
+def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, Any]:
+    """The name and the source of `read_csv('a.csv', delim => '|')`."""
+    paths: Any = None
+    options: dict[str, Any] = {}
+    for argument in node.expressions:
+        if isinstance(argument, (exp.Kwarg, exp.PropertyEQ, exp.EQ)):
+            name = argument.this.name.lower()
+            if name in options:
+                raise BindError(f"option {name} is given twice", position=position_of(argument), text=source.text)
+            options[name] = constant(argument.expression, source)
+        elif paths is None:
+            paths = constant(argument, source)
+        else:
+            raise BindError(
+                f"{node.name} takes one path, or a list of them; options are named: header => true", position=position_of(argument), text=source.text
+            )
+    strings = paths if isinstance(paths, list) else [paths]
+    if not strings or not all(isinstance(path, str) for path in strings):
+        raise BindError(f"{node.name} takes a path or a list of paths", position=position_of(node), text=source.text)
+    found = open_path(catalog, paths, position_of(node), source.text, FILE_FUNCTIONS[node.name], options)
+    return ", ".join(strings), found
+
+
+def constant(node: exp.Expr, source: Source) -> Any:
+    """The Python value of an option: a string, a number, true or false, NULL, a list, {'name': value}, or *."""
+    match node:
+        case exp.Literal():
+            if node.is_string:
+                return node.this
+            text = node.this.replace("_", "")
+            return int(text) if text.isdigit() else float(text)
+        case exp.RawString() | exp.ByteString():
+            return node.name
+        case exp.Boolean():
+            return bool(node.this)
+        case exp.Null():
+            return None
+        case exp.Star():
+            return "*"
+        case exp.Paren():
+            return constant(node.this, source)
+        case exp.Neg() if isinstance(node.this, exp.Literal):
+            return -constant(node.this, source)
+        case exp.Array() | exp.Tuple():
+            return [constant(item, source) for item in node.expressions]
+        case exp.Struct():
+            return _struct([item for item in node.expressions if isinstance(item, exp.PropertyEQ)], source)
+        case CallNode() if node.name == "list_value":
+            return [constant(item, source) for item in node.expressions]
+    raise BindError("an option takes a constant", position=position_of(node), text=source.text)
+
+
+def _struct(items: list[exp.PropertyEQ], source: Source) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for item in items:
+        if item.this.name in found:
+            raise BindError(f'"{item.this.name}" is given twice', position=position_of(item.expression), text=source.text)
+        found[item.this.name] = constant(item.expression, source)
+    return found

@@ -1,0 +1,1 @@
+"""The analysis of temporal SQL: windows, lifetimes, joins in time, patterns, streams."""

@@ -1,0 +1,50 @@
+"""CLIP JOIN in FROM: each left row ends at the first right row that matches it and starts strictly after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tsql.analyze.scope import Relation
+from tsql.analyze.subquery import pendings
+from tsql.analyze.time.clip_plan import clip
+from tsql.analyze.time.lifetime_functions import timed
+from tsql.analyze.time.lifetime_joins import Side
+from tsql.grammar.time.nodes import ClipJoin
+
+if TYPE_CHECKING:
+    from tsql.analyze.from_ import FromAnalyzer, Joined
+
+
+class ClipJoins:
+    """Analyzes the CLIP JOIN of one left side."""
+
+    def __init__(self, owner: FromAnalyzer, left: Joined):
+        self.owner = owner
+        self.queries = owner.queries
+        self.left = left
+
+    def join(self, node: ClipJoin) -> Joined:
+        from tsql.analyze.from_ import JoinCondition, Joined
+
+        if self.left.scope.life is None:
+            raise self.queries.error("CLIP JOIN needs a temporal relation on its left side", node, "as in LIFETIME(logins, start => ts) s CLIP JOIN ..")
+        right, is_lateral = self.owner._beside(self.left, node.this)
+        if is_lateral:
+            raise self.queries.error("the right side of a CLIP JOIN cannot name columns of the left", node.this)
+        if right.scope.life is None:
+            right = self._timed(node, right)
+        condition = JoinCondition(self.owner, "inner", self.left, right, False).bound(node.args["on"])
+        if pendings(condition):
+            raise self.queries.error("a subquery in the condition of a CLIP JOIN is not supported", node.args["on"])
+        side = clip(Side(self.left.plan, self.left.scope.life), Side(right.plan, right.scope.life), condition, (*self.queries.taken, *right.plan.schema.names))
+        return Joined(side.plan, self.left.scope.living(side.life))
+
+    def _timed(self, node: ClipJoin, right: Joined) -> Joined:
+        """The right side with the time that its table says."""
+        from tsql.analyze.from_ import Joined
+
+        relation = Relation(right.plan, tuple(right.scope.fields))
+        found = timed(self.queries, node.this, relation, self.owner.environment, self.left.plan.schema.names)
+        if found is None:
+            raise self.queries.error("CLIP JOIN needs the time of its right rows", node.this, "as in CLIP JOIN LIFETIME(logouts, start => ts) e ON ..")
+        return Joined(found.plan, right.scope.living(found.life))

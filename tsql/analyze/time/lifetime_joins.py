@@ -1,0 +1,104 @@
+"""Joins of temporal relations, as plans: pairs are alive while both rows are, and what a row leaves is what no partner covers.
+
+`from_.py` calls `join` where one side has a lifetime, `subquery.py` uses `pieces` for EXISTS. A plain relation beside a
+temporal one is alive always.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tsql.analyze.outer_columns import outers
+from tsql.analyze.scope import Life
+from tsql.analyze.time.cut import covered, domain_of, intersection, uncovered
+from tsql.analyze.time.lifetimes import always, bounds, every, kept, new_life, overlap
+from tsql.kernels.expr.nodes import Column, Expr, Literal
+from tsql.kernels.expr.schema import Field
+from tsql.planner.logical import nodes as logical
+
+
+@dataclass(frozen=True)
+class Side:
+    """One side of a join."""
+
+    plan: logical.Node
+    life: Life | None
+
+    def timed(self, taken: Iterable[str]) -> Side:
+        """The side with a lifetime: its own, or that of what is alive always."""
+        return self if self.life is not None else Side(*always(self.plan, taken))
+
+
+@dataclass(frozen=True)
+class Matches:
+    """What matches the rows of a plan: `keys` are the plan's columns on which it depends, `domain` has each of their values once,
+    `plan` these values with the lifetimes of what matches them."""
+
+    keys: tuple[str, ...]
+    domain: logical.Node
+    plan: logical.Node
+
+
+def join(kind: str, left: Side, right: Side, condition: Expr | None, is_lateral: bool, taken: Iterable[str]) -> Side:
+    """A join of SQL's kind (inner, left, right, full, semi, anti) of sides of which one has a lifetime at least."""
+    if kind == "right":
+        kind, left, right = "left", right, left
+    node = logical.Apply if is_lateral else logical.Join
+    if right.life is None and kind != "full":
+        return Side(node(kind, left.plan, right.plan, condition), left.life)
+    taken = (*taken, *left.plan.schema.names, *right.plan.schema.names)
+    if kind == "inner":
+        return _pairs(node, left, right, condition, taken)
+    left = left.timed(taken)
+    right = right.timed((*taken, *left.plan.schema.names))
+    taken = (*taken, *left.plan.schema.names, *right.plan.schema.names)
+    if kind in ("semi", "anti"):
+        return pieces(kind, left, right, condition, taken)
+    parts = [_pairs(node, left, right, condition, taken), pieces("anti", left, right, condition, taken)]
+    if kind == "full":
+        parts.append(pieces("anti", right, left, condition, taken))
+    return _together(parts, (*left.plan.schema, *right.plan.schema), taken)
+
+
+def pieces(kind: str, left: Side, right: Side, condition: Expr | None, taken: Iterable[str]) -> Side:
+    """The maximal parts of the left rows in which something on the right matches (semi), or nothing (anti)."""
+    found = matched(left, right, condition)
+    if kind == "semi":
+        return Side(*covered(left.plan, found.plan, found.keys, left.life, right.life, taken))
+    return Side(*uncovered(left.plan, found.domain, found.plan, found.keys, left.life, right.life, taken))
+
+
+def matched(left: Side, right: Side, condition: Expr | None) -> Matches:
+    """The lifetimes of the right rows that match, for each value of the left columns that the condition or the right side names."""
+    named = {outer.name for outer in outers(right.plan)} | set(condition.columns() if condition is not None else ())
+    keys = tuple(name for name in left.plan.schema.names if name in named)
+    domain = domain_of(left.plan, keys)
+    if keys:
+        found: logical.Node = logical.Apply("inner", domain, right.plan, condition)
+    else:
+        found = right.plan if condition is None else logical.Filter(right.plan, condition)
+    return Matches(keys, domain, logical.Project(found, (*kept(found, keys), *kept(found, right.life.columns))))
+
+
+def _pairs(node: type[logical.Join], left: Side, right: Side, condition: Expr | None, taken: Iterable[str]) -> Side:
+    if left.life is None or right.life is None:
+        return Side(node("inner", left.plan, right.plan, condition), left.life or right.life)
+    both = every([*([] if condition is None else [condition]), *overlap(left.life, right.life)])
+    plan = node("inner", left.plan, right.plan, both)
+    life = new_life((*taken, *plan.schema.names))
+    return Side(logical.Project(plan, (*kept(plan), *intersection(life, left.life, right.life))), life)
+
+
+def _together(parts: Sequence[Side], fields: Iterable[Field], taken: Iterable[str]) -> Side:
+    """The rows of all parts, with NULLs for the columns that one has not."""
+    life = new_life(taken)
+    fields = list(fields)
+    plan: logical.Node | None = None
+    for part in parts:
+        own = part.plan.schema
+        columns = [(f.name, Column(f.name, f.type) if f.name in own else Literal(None, f.type)) for f in fields]
+        start, end = bounds(part.life)
+        padded = logical.Project(part.plan, (*columns, (life.start, start), (life.end, end)))
+        plan = padded if plan is None else logical.SetOperation("union", True, plan, padded)
+    return Side(plan, life)

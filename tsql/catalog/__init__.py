@@ -1,0 +1,1 @@
+"""What names mean in a session: tables, views, macros, streams, files."""

@@ -1,0 +1,307 @@
+"""The catalog of a session: names to sources and views, and the files that queries name directly.
+
+`analyze` asks it for `lookup`, `open_file` and `names`; the session changes it. Every change raises `version`, which is
+part of the plan cache's key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tsql.backends.io import Source
+from tsql.backends.io.pipes import Pipe, Pipes, is_fifo
+from tsql.catalog.definition import Macro, Table, View
+from tsql.catalog.external import External
+from tsql.kernels.expr.errors import CatalogError, SourceError
+from tsql.kernels.process import forks
+
+if TYPE_CHECKING:
+    from tsql.backends.io.csv.rejects import CsvRejects, RejectTables
+
+
+@dataclass(frozen=True)
+class FileUse:
+    """A file source that was opened for a query, and what its files looked like then."""
+
+    path: str | tuple[str, ...]
+    print: tuple[Any, ...]
+
+    def is_current(self) -> bool:
+        """Whether the path still stands for the same files of the same size and time."""
+        return fingerprint(self.path) == self.print
+
+
+def fingerprint(path: str | Sequence[str]) -> tuple[Any, ...]:
+    """Names, sizes and modification times of the files that a path, a pattern or a list of them stands for."""
+    paths = [path] if isinstance(path, str) else list(path)
+    found: list[Any] = []
+    for one in paths:
+        names = sorted(glob.glob(one, recursive=True)) if glob.has_magic(one) and not os.path.exists(one) else [one]
+        for name in names:
+            if os.path.isdir(name):
+                names_below = sorted(os.path.join(folder, file) for folder, _, files in os.walk(name) for file in files)
+                found += [_stat(file) for file in names_below]
+            else:
+                found.append(_stat(name))
+    return tuple(found)
+
+
+def _stat(path: str) -> tuple[Any, ...]:
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return (path,)
+    if is_fifo(path):
+        return path, object()  # what comes next is always something else
+    return path, status.st_mtime_ns, status.st_size
+
+
+Entry = Source | View | Table | External
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a catalog held at one time."""
+
+    entries: dict[str, tuple[str, Entry]]
+    macros: dict[str, Macro]
+
+
+class Catalog:
+    """Names are kept as they were written and found without regard to case."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._entries: dict[str, tuple[str, Entry]] = {}
+        self._macros: dict[str, Macro] = {}
+        self._sources: dict[str, tuple[External, FileUse, Source]] = {}
+        self._rejects: RejectTables | None = None
+        self.pipes = Pipes()
+        self._lock = forks.lock()
+        self._opened: list[FileUse] | None = None
+        self._asking = threading.local()
+        self.database = "memory"
+        self.run_plan: Callable[[Any], Any] | None = None
+        """How the session runs a logical plan; it gives an Arrow table."""
+
+    def fetch(self, plan: Any) -> list[Any]:
+        """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
+        if self.run_plan is None:
+            raise CatalogError("PIVOT without a list of values needs a session that can look for them", hint="say ON column IN (..)")
+        self._ask("fetch", "")
+        return self.run_plan(plan).column(0).to_pylist()
+
+    def lookup(self, name: str) -> Source | View | None:
+        """What a query reads under this name: the present version of a table, another source, or a view."""
+        entry = self.entry(name)
+        if isinstance(entry, External):
+            return self._source_of(name.lower(), entry)
+        return entry.data if isinstance(entry, Table) else entry
+
+    def _source_of(self, key: str, entry: External) -> Source:
+        """The files of a stream as they are now; files that have not changed are not opened again."""
+        self._ask("file", key)
+        if entry.files is None:
+            return entry.data
+        paths = entry.files.paths
+        use = FileUse(paths, fingerprint(paths))
+        known = self._sources.get(key)
+        if known is None or known[0] is not entry or known[1] != use:
+            known = self._sources[key] = (entry, use, self.open_file(list(paths), entry.files.kind, entry.options()))
+            known[2].catalog_name = key  # plan files say the name, and not the files behind it
+        elif self._opened is not None:
+            self._opened.append(use)
+        return known[2]
+
+    def entry(self, name: str) -> Entry | None:
+        """What is bound to a name."""
+        self._ask("entry", name)
+        found = self._entries.get(name.lower())
+        return None if found is None else found[1]
+
+    def shown_name(self, name: str) -> str:
+        """A name as it was written when it was bound."""
+        return self._entries[name.lower()][0]
+
+    def entries(self) -> list[tuple[str, Entry]]:
+        """All names with what they are bound to, sorted."""
+        return sorted(self._entries.values(), key=lambda pair: pair[0].lower())
+
+    def _ask(self, kind: str, name: str) -> None:
+        """Remember a question for those who record what an analysis depends on, in this thread."""
+        for asked in getattr(self._asking, "recorders", ()):
+            asked[kind, name.lower()] = None
+
+    def macro(self, name: str) -> Macro | None:
+        self._ask("macro", name)
+        return self._macros.get(name.lower())
+
+    def macros(self) -> list[Macro]:
+        return [self._macros[name] for name in sorted(self._macros)]
+
+    def put_macro(self, name: str, macro: Macro | None) -> None:
+        """Define a macro; None forgets it."""
+        with self._lock:
+            self._macros.pop(name.lower(), None)
+            if macro is not None:
+                self._macros[name.lower()] = macro
+            self.version += 1
+
+    def snapshot(self) -> Snapshot:
+        """Everything that is bound now; what it holds is immutable, so this is a copy of two maps."""
+        with self._lock:
+            return Snapshot(dict(self._entries), dict(self._macros))
+
+    @staticmethod
+    def of(snapshot: Snapshot) -> Catalog:
+        """A catalog that holds what another one held."""
+        catalog = Catalog()
+        catalog.restore(snapshot)
+        return catalog
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Put back what was bound at the time of a snapshot."""
+        with self._lock:
+            self._entries, self._macros = dict(snapshot.entries), dict(snapshot.macros)
+            self.version += 1
+
+    def names(self) -> list[str]:
+        """The names of all tables and views, sorted."""
+        return sorted((shown for shown, _ in list(self._entries.values())), key=str.lower)
+
+    def open_file(self, path: str | Sequence[str], kind: str | None = None, options: Mapping[str, Any] | None = None) -> Source:
+        """Open a file, a pattern or a list of files as a source; the kind is that of the extension unless given."""
+        from tsql.backends.io.open import open_source, rejects_of
+
+        where = path if isinstance(path, str) else tuple(path)
+        self._ask("file", str(where))
+        before = fingerprint(where)
+        fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
+        source = open_source(where if isinstance(where, str) else list(where), kind, dict(options or {}), lambda path: self.pipes.path(path, fifos))
+        if self._opened is not None:
+            self._opened.append(FileUse(where, before))
+        rejects = rejects_of(source)
+        if rejects is not None:
+            self._show_rejects(rejects)
+        return source
+
+    def _show_rejects(self, rejects: CsvRejects) -> None:
+        """Make the rows that a source leaves out readable under the names that its options give."""
+        from tsql.backends.io.csv.rejects import RejectTable, RejectTables
+
+        for name in (rejects.table, rejects.scan):
+            taken = self._entries.get(name.lower())
+            if taken is not None and not isinstance(taken[1], RejectTable):
+                raise CatalogError(f'store_rejects: "{taken[0]}" exists already', hint="rejects_table => '..' and rejects_scan => '..' name other tables")
+        self._rejects = self._rejects or RejectTables()
+        for table in self._rejects.add(rejects):
+            self.add(table.name, table)
+
+    def record_files(self) -> FileRecorder:
+        """A context that collects the files opened inside it, and the names that are asked for in this thread."""
+        return FileRecorder(self)
+
+    def add(self, name: str, entry: Entry, *, replace: bool = True) -> None:
+        """Bind a name; without `replace` a name that is taken is an error."""
+        if not name:
+            raise CatalogError("a table needs a name")
+        with self._lock:
+            taken = self._entries.get(name.lower())
+            if taken is not None and not replace:
+                raise CatalogError(f'{kind_of(taken[1]).capitalize()} with name "{taken[0]}" already exists', hint="use CREATE OR REPLACE, or IF NOT EXISTS")
+            self._entries[name.lower()] = (name, entry)
+            self.version += 1
+
+    def drop(self, name: str, *, kind: str | None = None, if_exists: bool = False) -> None:
+        """Forget a name; `kind` (table, view or stream) must fit what it stands for."""
+        with self._lock:
+            entry = self._entries.get(name.lower())
+            if entry is None:
+                if if_exists:
+                    return
+                raise CatalogError(f'{(kind or "table").capitalize()} with name "{name}" does not exist', hint=self._nearest(name))
+            if kind is not None and kind_of(entry[1]) != kind.lower():
+                kinds = kind_of(entry[1]).capitalize(), kind.capitalize()
+                raise CatalogError(f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}', hint=f"use DROP {kind_of(entry[1]).upper()}")
+            del self._entries[name.lower()]
+            self._sources.pop(name.lower(), None)
+            self.version += 1
+
+    def require(self, name: str) -> Source | View:
+        """The entry of a name, or an error that suggests the nearest one."""
+        entry = self.lookup(name)
+        if entry is None:
+            raise CatalogError(f"unknown table {name}", hint=self._nearest(name))
+        return entry
+
+    def _nearest(self, name: str) -> str | None:
+        close = difflib.get_close_matches(name.lower(), list(self._entries), 1)
+        return f"did you mean {self._entries[close[0]][0]}?" if close else None
+
+
+class FileRecorder:
+    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` what else was wanted of the
+    catalog: ("entry" | "macro" | "file" | "fetch", name)."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.files: list[FileUse] = []
+        self.asked: dict[tuple[str, str], None] = {}
+        self._catalog = catalog
+        self._outer: list[FileUse] | None = None
+        self._fifos: dict[Any, Pipe] | None = None
+
+    def __enter__(self) -> FileRecorder:
+        self._outer, self._catalog._opened = self._catalog._opened, self.files
+        asking = self._catalog._asking
+        asking.recorders = (*getattr(asking, "recorders", ()), self.asked)
+        if getattr(asking, "fifos", None) is None:
+            # One statement reads a FIFO once, however often it names it.
+            asking.fifos = self._fifos = {}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        asking = self._catalog._asking
+        asking.recorders = tuple(asked for asked in asking.recorders if asked is not self.asked)
+        if self._fifos is not None:
+            asking.fifos = self._fifos = None
+        self._catalog._opened = self._outer
+        if self._outer is not None:
+            self._outer.extend(self.files)
+
+
+def kind_of(entry: Entry) -> str:
+    """What an entry is called in a statement: table, view or stream."""
+    return "view" if isinstance(entry, View) else entry.kind if isinstance(entry, External) else "table"
+
+
+_ARROW_WAYS = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
+
+
+def as_source(name: str, data: Any) -> Source:
+    """A source over anything that Python code may register: Arrow data, a dataframe, a dict of columns, a list of dicts."""
+    import pyarrow as pa
+
+    from tsql.backends.io.arrow import ArrowSource
+    from tsql.backends.io.frames import table_of_columns, table_of_rows
+
+    if all(hasattr(data, needed) for needed in ("schema", "statistics", "splits", "read")):
+        return data
+    try:
+        if isinstance(data, Mapping):
+            data = table_of_columns(data)
+        elif isinstance(data, list) and all(isinstance(row, Mapping) for row in data):
+            data = table_of_rows(data)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise SourceError(f"the data of {name} does not make a table: {error}") from error
+    if not isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) and not any(hasattr(data, way) for way in _ARROW_WAYS):
+        raise SourceError(
+            f"a Python {type(data).__name__} cannot be registered as table {name}",
+            hint="pass an Arrow table, a pandas or polars frame, a dict of columns, a list of dicts, or anything with __arrow_c_stream__",
+        )
+    return ArrowSource(data)

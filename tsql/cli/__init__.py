@@ -1,0 +1,1 @@
+"""The command `tsql` and its shell: arguments in, tables and exit codes out."""

@@ -1,0 +1,47 @@
+"""`tsql bench`: finds the benchmarks of the checkout that this package runs from, lists them and runs one.
+
+They are no part of the installed package: they import the engines that they compare with. TPC-H is one, in `tsql.tpch`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import tsql
+from tsql.kernels.expr.errors import TsqlError
+
+TPCH = "TPC-H beside DuckDB, Hyper, Polars and DataFusion"
+MISSING = "the benchmarks are not installed with the package: they are the folder bench/ of the repository"
+
+
+def folder() -> Path:
+    """The folder `bench` beside the package."""
+    found = Path(tsql.__file__).resolve().parent.parent / "bench"
+    if not (found / "__init__.py").is_file():
+        raise TsqlError(MISSING, hint="clone the repository, install it with `pip install -e '.[dev]'`, and run `tsql bench` from there")
+    return found
+
+
+def benchmarks() -> dict[str, str]:
+    """The names of the benchmarks (modules with a `main`, such as `single_table` or `micro.bandwidth`), and what each measures."""
+    root = folder()
+    found = {}
+    for path in sorted(root.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+            name = ".".join(path.relative_to(root).with_suffix("").parts)
+            found[name] = (ast.get_docstring(tree) or "").partition("\n")[0]
+    return found
+
+
+def run(name: str, arguments: Sequence[str]) -> int:
+    """Run a benchmark with its own arguments, in a process of its own; its exit code. Results go where it writes them."""
+    root = folder()
+    paths = [str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    command = [sys.executable, "-m", f"bench.{name}", *arguments]
+    return subprocess.run(command, env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)}, check=False).returncode

@@ -1,0 +1,1 @@
+"""Carries out statements that are not queries: DDL, DML, COPY, transactions, PREPARE, SHOW."""

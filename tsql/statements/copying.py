@@ -1,0 +1,207 @@
+"""COPY: writes a query to files, and opens files for a table. Options are DuckDB's; an unknown one is an error."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backends.io.files import folder_name
+from tsql.backends.io.open import ALIASES
+from tsql.backends.io.options import check_marks
+from tsql.backends.io.value_text import texts
+from tsql.backends.io.whole_files import whole_folder
+from tsql.backends.io.writers import WriteOptions, write
+from tsql.kernels.expr.errors import SourceError
+from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.types import VARCHAR
+from tsql.relation import FORMATS, Relation
+
+_TEXT = ("header", "delim", "delimiter", "sep", "nullstr", "null", "compression")
+_KNOWN = {
+    "csv": (*_TEXT, "quote", "escape", "force_quote"),
+    "json": ("array", "compression"),
+    "parquet": ("compression", "codec", "row_group_size", "partition_by", "overwrite", "overwrite_or_ignore", "write_partition_columns"),
+    "arrow": (),
+}
+_WRITTEN = (*_KNOWN["csv"], *_KNOWN["json"], "codec", "row_group_size")
+_COMPRESSIONS = {"parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none"), "text": ("gzip", "zstd", "none", "auto", "uncompressed")}
+_LONGEST_NAME, _LONGEST_PATH = 255, 4000
+"""Bytes of the name of a folder, and of a path with room for the names of files: what Linux and macOS have."""
+
+
+def copy_to(relation: Relation, path: str, options: Mapping[str, Any], places: Mapping[str, int] | None = None) -> int:
+    """Write the result; returns the number of rows. `places` says where the options stand in the text, for errors."""
+    places = places or {}
+    with _at(places.get("format")):
+        kind = _kind(path, options)
+    given = {name.lower(): value for name, value in options.items() if name.lower() != "format"}
+    for name in given:
+        if name not in _KNOWN[kind]:
+            close = difflib.get_close_matches(name, _KNOWN[kind], 1)
+            hint = f"did you mean {close[0]}?" if close else f"options are {', '.join(_KNOWN[kind]) or 'none'}"
+            raise SourceError(f'unrecognized option "{name}" for COPY TO {kind}', position=places.get(name), hint=hint)
+    with _at(places.get("force_quote")):
+        _check_columns(relation, "force_quote", given.get("force_quote"))
+    chosen = _write_options(kind, {name: value for name, value in given.items() if name in _WRITTEN}, places)
+    if given.get("partition_by"):
+        with _at(places.get("partition_by")):
+            return _write_partitions(relation, path, given, chosen)
+    return write(relation.batches(), relation.schema, kind, path, chosen)
+
+
+@contextmanager
+def _at(position: int | None) -> Iterator[None]:
+    """Around what an option says: an error that has no position is at that of the option."""
+    try:
+        yield
+    except SourceError as error:
+        error.position = position if error.position is None else error.position
+        raise
+
+
+def _kind(path: str, options: Mapping[str, Any]) -> str:
+    named = next((value for name, value in options.items() if name.lower() == "format"), None)
+    if named is None:
+        stem = Path(path)
+        suffix = Path(stem.stem).suffix if stem.suffix.lower() in (".gz", ".zst") else stem.suffix
+        return FORMATS.get(suffix.lower(), "csv")
+    kind = ALIASES.get(str(named).lower(), str(named).lower())
+    kind = "arrow" if kind == "ipc" else kind
+    if kind not in _KNOWN:
+        raise SourceError(f'Copy Function with name "{named}" does not exist', hint=f"formats are {', '.join(_KNOWN)}")
+    return kind
+
+
+def _write_options(kind: str, given: Mapping[str, Any], places: Mapping[str, int]) -> WriteOptions:
+    found = WriteOptions()
+    for name, value in given.items():
+        with _at(places.get(name)):
+            if value is None:
+                raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
+            _set_option(found, kind, name, value)
+    if kind == "csv":
+        stated = next((name for name in ("quote", "escape", "delim", "delimiter", "sep", "null", "nullstr") if name in given), "")
+        with _at(places.get(stated)):
+            check_marks(found.delimiter, found.quote, found.escape, nulls=[found.null])
+            if found.null and found.quote in found.null:
+                raise SourceError(f"option nullstr holds the quote, {found.quote!r}")
+    return found
+
+
+def _set_option(found: WriteOptions, kind: str, name: str, value: Any) -> None:
+    match name:
+        case "header" | "array":
+            setattr(found, name, _flag(name, value))
+        case "delim" | "delimiter" | "sep":
+            found.delimiter = _character(name, value)
+        case "quote" | "escape":
+            setattr(found, name, _character(name, value))
+        case "nullstr" | "null":
+            found.null = str(value)
+        case "force_quote":
+            found.force_quote = None if value == ["*"] or value == "*" else [str(v) for v in (value if isinstance(value, list) else [value])]
+            found.quote_all = found.force_quote is None
+        case "compression" | "codec":
+            found.compression = str(value).lower()
+            known = _COMPRESSIONS["parquet" if kind == "parquet" else "text"]
+            if found.compression not in known:
+                raise SourceError(f"unknown compression {found.compression} for {kind}", hint=f"there is {', '.join(known)}")
+        case "row_group_size":
+            if not isinstance(value, int) or value <= 0:
+                raise SourceError(f"row_group_size is a number of rows, not {value!r}")
+            found.row_group_rows = value
+
+
+def _check_columns(relation: Relation, option: str, names: Any) -> None:
+    known = {name.lower() for name in relation.columns}
+    for name in names if isinstance(names, list) else [names]:
+        if name not in (None, "*") and str(name).lower() not in known:
+            raise SourceError(f'{option}: there is no column "{name}"')
+
+
+def _flag(name: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    if str(value).lower() in ("true", "1", "false", "0"):
+        return str(value).lower() in ("true", "1")
+    raise SourceError(f"{name} is true or false, not {value!r}")
+
+
+def _character(name: str, value: Any) -> str:
+    text = "\t" if value == "\\t" else value
+    if not isinstance(text, str) or len(text.encode()) != 1 or text in "\r\n":
+        raise SourceError(f"{name} is one plain character, not {value!r}")
+    return text
+
+
+def _write_partitions(relation: Relation, path: str, given: dict[str, Any], options: WriteOptions) -> int:
+    """A folder per value, `key=value/data_0.parquet`, as Hive and DuckDB lay it out; the whole appears at once."""
+    names = given["partition_by"] if isinstance(given["partition_by"], list) else [given["partition_by"]]
+    by_name = {name.lower(): name for name in relation.columns}
+    _check_columns(relation, "partition_by", names)
+    columns = [by_name[str(name).lower()] for name in names]
+    repeated = next((name for place, name in enumerate(columns) if name in columns[:place]), None)
+    if repeated is not None:
+        raise SourceError(f'partition_by: the column "{repeated}" is repeated')
+    target = Path(path)
+    if target.is_dir() and any(target.iterdir()) and not (given.get("overwrite") or given.get("overwrite_or_ignore")):
+        raise SourceError(f'Directory "{path}" is not empty! Enable OVERWRITE option to overwrite files')
+    table = relation.arrow()
+    keep = bool(given.get("write_partition_columns"))
+    shown = pa.table([pa.chunked_array([texts(chunk) for chunk in table.column(c).chunks], pa.string()) for c in columns], names=[f"#{c}" for c in columns])
+    data = table if keep else table.drop_columns(columns)
+    if not data.num_columns:
+        raise SourceError("partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true")
+    groups = _groups(shown, columns, path)
+    try:
+        with whole_folder(path, bool(given.get("overwrite"))) as folder:
+            for below, rows in groups:
+                (folder / below).mkdir(parents=True, exist_ok=True)
+                part = data.take(rows)
+                write(part.to_batches(), part.schema, "parquet", folder / below / "data_0.parquet", options)
+    except OSError as error:
+        raise SourceError(f"cannot write {path}: {error.strerror or error}") from error
+    return table.num_rows
+
+
+def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, pa.Array]]:
+    """The folders to write, with the rows of each in their order. Names that are too long are an error before anything is written."""
+    numbered = shown.append_column("#row", pa.array(range(shown.num_rows), pa.int64()))
+    groups = numbered.group_by(shown.column_names).aggregate([("#row", "list")])
+    found = []
+    for row in groups.to_pylist():
+        names = [folder_name(column, row[f"#{column}"]) for column in columns]
+        for column, name in zip(columns, names, strict=True):
+            if len(name) > _LONGEST_NAME:
+                value = row[f"#{column}"] or ""
+                raise SourceError(
+                    f"partition_by: a value of column {column} is too long to be the name of a folder: {value[:40]!r}.. takes {len(name)} bytes with the name of the column, and a name has {_LONGEST_NAME} at most"
+                )
+        below = "/".join(names)
+        if len(os.fsencode(os.path.abspath(path))) + len(below) > _LONGEST_PATH:
+            raise SourceError(f"partition_by: the values of a row make a path that is too long: {below[:80]}..", hint="partition by fewer columns")
+        found.append((below, pa.array(sorted(row["#row_list"]))))
+    return found
+
+
+def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str) -> Any:
+    """The source of COPY table FROM 'path': text files take the names and types of the table's columns. Errors are at `position` of `text`."""
+    from tsql.analyze.files import open_path
+
+    given = {name.lower(): value for name, value in options.items()}
+    named = given.pop("format", None)
+    kind = ALIASES.get(str(named).lower(), str(named).lower()) if named is not None else None
+    suffix = Path(path).suffix.lower()
+    if kind is None and FORMATS.get(suffix) in (None, "csv") and suffix not in (".gz", ".zst"):
+        kind = "csv"
+    if given.get("null") is not None:
+        given["nullstr"] = given.pop("null")
+    if kind in ("csv", "json") and "columns" not in given:
+        given["columns"] = {f.name: VARCHAR if f.type.name == "INTERVAL" else f.type for f in columns}
+    return open_path(catalog, path, position, text, kind, given)

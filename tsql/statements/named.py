@@ -1,0 +1,120 @@
+"""PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps by name, with parameters that EXECUTE gives values to.
+
+The parser's nodes and what `tsql/analyze/statements.py` makes of them are here; `Session` keeps a `NamedStatements`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from sqlglot import exp
+
+from tsql.grammar.parser.statements import DeallocateStatement, ExecuteStatement, PrepareStatement
+from tsql.kernels.expr.errors import BindError, CatalogError
+from tsql.kernels.expr.types import Type
+from tsql.planner.bind.binder import nearest
+from tsql.planner.bind.query_text import position_of
+from tsql.relation import Relation
+from tsql.statements import kinds as statements
+from tsql.statements.script import split
+
+if TYPE_CHECKING:
+    from tsql.analyze.statements import Analyzer
+
+
+@dataclass(frozen=True)
+class Named:
+    """A statement with a name: its text, and the parameters that it names."""
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+
+
+def prepare(analyzer: Analyzer, node: PrepareStatement) -> statements.Prepare:
+    """PREPARE; what the text means is known when the types of its parameters are, so at once where it has none."""
+    source, tokens = analyzer.parsed.source, analyzer.parsed.tokens
+    text = source.text[tokens[node.args["first"]].start : tokens[-1].end + 1]
+    (piece,) = split(text)
+    if not piece.parameters:
+        analyzer.inside(node.args["statement"], tokens[node.args["first"] :])
+    return statements.Prepare(node.name, text, piece.parameters)
+
+
+def execute(analyzer: Analyzer, node: ExecuteStatement) -> statements.Execute:
+    """EXECUTE; the arguments are a query of one row."""
+    names = [part.this.name if isinstance(part, exp.PropertyEQ) else None for part in node.expressions]
+    values = [part.expression if isinstance(part, exp.PropertyEQ) else part for part in node.expressions]
+    if any(name is None for name in names) and any(name is not None for name in names):
+        raise analyzer.error("Cannot mix named and positional arguments of EXECUTE", node)
+    for value in values:
+        if value.find(exp.Query) is not None:
+            raise analyzer.error("an argument of EXECUTE is a constant expression, no subquery", value)
+    named = tuple(name or str(place) for place, name in enumerate(names, 1))
+    for place, name in enumerate(named):
+        if name in named[:place]:
+            raise analyzer.error(f"the argument ${name} of EXECUTE is given twice", node.expressions[place])
+    query = None
+    if values:
+        select = exp.Select(expressions=[exp.Alias(this=value, alias=exp.to_identifier(f"p{place}")) for place, value in enumerate(values)])
+        query = analyzer.query(select, analyzer.parsed.text)
+    return statements.Execute(node.name, named, query, position_of(node.this))
+
+
+def deallocate(analyzer: Analyzer, node: DeallocateStatement) -> statements.Deallocate:
+    """DEALLOCATE."""
+    return statements.Deallocate(node.name)
+
+
+class NamedStatements:
+    """The statements of a session by lower-case name."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Named] = {}
+
+    def prepare(self, statement: statements.Prepare) -> None:
+        """Keep a statement, in place of one of the same name."""
+        self._known[statement.name.lower()] = Named(statement.name, statement.text, statement.parameters)
+
+    def deallocate(self, statement: statements.Deallocate) -> None:
+        """Forget a statement; as in DuckDB one that is not there is no error."""
+        self._known.pop(statement.name.lower(), None)
+
+    def find(self, statement: statements.Execute, relate: Callable[[statements.Query], Relation]) -> tuple[Named, dict[str, Type], dict[str, Any]]:
+        """The statement that EXECUTE means, with the types and the stored values of its parameters; `relate` runs their query."""
+        known = self._known.get(statement.name.lower())
+        if known is None:
+            hint = nearest(statement.name, [named.name for named in self._known.values()])
+            raise CatalogError(f'prepared statement "{statement.name}" does not exist', position=statement.position, hint=hint)
+        _check_arguments(statement, known)
+        if statement.query is None:
+            return known, {}, {}
+        relation = relate(statement.query)
+        row = [column[0] for column in relation.arrow().columns]
+        kinds = dict(zip(statement.arguments, relation.sql_types, strict=True))
+        return known, kinds, {name: _stored(value, kinds[name]) for name, value in zip(statement.arguments, row, strict=True)}
+
+
+def _stored(scalar: pa.Scalar, kind: Type) -> Any:
+    """A value of a result in the stored form of `Literal`."""
+    value = scalar.value if kind.is_temporal else scalar.as_py()
+    if value is None:
+        return None
+    if kind.name == "INTERVAL":
+        return value.months, value.days, value.nanoseconds // 1000
+    if kind.is_decimal or kind.name == "HUGEINT":
+        return int(Decimal(value).scaleb(kind.scale if kind.is_decimal else 0, Context(prec=76)))
+    return value
+
+
+def _check_arguments(statement: statements.Execute, known: Named) -> None:
+    """Refuse arguments that do not fit the parameters."""
+    missing = [f"${name}" for name in known.parameters if name not in statement.arguments]
+    if missing:
+        raise BindError(f"EXECUTE gives no value for {', '.join(missing)}", position=statement.position, hint=f"the statement is: {known.text}")
+    excess = [f"${name}" for name in statement.arguments if name not in known.parameters]
+    if excess:
+        raise BindError(f"the prepared statement has no parameter {', '.join(excess)}", position=statement.position, hint=f"the statement is: {known.text}")
