@@ -35,7 +35,7 @@ from tsql.statements import changes, copying, introspect
 from tsql.statements import kinds as statements
 from tsql.statements.named import NamedStatements
 from tsql.statements.script import Piece, split
-from tsql.statements.transactions import Store, Transactions
+from tsql.statements.transactions import CommitStore, Transactions
 
 if TYPE_CHECKING:
     from tsql.sharded import Sharded
@@ -46,7 +46,7 @@ BACKENDS = ("local", "interp", "spark")
 class Session:
     """A connection. Use it from several threads for reading; changes to the catalog are seen by queries that start later."""
 
-    def __init__(self, backend: Backend | str = "local", settings: Settings | None = None, *, spark: Any = None, store: Store | None = None) -> None:
+    def __init__(self, backend: Backend | str = "local", settings: Settings | None = None, *, spark: Any = None, store: CommitStore | None = None) -> None:
         self.catalog = Catalog()
         self._store = store
         self.transactions = Transactions(self.catalog, store)

@@ -30,7 +30,7 @@ from tsql.planner.physical.operators.limit import Limit
 from tsql.planner.physical.operators.project import Project
 from tsql.planner.physical.operators.scan import Scan
 from tsql.planner.physical.operators.sort import Sort
-from tsql.planner.physical.planfile import Context, identifier, identifiers, parse_step
+from tsql.planner.physical.planfile import LineContext, identifier, identifiers, parse_step
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan, Step, depth_of, named
 from tsql.relation import Relation
@@ -75,7 +75,7 @@ class _Builder:
         shown = tuple(named(step) for step in steps)
         words = [f"{name}={text}" if name else text for name, text in attributes if text is not None]
         line = " ".join([op, *(identifier(step.name) for step in shown), *words])
-        context = Context(self._session.catalog, self._kinds(), line, ORIGIN)
+        context = LineContext(self._session.catalog, self._kinds(), line, ORIGIN)
         return parse_step(op, shown, Attributes(words, context), context).with_inputs(steps)
 
     def _with(self, step: Step) -> Any:

@@ -57,7 +57,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class Arrived:
+class CheckedBatch:
     """What a batch has become. `late` has the rows for the table of ON LATE INTO; `punctuation` promises that no later row is before it (None:
     nothing is promised yet)."""
 
@@ -93,7 +93,7 @@ class Lateness:
         """No later row that `consume` lets through is before this."""
         return None if self._current == NEVER else _minus(self._current, self.watermark.allowed_lateness_us)
 
-    def consume(self, batch: pa.RecordBatch, partition: int = 0, clock_us: int = 0) -> Arrived:
+    def consume(self, batch: pa.RecordBatch, partition: int = 0, clock_us: int = 0) -> CheckedBatch:
         """Take the rows that have come from a partition, in their order."""
         self._heard[partition] = clock_us if batch.num_rows else self._heard[partition]
         column = batch.schema.get_field_index(self.watermark.column)
@@ -107,10 +107,10 @@ class Lateness:
         self.counts.rows += len(times)
         self.counts.without_time += int(len(times) - present.sum())
         if not late.any():
-            return Arrived(batch, None, self.current, self.punctuation)
+            return CheckedBatch(batch, None, self.current, self.punctuation)
         self.counts.late += int(late.sum())
         kept, left = self._late(batch, column, times, bounds, late)
-        return Arrived(kept, left, self.current, self.punctuation)
+        return CheckedBatch(kept, left, self.current, self.punctuation)
 
     def tick(self, clock_us: int) -> int | None:
         """The punctuation at a time of the clock: partitions that idle no longer hold the others up."""

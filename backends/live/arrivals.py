@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tsql.backends.io import Split
 from tsql.backends.io.normalize import normalize
-from tsql.backends.live.fragments import SPREAD_ROWS, Arrived, Engine
+from tsql.backends.live.fragments import SPREAD_ROWS, ArrivedRows, Engine
 from tsql.backends.local.run.dataset import SourceData
 from tsql.backends.local.run.entry import BatchData
 from tsql.backends.local.run.executor import Executor, Flow
@@ -20,7 +20,7 @@ from tsql.planner.physical.progress import DAY_US, INFINITE, INFINITE_DAY
 from tsql.planner.physical.step import Step
 
 
-class Batches(Arrived):
+class Batches(ArrivedRows):
     """Rows that have arrived, in Arrow's columns; those that the scan does not need are left."""
 
     def __init__(self, given: pa.RecordBatch | pa.Table, step: Step):
@@ -33,7 +33,7 @@ class Batches(Arrived):
         return Flow(DealtBatches(step, self.batches, shards, engine), step.schema)
 
 
-class Splits(Arrived):
+class Splits(ArrivedRows):
     """Parts of a source; they are read when a fragment asks for their rows."""
 
     def __init__(self, step: Scan, splits: list[Split]):

@@ -8,7 +8,7 @@ long, and any other until the right side has ended.
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import Operator, compare, negated, parameter, unless_null
+from tsql.backends.live.operator import LiveOperator, compare, negated, parameter, unless_null
 from tsql.backends.live.panes import restricted
 from tsql.kernels.expr.nodes import Call, Column, SortKey
 from tsql.kernels.expr.types import BOOLEAN
@@ -19,7 +19,7 @@ from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.progress import DAY_US, Progress, moved
 
 
-class AsofJoins(Operator):
+class AsofJoins(LiveOperator):
     """An ASOF join, inner or left."""
 
     def __init__(self, step: AsofJoin, engine: Engine):

@@ -6,7 +6,7 @@ State: the rows behind the last window of each key, and how many windows each ke
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
-from tsql.backends.live.operator import Held, Operator, compare, parameter
+from tsql.backends.live.operator import HeldRows, LiveOperator, compare, parameter
 from tsql.backends.live.panes import restricted
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
@@ -25,7 +25,7 @@ from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
 
-class CountWindows(Operator):
+class CountWindows(LiveOperator):
     """A combine step over windows of rows that follow each other."""
 
     why = "holds the rows behind the last full window of each key"
@@ -34,7 +34,7 @@ class CountWindows(Operator):
         super().__init__(step, engine)
         windows, schema = step.windows, step.schema
         self.first = Column(windows.first, TIMESTAMP, False)
-        self.numbered = Held(Schema((*(Field(f"of_{n}", schema[n].type) for n in step.by), Field("windows", BIGINT))))
+        self.numbered = HeldRows(Schema((*(Field(f"of_{n}", schema[n].type) for n in step.by), Field("windows", BIGINT))))
         is_final = compare(self.first, "<", parameter("time", TIMESTAMP))
         self.whole = Fragment(engine, self._renumbered(self.over().top))
         self.closed = Fragment(engine, self._renumbered(self.over(Filter((self.leaf(0),), predicate=is_final)).top))
@@ -68,7 +68,7 @@ class CountWindows(Operator):
         given_rows = Call("*", (Call("//", (Column("final_of_key", BIGINT), size), BIGINT), size), BIGINT)
         return restricted(Filter((placed,), predicate=compare(Column("row_of_key", BIGINT), ">", given_rows)), leaf)
 
-    def tables(self) -> dict[str, Held]:
+    def tables(self) -> dict[str, HeldRows]:
         return super().tables() | {"numbered": self.numbered}
 
     def advance(self) -> Rows:

@@ -32,7 +32,7 @@ LEAST_BYTES = 16 << 20
 Rows = list[Chunk]
 
 
-class Arrived:
+class ArrivedRows:
     """Rows that a scan gives, before any kernel has seen them."""
 
     rows: int
@@ -42,7 +42,7 @@ class Arrived:
         raise NotImplementedError
 
 
-Given = Rows | Arrived
+Given = Rows | ArrivedRows
 
 
 @dataclass
@@ -92,7 +92,7 @@ def value_name(name: str) -> str:
 
 def count(given: Given) -> int:
     """How many rows there are."""
-    return given.rows if isinstance(given, Arrived) else sum(chunk.rows for chunk in given)
+    return given.rows if isinstance(given, ArrivedRows) else sum(chunk.rows for chunk in given)
 
 
 def graft(top: Step, cuts: dict[int, Step], shards: int) -> Step:
@@ -167,7 +167,7 @@ class Fragment:
         return executor
 
     def _flow(self, step: Input, rows: Given, executor: Executor) -> Flow:
-        if isinstance(rows, Arrived):
+        if isinstance(rows, ArrivedRows):
             return rows.flow(step, self.engine, executor)
         shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1
         data = ChunkData(chunk_columns(step.schema), _dealt(rows, shards), self.engine.run.settings.batch_rows)

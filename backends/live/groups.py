@@ -6,7 +6,7 @@ State: the partial states of groups where the plan has them (`phase=partial`), w
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, count
-from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
+from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.filter import Filter
@@ -35,7 +35,7 @@ class States:
         return rows
 
 
-class Groups(Operator):
+class Groups(LiveOperator):
     """An aggregate step with phase=final, or without a phase. `keys` are its keys as expressions over what is held."""
 
     why = "holds groups until a time among their keys has passed"

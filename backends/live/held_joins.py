@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import Operator, any_of, compare, negated, parameter, unless_null
+from tsql.backends.live.operator import LiveOperator, any_of, compare, negated, parameter, unless_null
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.planner.logical.predicates import conjuncts
 from tsql.planner.physical.operators.join import MIRROR, HashJoin
@@ -21,7 +21,7 @@ KINDS = ("inner", "left", "semi", "anti")
 
 
 @dataclass(frozen=True)
-class Limit:
+class TimeLimit:
     """A pair of rows needs `low <= high` (or `<`, if strict): `low` is of the side that is waited for, `high` of the held one."""
 
     low: Expr
@@ -29,7 +29,7 @@ class Limit:
     strict: bool
 
 
-def limits_of(step: HashJoin, held: int) -> list[Limit]:
+def limits_of(step: HashJoin, held: int) -> list[TimeLimit]:
     """What a held row of a side needs of the rows to come of the other."""
     found = []
     mine = step.inputs[held].schema.names
@@ -45,11 +45,11 @@ def limits_of(step: HashJoin, held: int) -> list[Limit]:
             continue
         # Now `a op b`, with a of the other side and b of the held one.
         if op in ("<", "<=", "="):
-            found.append(Limit(a, b, op == "<"))
+            found.append(TimeLimit(a, b, op == "<"))
     return found
 
 
-class Joins(Operator):
+class Joins(LiveOperator):
     """A hash join of a kind in KINDS."""
 
     def __init__(self, step: HashJoin, engine: Engine):

@@ -32,7 +32,7 @@ def held_step(step: Step, side: int) -> Step:
 
 
 @dataclass
-class Held:
+class HeldRows:
     """Rows that an operator holds, with the columns of a step."""
 
     schema: Schema
@@ -50,7 +50,7 @@ class Held:
         return count(self.rows)
 
 
-class Operator:
+class LiveOperator:
     """A step that is run live. `side` numbers the inputs of the step; `why` says what it holds, and until when."""
 
     why = ""
@@ -58,7 +58,7 @@ class Operator:
     def __init__(self, step: Step, engine: Engine):
         self.step, self.engine = step, engine
         self.below = tuple(held_step(step, side) for side in range(len(step.inputs)))
-        self.held = tuple(Held(below.schema) for below in self.below)
+        self.held = tuple(HeldRows(below.schema) for below in self.below)
         self.progress = tuple(Progress() for _ in self.below)
         self.marks: dict[str, Any] = {}
         """What else is remembered: plain values by name."""
@@ -85,7 +85,7 @@ class Operator:
     def ended(self) -> bool:
         return all(p.ended for p in self.progress)
 
-    def tables(self) -> dict[str, Held]:
+    def tables(self) -> dict[str, HeldRows]:
         """Everything that is held, by name."""
         return {str(side): held for side, held in enumerate(self.held)}
 
@@ -118,7 +118,7 @@ class Operator:
         return Fragment(self.engine, Filter((self.leaf(side),), predicate=predicate))
 
 
-class Pass(Operator):
+class Pass(LiveOperator):
     """Rows as they come."""
 
     why = "holds nothing"
@@ -137,7 +137,7 @@ class Pass(Operator):
         return self.progress[0]
 
 
-class Hold(Operator):
+class Hold(LiveOperator):
     """Any step at all: over all rows, when they are there."""
 
     why = "holds its rows until its input has ended"

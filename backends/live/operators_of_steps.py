@@ -7,7 +7,7 @@ from tsql.backends.live.count_windows import CountWindows
 from tsql.backends.live.fragments import Engine
 from tsql.backends.live.groups import Groups
 from tsql.backends.live.held_joins import KINDS, Joins
-from tsql.backends.live.operator import Hold, Operator
+from tsql.backends.live.operator import Hold, LiveOperator
 from tsql.backends.live.panes import Panes, Sessions
 from tsql.backends.live.session_rows import SessionRows, has_sessions
 from tsql.backends.live.snapshots import Snapshots
@@ -20,7 +20,7 @@ from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import Step
 
 
-def operator_of(step: Step, engine: Engine) -> Operator:
+def operator_of(step: Step, engine: Engine) -> LiveOperator:
     """A new operator for a step that must remember rows."""
     match step:
         case Aggregate():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
 from tsql.backends.live.groups import States
-from tsql.backends.live.operator import Operator, all_of, compare, parameter
+from tsql.backends.live.operator import LiveOperator, all_of, compare, parameter
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, TIMESTAMP
 from tsql.kernels.windows.call import Bound, Frame, WindowCall
@@ -24,7 +24,7 @@ from tsql.planner.physical.step import Step
 NEVER = -(2**63) + 1
 
 
-class Panes(Operator):
+class Panes(LiveOperator):
     """A combine step over hops or growing windows."""
 
     why = "holds panes while a window that has them is open"

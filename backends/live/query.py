@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.live.arrivals import Batches, stored_time
-from tsql.backends.live.fragments import Arrived, Engine, Fragment, Given, count, given, graft
-from tsql.backends.live.operator import Held, Operator, Pass, held_step, origin
+from tsql.backends.live.fragments import ArrivedRows, Engine, Fragment, Given, count, given, graft
+from tsql.backends.live.operator import HeldRows, LiveOperator, Pass, held_step, origin
 from tsql.backends.live.operators_of_steps import operator_of
 from tsql.kernels.expr.errors import ExecutionError, OutOfMemoryError
 from tsql.planner.physical.operators.aggregate import Aggregate
@@ -29,13 +29,13 @@ METADATA = b"tsql"
 
 
 @dataclass
-class Node:
+class LiveNode:
     """A step at which rows are handed over. `feeds` has a fragment for each input of the operator, from other nodes to the step whose
     rows it takes; None where that step is a node itself."""
 
     step: Step
-    operator: Operator | None
-    feeds: list[tuple[Step, list[Node], Fragment | None]] = field(default_factory=list)
+    operator: LiveOperator | None
+    feeds: list[tuple[Step, list[LiveNode], Fragment | None]] = field(default_factory=list)
     progress: Progress = field(default_factory=Progress)
 
     @property
@@ -52,7 +52,7 @@ class LiveQuery:
     def __init__(self, plan: PhysicalPlan, live: dict[str, str | None], run: Run | None = None, shards: int | None = None, interpret: bool = False):
         self.plan, self.live = plan, live
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, LiveNode] = {}
         users = _users(plan.root)
         for step in plan.root.walk():
             self._add(step, users)
@@ -70,19 +70,19 @@ class LiveQuery:
         if partial or (isinstance(step, STATELESS) and step.inputs and users.get(id(step), 0) < 2):
             return
         if not step.inputs:
-            self.nodes[id(step)] = Node(step, None)
+            self.nodes[id(step)] = LiveNode(step, None)
             return
         shared = isinstance(step, STATELESS)
         operator = Pass(step, self.engine) if shared else operator_of(step, self.engine)
-        node = self.nodes[id(step)] = Node(step, operator)
+        node = self.nodes[id(step)] = LiveNode(step, operator)
         for below in (step,) if shared else (held_step(step, side) for side in range(len(step.inputs))):
             sources, cuts = self._sources(below, step)
             is_known = len(sources) == 1 and sources[0].step is below and sources[0].operator is not None
             node.feeds.append((below, sources, None if is_known else Fragment(self.engine, graft(below, cuts, self.engine.shards))))
 
-    def _sources(self, top: Step, node: Step | None = None) -> tuple[list[Node], dict[int, Step]]:
+    def _sources(self, top: Step, node: Step | None = None) -> tuple[list[LiveNode], dict[int, Step]]:
         """The nodes from which a step's rows come, and leaves in their place; `node` itself is looked through."""
-        found: dict[int, Node] = {}
+        found: dict[int, LiveNode] = {}
         stack, seen = [top], set()
         while stack:
             step = stack.pop()
@@ -103,7 +103,7 @@ class LiveQuery:
         """Rows of a live scan; they have at least its columns."""
         return self.take(scan, Batches(batch, self._scan(scan).step))
 
-    def take(self, scan: str, rows: Arrived) -> list[pa.RecordBatch]:
+    def take(self, scan: str, rows: ArrivedRows) -> list[pa.RecordBatch]:
         """Rows of a live scan, from wherever they come."""
         node = self._scan(scan)
         if node.progress.ended:
@@ -121,7 +121,7 @@ class LiveQuery:
             node.progress = Progress({column: max(bound, node.progress.bounds.get(column, bound))})
         return self._advance({})
 
-    def _scan(self, name: str) -> Node:
+    def _scan(self, name: str) -> LiveNode:
         if name not in self.live:
             raise ExecutionError(f"{name} is no scan whose rows arrive")
         return next(n for n in self.nodes.values() if n.name == name and isinstance(n.step, Scan))
@@ -171,11 +171,11 @@ class LiveQuery:
     def _progressing(self) -> list[Scan]:
         return [n.step for n in self.nodes.values() if isinstance(n.step, Scan) and n.step.progress is not None]
 
-    def held(self) -> list[tuple[str, Held]]:
+    def held(self) -> list[tuple[str, HeldRows]]:
         """Everything that operators hold, with the names of their steps."""
         return [(n.name, held) for n in self.nodes.values() if n.operator is not None for held in n.operator.tables().values()]
 
-    def _take(self, node: Node, rows: dict[int, list[Given]]) -> list[Any]:
+    def _take(self, node: LiveNode, rows: dict[int, list[Given]]) -> list[Any]:
         """Feed a node; gives what it knows at once."""
         found = []
         for side, (_, sources, fragment) in enumerate(node.feeds):
@@ -185,14 +185,14 @@ class LiveQuery:
                     found += node.operator.consume(side, mine)
         return found
 
-    def _parts(self, sources: list[Node], rows: dict[int, list[Given]]) -> Iterator[dict[str, Given]]:
+    def _parts(self, sources: list[LiveNode], rows: dict[int, list[Given]]) -> Iterator[dict[str, Given]]:
         """The rows that have come from some nodes, those of one at a time: what is between them treats each row for itself."""
         for node in sources:
             for one in rows.get(id(node.step), ()):
                 if count(one):
                     yield {node.name: one}
 
-    def _known(self, node: Node) -> Any:
+    def _known(self, node: LiveNode) -> Any:
         return lambda step: self.nodes[id(step)].progress if id(step) in self.nodes and step is not node.step else None
 
     def rows_held(self) -> int:

@@ -7,7 +7,7 @@ aggregates that need all values of their window.
 from __future__ import annotations
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows
-from tsql.backends.live.operator import Operator, compare, parameter
+from tsql.backends.live.operator import LiveOperator, compare, parameter
 from tsql.backends.live.panes import restricted
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.types import TIMESTAMP
@@ -23,7 +23,7 @@ def has_sessions(step: Window) -> bool:
     return bool(calls) and all(c.name in ("session_start", "session_end") and c.args == calls[0].args for c in calls)
 
 
-class SessionRows(Operator):
+class SessionRows(LiveOperator):
     """A window step over sessions of any length, or up to one."""
 
     why = "holds the rows of sessions that may go on"

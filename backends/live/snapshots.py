@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.backends.live.fragments import Engine, Fragment, Rows, given
-from tsql.backends.live.operator import Held, Operator, all_of, compare, parameter
+from tsql.backends.live.operator import HeldRows, LiveOperator, all_of, compare, parameter
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
@@ -26,7 +26,7 @@ BEGINNING = -(2**63) + 1
 """The TIMESTAMP '-infinity'."""
 
 
-class Snapshots(Operator):
+class Snapshots(LiveOperator):
     """A snapshot step."""
 
     why = "holds the rows that are alive"
@@ -34,7 +34,7 @@ class Snapshots(Operator):
     def __init__(self, step: Snapshot, engine: Engine):
         super().__init__(step, engine)
         schema = step.schema
-        self.opened = Held(Schema((*(Field(f"open_{n}", schema[n].type) for n in step.by), Field("opened", TIMESTAMP))))
+        self.opened = HeldRows(Schema((*(Field(f"open_{n}", schema[n].type) for n in step.by), Field("opened", TIMESTAMP))))
         self.marks = {"time": BEGINNING}
         start, end = (Column(n, TIMESTAMP, False) for n in step.lifetime)
         since, time = parameter("since", TIMESTAMP), parameter("time", TIMESTAMP)
@@ -60,7 +60,7 @@ class Snapshots(Operator):
         restored = Call("coalesce", (Column("opened", TIMESTAMP), start), TIMESTAMP)
         return Project((joined,), columns=tuple((f.name, restored if f.name == step.span[0] else Column(f.name, f.type, f.nullable)) for f in step.schema))
 
-    def tables(self) -> dict[str, Held]:
+    def tables(self) -> dict[str, HeldRows]:
         return super().tables() | {"opened": self.opened}
 
     def advance(self) -> Rows:

@@ -20,7 +20,7 @@ from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource, spark_schema
 from tsql.backends.spark.jobs import Jobs
-from tsql.backends.spark.task import Entry, Part, run_frame, run_part
+from tsql.backends.spark.task import Entry, StagePart, run_frame, run_part
 from tsql.backends.spark.wire import WIRE, Row, decode_error, encode_batches, encode_value, expression_nodes, wire_rows, wire_table
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.expr.nodes import Parameter
@@ -84,7 +84,7 @@ class Stages:
         steps = self.cut.entries(top, on_driver)
         copied = self.cut.properties[id(top)].replicated
         entries = [self._entry(step) for step in steps]
-        part = Part(
+        part = StagePart(
             top=top.name, movement=None if movement is None else movement.name, targets=targets, entries=entries, output=output, one_copy=copied, **self.common
         )
         schema = WIRE if output is None else spark_schema(self.cut.plan)
@@ -179,7 +179,7 @@ class Stages:
 
     def _framed(self, step: Scan, shards: int) -> DataFrame:
         """A DataFrame that enters together with others: its rows become blobs first."""
-        part = Part(top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common)
+        part = StagePart(top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common)
         return self._frame(step).mapInArrow(partial(run_frame, part.encode(), self.tallies), WIRE)
 
 

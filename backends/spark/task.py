@@ -1,6 +1,6 @@
 """What runs in a Spark task: rows of the wire in, a part of the plan by the local executor, rows of the wire out.
 
-Executors import this module and get everything else as plain data (`Part`, in JSON): the plan's text, the names of the
+Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of the
 steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error of the
 query is a result: it leaves as a row and is raised on the driver, since to try the task again would end the same way.
 """
@@ -59,7 +59,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Part:
+class StagePart:
     """One part of a plan, as it goes to the tasks."""
 
     text: str
@@ -87,15 +87,15 @@ class Part:
         return json.dumps(asdict(self))
 
     @staticmethod
-    def decode(text: str) -> Part:
+    def decode(text: str) -> StagePart:
         data = json.loads(text)
         entries = [Entry(**entry) for entry in data.pop("entries")]
         output = data.pop("output")
-        return Part(entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data)
+        return StagePart(entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data)
 
 
 @dataclass
-class Program:
+class LoadedPart:
     """A parsed plan with its steps by name and its compiled kernels."""
 
     plan: PhysicalPlan
@@ -103,7 +103,7 @@ class Program:
     kernels: Kernels = field(default_factory=Kernels)
 
 
-_programs: OrderedDict[Any, Program] = OrderedDict()
+_programs: OrderedDict[Any, LoadedPart] = OrderedDict()
 _sources: OrderedDict[Any, Source] = OrderedDict()
 _lock = forks.lock()
 
@@ -118,25 +118,25 @@ def _kept(cache: OrderedDict[Any, Any], key: Any, most: int, make: Callable[[], 
         return cache[key]
 
 
-def program_of(part: Part) -> Program:
+def program_of(part: StagePart) -> LoadedPart:
     """The program of a part's plan; made once per worker."""
     key = (part.text, tuple(part.positions), tuple(part.parameter_types.items()))
     return _kept(_programs, key, KEPT_PLANS, lambda: _parse(part))
 
 
-def _parse(part: Part) -> Program:
+def _parse(part: StagePart) -> LoadedPart:
     plan = parse_plan(part.text, None, {name: parse_type(text) for name, text in part.parameter_types.items()})
     nodes = list(expression_nodes(plan.root))
     if len(nodes) == len(part.positions):
         # Positions are of the query's text, not of the plan's; nobody else has seen these nodes yet.
         for node, position in zip(nodes, part.positions, strict=True):
             object.__setattr__(node, "position", position)
-    return Program(plan, {step.name: step for step in plan.root.walk()})
+    return LoadedPart(plan, {step.name: step for step in plan.root.walk()})
 
 
 def run_part(text: str, broadcasts: dict[str, Any], tallies: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The function of a stage: every shard of which the task has rows is run by itself."""
-    part = Part.decode(text)
+    part = StagePart.decode(text)
     shards: dict[int, list[Row]] = {}
     failure: TsqlError | None = None
     for batch in batches:
@@ -160,7 +160,7 @@ def run_frame(text: str, tallies: Any, batches: Iterator[pa.RecordBatch]) -> Ite
     """The function of a stage over a DataFrame that enters as it is: each of Spark's partitions is a shard."""
     from pyspark import TaskContext
 
-    part = Part.decode(text)
+    part = StagePart.decode(text)
     shard = TaskContext.get().partitionId()
     entry = part.entries[0]
     program = program_of(part)
@@ -192,7 +192,7 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, list(step.schema.names))
 
 
-def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any], tallies: Any) -> Iterator[pa.RecordBatch]:
+def _shard(part: StagePart, shard: int, rows: list[Row], broadcasts: dict[str, Any], tallies: Any) -> Iterator[pa.RecordBatch]:
     program, run = program_of(part), _run_of(part)
     inputs: dict[int, Dataset | Flow] = {}
     for entry in part.entries:
@@ -206,18 +206,18 @@ def _shard(part: Part, shard: int, rows: list[Row], broadcasts: dict[str, Any], 
     _tell(part, shard, run, tallies)
 
 
-def _tell(part: Part, shard: int, run: Run, tallies: Any) -> None:
+def _tell(part: StagePart, shard: int, run: Run, tallies: Any) -> None:
     """Let the driver know what the task has counted."""
     if run.counts or run.notes:
         tallies.add({(f"{part.top} {part.movement}", shard): (run.counts, run.notes)})
 
 
-def _run_of(part: Part) -> Run:
+def _run_of(part: StagePart) -> Run:
     parameters = {name: decode_value(value) for name, value in part.parameters.items()}
     return Run(settings=Settings(**part.settings), parameters=parameters, wall_clock=part.wall_clock)
 
 
-def _dataset(part: Part, entry: Entry, step: Step, blobs: list[tuple[int, Any]], run: Run) -> Dataset:
+def _dataset(part: StagePart, entry: Entry, step: Step, blobs: list[tuple[int, Any]], run: Run) -> Dataset:
     if entry.kind == "chunks":
         columns = chunk_columns(step.schema)
         chunks = [chunk for place, blob in blobs for chunk in decode_chunks(blob, len(columns), place)]
@@ -239,7 +239,7 @@ def _dataset(part: Part, entry: Entry, step: Step, blobs: list[tuple[int, Any]],
     return BatchData(step.schema, entry.facts, read, run)
 
 
-def _leave(part: Part, shard: int, program: Program, run: Run, inputs: dict[int, Dataset | Flow]) -> Iterator[pa.RecordBatch]:
+def _leave(part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
     executor = Executor(run, program.kernels, inputs=inputs, task=shard)
     top = program.steps[part.top]

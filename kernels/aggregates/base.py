@@ -1,7 +1,7 @@
 """What an aggregate is inside a kernel: a state of a few machine words, and five functions over it.
 
-A body is made per use, with the types of its arguments and what is known of them (`Input`). The state lives in
-registers (one group), in an array (dense groups) or in a hash table's entry; `State` hides which. `export` gives the state
+A body is made per use, with the types of its arguments and what is known of them (`AggregateArgument`). The state lives in
+registers (one group), in an array (dense groups) or in a hash table's entry; `AggregateState` hides which. `export` gives the state
 as SQL values, which is what a partial aggregate hands on, and `absorb` takes such values in again.
 """
 
@@ -18,7 +18,7 @@ from tsql.kernels.expr.types import Type
 
 
 @dataclass(frozen=True)
-class Input:
+class AggregateArgument:
     """What is known of an argument: its type, its bounds, whether it may be NULL, and its value if it is constant."""
 
     type: Type
@@ -27,7 +27,7 @@ class Input:
     constant: Literal | None = None
 
 
-class State:
+class AggregateState:
     """The fields of one aggregate's state."""
 
     def get(self, index: int) -> Val:
@@ -37,7 +37,7 @@ class State:
         raise NotImplementedError
 
 
-class MemoryState(State):
+class MemoryState(AggregateState):
     """Fields at fixed offsets from a pointer."""
 
     def __init__(self, k: PipelineKernel, pointer: Val, types: tuple[str, ...], offset: int):
@@ -51,7 +51,7 @@ class MemoryState(State):
         self.k.store(self.k.offset(self.pointer, self.offsets[index]), value)
 
 
-class RegisterState(State):
+class RegisterState(AggregateState):
     """Fields in variables, for the one group of an aggregate without keys."""
 
     def __init__(self, variables: list[Var]):
@@ -103,23 +103,23 @@ class Body:
     fields: tuple[str, ...] = ()
     transient = ("order", "position")
 
-    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+    def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         self.inputs, self.result, self.rows = inputs, result, rows
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         """Set the state of an empty group; zeros unless overridden."""
         for index, t in enumerate(self.fields):
             state.set(index, k.const(t, 0))
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         """Take a row in. If `branchless`, only where `mask` holds (None: always); otherwise the caller has branched."""
         raise NotImplementedError
 
-    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         """With `removable`: take a row out that was taken in before, where `mask` holds (None: always)."""
         raise NotImplementedError
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         """The result."""
         raise NotImplementedError
 
@@ -127,15 +127,15 @@ class Body:
         """SQL types of the exported state."""
         raise NotImplementedError
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         """The state as SQL values."""
         raise NotImplementedError
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         """Merge an exported state in."""
         raise NotImplementedError
 
-    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def difference(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         """With `removable`: take the rows of an exported state out that were taken in before."""
         raise NotImplementedError
 
@@ -154,8 +154,8 @@ class ValueBody(Body):
     def exported(self) -> tuple[Type, ...]:
         return (self.result,)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return (self.finish(k, state),)
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self.update(k, state, exported, exported[0].valid)

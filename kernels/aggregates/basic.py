@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, Input, State, ValueBody
+from tsql.kernels.aggregates.base import AggregateArgument, AggregateState, Body, ValueBody
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -26,30 +26,30 @@ class CountStar(Body):
     counter = 0
     removable = True
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + (k.i64(1) if mask is None else mask.uto("i64")))
 
-    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) - (k.i64(1) if mask is None else mask.uto("i64")))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(BIGINT, (state.get(0),))
 
     def exported(self) -> tuple[Type, ...]:
         return (BIGINT,)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return (Datum(BIGINT, (state.get(0),)),)
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         state.set(0, state.get(0) + exported[0].wide().value)
 
-    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def difference(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         state.set(0, state.get(0) - exported[0].wide().value)
 
 
 @aggregate("count", args=("any",), returns=BIGINT)
-class Count(CountStar):
+class CountAggregate(CountStar):
     """count(x): rows in which x is not NULL."""
 
 
@@ -60,7 +60,7 @@ def sum_type(t: Type) -> Type:
     return HUGEINT if t.is_integer or t == BOOLEAN else DOUBLE
 
 
-def greatest_sum(input: Input, rows: int | None) -> int:
+def greatest_sum(input: AggregateArgument, rows: int | None) -> int:
     """No exact sum is further from 0: the bounds of the argument times the number of rows."""
     bounds = input.range if input.range is not None else (0, 1) if input.type == BOOLEAN else input.type.bounds
     return 2**127 if rows is None else max(abs(bounds[0]), abs(bounds[1])) * max(rows, 1)
@@ -78,7 +78,7 @@ class ExactSum(Body):
     family = "exact sum"
     removable = True
 
-    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+    def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
         self.machine = "i64" if greatest_sum(inputs[0], rows) < 2**63 else "i128"
         self.carries = self._is_wide() and greatest_sum(inputs[0], rows) >= 2**127
@@ -90,36 +90,36 @@ class ExactSum(Body):
     def _value(self, d: Datum) -> Val:
         return d.value.uto(self.machine) if d.type == BOOLEAN else number(d).value.to(self.machine)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._add(k, state, masked(k, mask, self._value(args[0]), k.const(self.machine, 0)))
         state.set(1, state.get(1) + (k.i64(1) if mask is None else mask.uto("i64")))
 
-    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._take_out(k, state, masked(k, mask, self._value(args[0]), k.const(self.machine, 0)))
         state.set(1, state.get(1) - (k.i64(1) if mask is None else mask.uto("i64")))
 
-    def _add(self, k: PipelineKernel, state: State, value: Val) -> None:
+    def _add(self, k: PipelineKernel, state: AggregateState, value: Val) -> None:
         total = state.get(0)
         if self.carries:
             step = k.select(value < 0, k.i64(-1), k.i64(1))
             state.set(2, state.get(2) + k.select(k.overflows("add", total, value), step, k.i64(0)))
         state.set(0, total + value)
 
-    def _take_out(self, k: PipelineKernel, state: State, value: Val) -> None:
+    def _take_out(self, k: PipelineKernel, state: AggregateState, value: Val) -> None:
         total = state.get(0)
         if self.carries:
             step = k.select(value < 0, k.i64(1), k.i64(-1))
             state.set(2, state.get(2) + k.select(k.overflows("sub", total, value), step, k.i64(0)))
         state.set(0, total - value)
 
-    def _check(self, k: PipelineKernel, state: State) -> None:
+    def _check(self, k: PipelineKernel, state: AggregateState) -> None:
         if self.carries:
             k.fail(state.get(2) != 0, "Overflow in sum")
 
     def _total(self) -> Type:
         return sum_type(self.inputs[0].type)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         self._check(k, state)
         value = state.get(0)
         if self.result.is_decimal and self.machine == "i128":
@@ -131,18 +131,18 @@ class ExactSum(Body):
         # The same for all bounds of a type: the kernels that export and absorb a state may know different ones.
         return (self._total(), BIGINT, BIGINT) if self._is_wide() else (self._total(), BIGINT)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         bounds = (-(2**63), 2**63 - 1) if self.machine == "i64" else None
         carried = (Datum(BIGINT, (state.get(2) if self.carries else k.i64(0),)),) if self._is_wide() else ()
         return Datum(self._total(), (state.get(0),), None, bounds), Datum(BIGINT, (state.get(1),)), *carried
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self._add(k, state, exported[0].value.to(self.machine))
         state.set(1, state.get(1) + exported[1].wide().value)
         if self.carries:
             state.set(2, state.get(2) + exported[2].wide().value)
 
-    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def difference(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self._take_out(k, state, exported[0].value.to(self.machine))
         state.set(1, state.get(1) - exported[1].wide().value)
         if self.carries:
@@ -164,30 +164,30 @@ class OneWordSum(ExactSum):
     family = None
     removable = False
 
-    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+    def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         Body.__init__(self, inputs, result, rows)
         self.machine, self.carries = "i64", False
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._take(k, state, self._value(args[0]), mask)
 
-    def _take(self, k: PipelineKernel, state: State, value: Val, mask: Val | None) -> None:
+    def _take(self, k: PipelineKernel, state: AggregateState, value: Val, mask: Val | None) -> None:
         word = state.get(0)
         # A processor would have to guess which groups are new, if it was asked to choose.
         begun = word | BIAS if self.inputs[0].range is not None and self.inputs[0].range[0] >= 0 else word + ((word == 0).uto("i64") << 62)
         state.set(0, masked(k, mask, begun + value, word))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         word = state.get(0)
         return Datum(self.result, (word - BIAS,), word != 0, (-(2**63), 2**63 - 1))
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         word = state.get(0)
         total = k.select(word == 0, k.i64(0), word - BIAS)
         carried = (Datum(BIGINT, (k.i64(0),)),) if self._is_wide() else ()
         return Datum(self._total(), (total,), None, (-(2**63), 2**63 - 1)), Datum(BIGINT, ((word != 0).uto("i64"),)), *carried
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self._take(k, state, exported[0].value.to("i64"), exported[1].wide().value != 0)
 
     def compact(self) -> Body:
@@ -202,20 +202,20 @@ class InexactSum(Body):
     counter = 1
     family = "float sum"
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + masked(k, mask, args[0].value.to("f64"), k.f64(-0.0)))
         state.set(1, state.get(1) + (k.i64(1) if mask is None else mask.uto("i64")))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(self.result, (state.get(0),), state.get(1) > 0)
 
     def exported(self) -> tuple[Type, ...]:
         return (DOUBLE, BIGINT)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return Datum(DOUBLE, (state.get(0),)), Datum(BIGINT, (state.get(1),))
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         state.set(0, state.get(0) + exported[0].value)
         state.set(1, state.get(1) + exported[1].wide().value)
 
@@ -246,7 +246,7 @@ class AvgExact(ExactSum):
     def compact(self) -> Body:
         return self
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         self._check(k, state)
         count = state.get(1)
         total = state.get(0).to("f64") / count.to("f64")
@@ -260,7 +260,7 @@ class AvgExact(ExactSum):
 class AvgInexact(InexactSum):
     """avg(x) of floats."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         count = state.get(1)
         return Datum(DOUBLE, (state.get(0) / count.to("f64"),), count > 0)
 
@@ -272,11 +272,11 @@ class Extreme(ValueBody):
     branchless = True
     better = "<="
 
-    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+    def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
         self.fields = (*result.parts, "i1")
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         d = args[0].wide()
         count = len(self.result.parts)
         held = Datum(self.result, tuple(state.get(i) for i in range(count)))
@@ -288,7 +288,7 @@ class Extreme(ValueBody):
             state.set(index, k.select(take, new, old))
         state.set(count, seen | take)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         count = len(self.result.parts)
         return Datum(self.result, tuple(state.get(i) for i in range(count)), state.get(count))
 
@@ -299,7 +299,7 @@ class StringExtreme(Body):
     fields = ("ptr", "i64", "i64", "i1")
     better = "<"
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         d = args[0]
         held = Datum(self.result, (state.get(0), state.get(1)))
         seen = state.get(3)
@@ -310,16 +310,16 @@ class StringExtreme(Body):
             keep_string(k, state, 0, d)
             state.set(3, k.true)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(self.result, (state.get(0), state.get(1)), state.get(3))
 
     def exported(self) -> tuple[Type, ...]:
         return (self.result,)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return (self.finish(k, state),)
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         with k.when(k.true if exported[0].valid is None else exported[0].valid):
             self.update(k, state, exported, None)
 
@@ -327,7 +327,7 @@ class StringExtreme(Body):
         return (0,)
 
 
-def keep_string(k: PipelineKernel, state: State, at: int, d: Datum) -> None:
+def keep_string(k: PipelineKernel, state: AggregateState, at: int, d: Datum) -> None:
     """Copy a string into the (pointer, length, capacity) fields from `at`; the memory is the state's."""
     capacity = state.get(at + 2)
     with k.when(d.len > capacity):
@@ -376,26 +376,26 @@ class Fold(Body):
     branchless = True
     start = True
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.bool(self.start))
         state.set(1, k.false)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         value = masked(k, mask, args[0].value, k.bool(self.start))
         held = state.get(0)
         state.set(0, held & value if self.start else held | value)
         state.set(1, state.get(1) | (k.true if mask is None else mask))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(BOOLEAN, (state.get(0),), state.get(1))
 
     def exported(self) -> tuple[Type, ...]:
         return (BOOLEAN,)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return (self.finish(k, state),)
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self.update(k, state, exported, exported[0].valid)
 
 

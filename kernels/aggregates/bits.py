@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Input, State, ValueBody
+from tsql.kernels.aggregates.base import AggregateArgument, AggregateState, ValueBody
 from tsql.kernels.aggregates.basic import masked, same
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
@@ -17,22 +17,22 @@ class BitFold(ValueBody):
     branchless = True
     start = 0
 
-    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+    def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
         self.fields = (*result.parts, "i1")
 
     def fold(self, a: Val, b: Val) -> Val:
         raise NotImplementedError
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.const(self.fields[0], self.start))
         state.set(1, k.false)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, self.fold(state.get(0), masked(k, mask, args[0].wide().value, k.const(self.fields[0], self.start))))
         state.set(1, state.get(1) | (k.true if mask is None else mask))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(self.result, (state.get(0),), state.get(1))
 
 

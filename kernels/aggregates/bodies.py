@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, Input
+from tsql.kernels.aggregates.base import AggregateArgument, Body
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate, Literal
 
@@ -12,7 +12,7 @@ def state_names(name: str, count: int) -> tuple[str, ...]:
     return (name,) if count == 1 else tuple(f"{name}__{i}" for i in range(count))
 
 
-def make_body(call: Aggregate, inputs: tuple[Input, ...], rows: int | None) -> Body:
+def make_body(call: Aggregate, inputs: tuple[AggregateArgument, ...], rows: int | None) -> Body:
     """The body of a call, given what is known of its arguments."""
     function = AGGREGATES.find(call.name, tuple(a.type for a in call.args))
     body = function.body(inputs, call.type, rows)
@@ -22,4 +22,4 @@ def make_body(call: Aggregate, inputs: tuple[Input, ...], rows: int | None) -> B
 
 def plain_body(call: Aggregate) -> Body:
     """The body with nothing known of its arguments: enough to ask for its exported types."""
-    return make_body(call, tuple(Input(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)
+    return make_body(call, tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tsql.kernels.aggregates.base import Body, State
+from tsql.kernels.aggregates.base import AggregateState, Body
 from tsql.kernels.aggregates.basic import same
 from tsql.kernels.aggregates.records import RecordBody, Records, ordered_records
 from tsql.kernels.aggregates.registry import aggregate
@@ -35,7 +35,7 @@ class ValueCounts(RecordBody):
     def records(self) -> Records:
         return ordered_records((self.inputs[0].type,), self.order_keys, ENTRY_HEADER)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         records, value = self.records, args[0].wide().with_valid(None)
         values = (value, *(self.order if self.order_keys else ()))
         block = counts_room(k, k.ctx, state.get(0), k.i64(records.end))
@@ -66,7 +66,7 @@ class ValueCounts(RecordBody):
 class Mode(ValueCounts):
     """The most frequent value; of several, the one that comes first."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         block, text, records = state.get(0), state.get(1), self.records
         best, most = k.var(k.null), k.var(k.i64(0))
 
@@ -90,7 +90,7 @@ class Mode(ValueCounts):
 class Entropy(ValueCounts):
     """The entropy of the distribution of values, in bits; 0 if there are none."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         block = state.get(0)
         rows, total = k.var(k.i64(0)), k.var(k.f64(0.0))
         self.each(k, block, lambda entry, count: rows.set(rows.value + count))
@@ -109,19 +109,19 @@ class ApproxCountDistinct(Body):
 
     fields = ("ptr",)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, sketch_add(k, k.ctx, state.get(0), hash_value(k, args[0])))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(BIGINT, (sketch_estimate(k, state.get(0)),))
 
     def exported(self) -> tuple[Type, ...]:
         return (BLOB,)
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return (Datum(BLOB, (state.get(0), sketch_bytes(k, state.get(0)))),)
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         with k.when(exported[0].len > 0):
             state.set(0, sketch_merge(k, k.ctx, state.get(0), exported[0].ptr))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tsql.kernels.aggregates.base import Body, State
+from tsql.kernels.aggregates.base import AggregateState, Body
 from tsql.kernels.aggregates.basic import keep_string, same
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val, Var
@@ -26,7 +26,7 @@ class Kept:
         self.fields = (*type.parts, *(("i64",) if type.is_string else ()), "i1")
         self.end = at + len(self.fields)
 
-    def put(self, k: PipelineKernel, state: State, d: Datum) -> None:
+    def put(self, k: PipelineKernel, state: AggregateState, d: Datum) -> None:
         state.set(self.end - 1, k.true if d.valid is None else d.valid)
         if not self.type.is_string:
             for index, part in enumerate(d.wide().parts):
@@ -37,7 +37,7 @@ class Kept:
             with k.when(d.valid):
                 keep_string(k, state, self.at, d)
 
-    def get(self, state: State) -> Datum:
+    def get(self, state: AggregateState) -> Datum:
         parts = tuple(state.get(self.at + i) for i in range(len(self.type.parts)))
         return Datum(self.type, parts, state.get(self.end - 1))
 
@@ -83,10 +83,10 @@ class Pick(Body):
     def ranked_by(self, args: tuple[Datum, ...]) -> tuple[Datum, ...]:
         return self.order if self.order_keys else ()
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._offer(k, state, self.position, args[0], self.ranked_by(args))
 
-    def _offer(self, k: PipelineKernel, state: State, position: Val, value: Datum, ranked_by: tuple[Datum, ...]) -> None:
+    def _offer(self, k: PipelineKernel, state: AggregateState, position: Val, value: Datum, ranked_by: tuple[Datum, ...]) -> None:
         seen = state.get(0)
         value_kept, *ranks_kept = self.kept
         better = k.var(~seen)
@@ -121,20 +121,20 @@ class Pick(Body):
             with k.when(tied.value):
                 tied.set(compare(k, "=", a.with_valid(None), b.with_valid(None)))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         d = self.kept[0].get(state)
         return d.with_valid(both(d.valid, state.get(0)))
 
     def exported(self) -> tuple[Type, ...]:
         return (BIGINT, self.result, *(r.type for r in self.ranks))
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         """The position is NULL if there was no row."""
         seen = state.get(0)
         values = (kept.get(state) for kept in self.kept)
         return (Datum(BIGINT, (state.get(1),), seen), *(d.with_valid(d.valid & seen) for d in values))
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         position, value, *ranked_by = exported
         with k.when(k.true if position.valid is None else position.valid):
             self._offer(k, state, position.wide().value, value, tuple(ranked_by))
@@ -192,7 +192,7 @@ class ByExtremeWithNulls(ByExtreme):
 
     skips_nulls = False
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         if args[1].valid is None:
             super().update(k, state, args, mask)
             return

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from tsql.kernels.aggregates.base import Body, Input, State
+from tsql.kernels.aggregates.base import AggregateArgument, AggregateState, Body
 from tsql.kernels.aggregates.basic import same
 from tsql.kernels.aggregates.records import Records
 from tsql.kernels.aggregates.registry import aggregate
@@ -59,7 +59,7 @@ class Words(Body):
     fields = ("ptr",)
     as_floats = False
 
-    def __init__(self, inputs: tuple[Input, ...], result: Type, rows: int | None):
+    def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):
         super().__init__(inputs, result, rows)
         t = inputs[0].type
         self.floats = t.is_float or (self.as_floats and t.is_integer)
@@ -72,14 +72,14 @@ class Words(Body):
         value = d.value if d.type.is_float else number(d).value
         return sortable(k, value.to("f64")) if self.floats else value.to(self.machine)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         block = list_room(k, k.ctx, state.get(0), k.i64(BYTES[self.machine]))
         state.set(0, block)
         count = k.load("i64", block)
         k.store(block + HEADER, self.word(k, args[0]), count)
         k.store(block, count + 1)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         block = state.get(0)
         slots = [k.var(k.const(t, 0)) for t in self.result.parts]
         with k.when(block != k.null):
@@ -145,10 +145,10 @@ class DiscRecords(RecordList):
     def fraction(self) -> Literal:
         return self.inputs[1].constant
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self.add(k, state, (args[0].with_valid(None),))
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         block, text = state.get(0), state.get(1)
         slots = [k.var(k.const(t, 0)) for t in self.result.parts]
         with k.when(block != k.null):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.aggregates.statistics import Moments
 from tsql.kernels.codegen.lang import Val
@@ -19,7 +19,7 @@ class Pairs(Moments):
 
     fields = ("i64", "f64", "f64", "f64", "f64", "f64")
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         y, x = args[0].value, args[1].value
         count = state.get(COUNT) + 1
         n = count.to("f64")
@@ -32,7 +32,7 @@ class Pairs(Moments):
         state.set(SQUARES_X, state.get(SQUARES_X) + (x - moved_x) * (x - mean_x))
         state.set(SQUARES_Y, state.get(SQUARES_Y) + (y - moved_y) * (y - mean_y))
 
-    def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: list[Val]) -> None:
         mine, theirs = state.get(COUNT).to("f64"), other[COUNT].to("f64")
         total = mine + theirs
         weight = theirs * mine / total
@@ -43,13 +43,13 @@ class Pairs(Moments):
             state.set(index, (theirs * other[index] + mine * state.get(index)) / total)
         state.set(COUNT, state.get(COUNT) + other[COUNT])
 
-    def per_row(self, k: PipelineKernel, state: State, index: int) -> Val:
+    def per_row(self, k: PipelineKernel, state: AggregateState, index: int) -> Val:
         """A sum of the state over the count; of squares it is exactly 0 for a single pair."""
         count = state.get(COUNT)
         mean = state.get(index) / count.to("f64")
         return mean if index == CO_MOMENT else k.select(count > 1, mean, k.f64(0.0))
 
-    def any(self, state: State) -> Val:
+    def any(self, state: AggregateState) -> Val:
         return state.get(COUNT) > 0
 
 
@@ -57,7 +57,7 @@ class Pairs(Moments):
 class CovarPop(Pairs):
     """Covariance of a whole population."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self.per_row(k, state, CO_MOMENT),), self.any(state))
 
 
@@ -65,7 +65,7 @@ class CovarPop(Pairs):
 class CovarSamp(Pairs):
     """Covariance estimated from a sample; NULL for fewer than two pairs."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         count = state.get(COUNT)
         return Datum(DOUBLE, (state.get(CO_MOMENT) / (count - 1).to("f64"),), count > 1)
 
@@ -73,7 +73,7 @@ class CovarSamp(Pairs):
 class Correlated(Pairs):
     """Aggregates that need the coefficient of correlation; NaN where a side does not vary."""
 
-    def correlation(self, k: PipelineKernel, state: State) -> Val:
+    def correlation(self, k: PipelineKernel, state: AggregateState) -> Val:
         deviations = k.unary("sqrt", self.per_row(k, state, SQUARES_X)) * k.unary("sqrt", self.per_row(k, state, SQUARES_Y))
         value = self.per_row(k, state, CO_MOMENT) / deviations
         return k.select(deviations == 0.0, k.f64(float("nan")), value)
@@ -83,7 +83,7 @@ class Correlated(Pairs):
 class Correlation(Correlated):
     """Coefficient of correlation."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self.correlation(k, state),), self.any(state))
 
 
@@ -91,7 +91,7 @@ class Correlation(Correlated):
 class Determination(Correlated):
     """Coefficient of determination: NULL where x does not vary, 1 where only y does not."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         value = self.correlation(k, state)
         value = k.select(self.per_row(k, state, SQUARES_Y) == 0.0, k.f64(1.0), value * value)
         return Datum(DOUBLE, (value,), self.any(state) & (self.per_row(k, state, SQUARES_X) != 0.0))
@@ -100,7 +100,7 @@ class Determination(Correlated):
 class Line(Pairs):
     """Aggregates that need the slope of the regression line; NaN where x does not vary."""
 
-    def slope(self, k: PipelineKernel, state: State) -> Val:
+    def slope(self, k: PipelineKernel, state: AggregateState) -> Val:
         variance = self.per_row(k, state, SQUARES_X)
         return k.select(variance == 0.0, k.f64(float("nan")), self.per_row(k, state, CO_MOMENT) / variance)
 
@@ -109,7 +109,7 @@ class Line(Pairs):
 class Slope(Line):
     """Slope of the regression line of y over x."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self.slope(k, state),), self.any(state))
 
 
@@ -119,7 +119,7 @@ class SquaresX(Pairs):
 
     index = SQUARES_X
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self.per_row(k, state, self.index) * state.get(COUNT).to("f64"),), self.any(state))
 
 
@@ -143,17 +143,17 @@ class Intercept(Line):
 
     fields = (*Pairs.fields, "f64", "f64")
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         super().update(k, state, args, mask)
         state.set(6, state.get(6) + args[0].value)
         state.set(7, state.get(7) + args[1].value)
 
-    def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: list[Val]) -> None:
         super().merge(k, state, other)
         for index in (6, 7):
             state.set(index, state.get(index) + other[index])
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         n, slope = state.get(COUNT).to("f64"), self.slope(k, state)
         return Datum(DOUBLE, (state.get(6) / n - slope * (state.get(7) / n),), self.any(state) & (slope == slope))
 
@@ -164,11 +164,11 @@ class PairSums(Moments):
     fields = ("i64", "f64")
     side = 0
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + 1)
         state.set(1, state.get(1) + args[self.side].value)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (state.get(1) / state.get(0).to("f64"),), state.get(0) > 0)
 
 
@@ -191,14 +191,14 @@ class PairCount(Moments):
     fields = ("i64",)
     removable = True
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + 1)
 
-    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) - (k.i64(1) if mask is None else mask.uto("i64")))
 
-    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def difference(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         state.set(0, state.get(0) - exported[0].wide().value)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(UINTEGER, (state.get(0).to("i32"),))

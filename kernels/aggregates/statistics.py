@@ -5,7 +5,7 @@ Variances use Welford's running mean and sum of squared differences, and merge b
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, State
+from tsql.kernels.aggregates.base import AggregateState, Body
 from tsql.kernels.aggregates.basic import AvgInexact
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
@@ -20,10 +20,10 @@ class Moments(Body):
     def exported(self) -> tuple[Type, ...]:
         return (BIGINT, *(DOUBLE for _ in self.fields[1:]))
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return tuple(Datum(t, (state.get(i),)) for i, t in enumerate(self.exported()))
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         other = [d.wide().value for d in exported]
         with k.when(other[0] > 0):
             with k.when(state.get(0) == 0):
@@ -32,7 +32,7 @@ class Moments(Body):
             with k.otherwise():
                 self.merge(k, state, other)
 
-    def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: list[Val]) -> None:
         """Merge a state in; neither is empty. Plain sums unless overridden."""
         for index, value in enumerate(other):
             state.set(index, state.get(index) + value)
@@ -43,7 +43,7 @@ class Variance(Moments):
 
     fields = ("i64", "f64", "f64")
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         x = args[0].value
         count = state.get(0) + 1
         mean = state.get(1)
@@ -52,7 +52,7 @@ class Variance(Moments):
         state.set(1, moved)
         state.set(2, state.get(2) + (x - moved) * (x - mean))
 
-    def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: list[Val]) -> None:
         mine, theirs = state.get(0).to("f64"), other[0].to("f64")
         total = mine + theirs
         delta = other[1] - state.get(1)
@@ -60,7 +60,7 @@ class Variance(Moments):
         state.set(1, (theirs * other[1] + mine * state.get(1)) / total)
         state.set(0, state.get(0) + other[0])
 
-    def population(self, k: PipelineKernel, state: State) -> Val:
+    def population(self, k: PipelineKernel, state: AggregateState) -> Val:
         """The mean squared difference."""
         count = state.get(0)
         return k.select(count > 1, state.get(2) / count.to("f64"), k.f64(0.0))
@@ -70,7 +70,7 @@ class Variance(Moments):
 class VarPop(Variance):
     """Variance of a whole population."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self.population(k, state),), state.get(0) > 0)
 
 
@@ -78,7 +78,7 @@ class VarPop(Variance):
 class StddevPop(Variance):
     """Standard deviation of a whole population."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (k.unary("sqrt", self.population(k, state)),), state.get(0) > 0)
 
 
@@ -86,7 +86,7 @@ class StddevPop(Variance):
 class VarSamp(Variance):
     """Variance estimated from a sample; NULL for fewer than two values."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         count = state.get(0)
         return Datum(DOUBLE, (state.get(2) / (count - 1).to("f64"),), count > 1)
 
@@ -95,7 +95,7 @@ class VarSamp(Variance):
 class StddevSamp(VarSamp):
     """Standard deviation estimated from a sample; NULL for fewer than two values."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         d = super().finish(k, state)
         return Datum(DOUBLE, (k.unary("sqrt", d.value),), d.valid)
 
@@ -104,7 +104,7 @@ class StddevSamp(VarSamp):
 class StandardError(Variance):
     """Standard error of the mean."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         n = state.get(0).to("f64")
         return Datum(DOUBLE, (k.unary("sqrt", state.get(2) / n) / k.unary("sqrt", n),), state.get(0) > 0)
 
@@ -112,7 +112,7 @@ class StandardError(Variance):
 class Powers(Moments):
     """State: count, then the sums of the powers of x from the first on."""
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         x = args[0].value
         state.set(0, state.get(0) + 1)
         power = x
@@ -131,7 +131,7 @@ class Skewness(Powers):
 
     fields = ("i64", "f64", "f64", "f64")
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         n = state.get(0).to("f64")
         total, squares, cubes = (state.get(i) for i in (1, 2, 3))
         part = 1.0 / n
@@ -152,7 +152,7 @@ class Kurtosis(Powers):
     fields = ("i64", "f64", "f64", "f64", "f64")
     corrected = True
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         n = state.get(0).to("f64")
         total, squares, cubes, fourths = (state.get(i) for i in (1, 2, 3, 4))
         part = 1.0 / n
@@ -188,19 +188,19 @@ class Product(Moments):
 
     fields = ("i64", "f64")
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.i64(0))
         state.set(1, k.f64(1.0))
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + 1)
         state.set(1, state.get(1) * args[0].value)
 
-    def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: list[Val]) -> None:
         state.set(0, state.get(0) + other[0])
         state.set(1, state.get(1) * other[1])
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (state.get(1),), state.get(0) > 0)
 
 
@@ -210,22 +210,22 @@ class Compensated(Moments):
 
     fields = ("i64", "f64", "f64")
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         state.set(0, state.get(0) + 1)
         self._add(state, args[0].value)
 
-    def _add(self, state: State, x: Val) -> None:
+    def _add(self, state: AggregateState, x: Val) -> None:
         term = x - state.get(2)
         total = state.get(1)
         moved = total + term
         state.set(2, (moved - total) - term)
         state.set(1, moved)
 
-    def _sum(self, k: PipelineKernel, state: State) -> Val:
+    def _sum(self, k: PipelineKernel, state: AggregateState) -> Val:
         total = state.get(1)
         return k.select((total - total) == 0.0, total, k.f64(float("nan")))
 
-    def merge(self, k: PipelineKernel, state: State, other: list[Val]) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: list[Val]) -> None:
         state.set(0, state.get(0) + other[0])
         self._add(state, other[1])
         self._add(state, -other[2])
@@ -235,7 +235,7 @@ class Compensated(Moments):
 class CompensatedSum(Compensated):
     """The sum of floats with less rounding."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self._sum(k, state),), state.get(0) > 0)
 
 
@@ -243,7 +243,7 @@ class CompensatedSum(Compensated):
 class CompensatedAverage(Compensated):
     """The mean of floats with less rounding."""
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         return Datum(DOUBLE, (self._sum(k, state) / state.get(0).to("f64"),), state.get(0) > 0)
 
 
@@ -253,13 +253,13 @@ class GeometricMean(AvgInexact):
 
     branchless = False
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         x = args[0].value
         outside = k.select(x == 0.0, k.f64(float("-inf")), k.f64(float("nan")))
         logarithm = k.select(x > 0.0, k.call("log", k.select(x > 0.0, x, k.f64(1.0))), outside)
         super().update(k, state, (Datum(DOUBLE, (logarithm,)),), None)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         mean = super().finish(k, state)
         value = k.var(k.f64(0.0))
         with k.when(mean.valid):

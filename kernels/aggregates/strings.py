@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.records import RecordBody, Records, ordered_records
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Kernel, Val, routine
@@ -21,7 +21,7 @@ class RecordList(RecordBody):
     def records(self) -> Records:
         return ordered_records((self.inputs[0].type,), self.order_keys)
 
-    def add(self, k: PipelineKernel, state: State, values: tuple[Datum, ...]) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, values: tuple[Datum, ...]) -> None:
         records = self.records
         block = list_room(k, k.ctx, state.get(0), k.i64(records.end))
         state.set(0, block)
@@ -85,7 +85,7 @@ class StringAgg(RecordList):
     def records(self) -> Records:
         return ordered_records((VARCHAR,), self.order_keys)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         value = emit_cast(k, args[0].with_valid(None), VARCHAR, False)
         self.add(k, state, (value, *(self.order if self.order_keys else ())))
 
@@ -96,7 +96,7 @@ class StringAgg(RecordList):
             return k.static(b","), k.i64(1)
         return emit_literal(k, self.inputs[1].constant).parts
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         block, text = state.get(0), state.get(1)
         separator, separator_bytes = self._separator(k)
         value, length = k.var(k.null), k.var(k.i64(0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import Body, State
+from tsql.kernels.aggregates.base import AggregateState, Body
 from tsql.kernels.aggregates.registry import aggregate
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -21,7 +21,7 @@ class Sums(Body):
     fields = ("i64", "i128")
     removable = True
 
-    def add(self, state: State, count: Val, *terms: Val) -> None:
+    def add(self, state: AggregateState, count: Val, *terms: Val) -> None:
         state.set(0, state.get(0) + count)
         for index, term in enumerate(terms, 1):
             state.set(index, state.get(index) + term.to("i128"))
@@ -30,27 +30,27 @@ class Sums(Body):
         """What a value adds to the sums."""
         return (number(d).value,)
 
-    def update(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self.add(state, k.i64(1), *self.terms(k, args[0]))
 
-    def remove(self, k: PipelineKernel, state: State, args: tuple[Datum, ...], mask: Val | None) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         with k.when(k.true if mask is None else mask):
             self.add(state, k.i64(-1), *(-term.to("i128") for term in self.terms(k, args[0])))
 
-    def divisor(self, k: PipelineKernel, state: State) -> Val:
+    def divisor(self, k: PipelineKernel, state: AggregateState) -> Val:
         """The count, or 1 if there is nothing to divide."""
         return k.max(state.get(0), k.i64(1))
 
     def exported(self) -> tuple[Type, ...]:
         return (BIGINT, *(HUGEINT for _ in self.fields[1:]))
 
-    def export(self, k: PipelineKernel, state: State) -> tuple[Datum, ...]:
+    def export(self, k: PipelineKernel, state: AggregateState) -> tuple[Datum, ...]:
         return tuple(Datum(t, (state.get(i),)) for i, t in enumerate(self.exported()))
 
-    def absorb(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self.add(state, *(d.wide().value for d in exported))
 
-    def difference(self, k: PipelineKernel, state: State, exported: tuple[Datum, ...]) -> None:
+    def difference(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self.add(state, *(-d.wide().value for d in exported))
 
 
@@ -64,7 +64,7 @@ class AvgTime(Sums):
     def terms(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
         return (timestamp_of(k, d) if d.type == DATE else number(d).value,)
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         total = state.get(1)
         count = self.divisor(k, state).to("i128")
         mean = total // count + (total % count > count // k.i128(2)).uto("i128")
@@ -81,7 +81,7 @@ class AvgInterval(Sums):
     def terms(self, k: PipelineKernel, d: Datum) -> tuple[Val, ...]:
         return d.parts
 
-    def finish(self, k: PipelineKernel, state: State) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
         count = self.divisor(k, state).to("i128")
         months, days, micros = (state.get(i) for i in (1, 2, 3))
         rest = months % count * MONTH_DAYS

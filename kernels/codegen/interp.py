@@ -16,7 +16,7 @@ from typing import Any
 
 from tsql.kernels.codegen import memory
 from tsql.kernels.codegen.host_symbols import HOST_CALLS, HOST_SYMBOLS
-from tsql.kernels.codegen.kir import EXTERNS, FLOATS, INTEGERS, Function, Module, Op
+from tsql.kernels.codegen.kir import EXTERNS, FLOATS, INTEGERS, KirFunction, Module, Op
 from tsql.kernels.process import forks
 
 Frame = list[Any]
@@ -243,10 +243,10 @@ class Interpreter:
         signal = _run(body, frame)
         return signal[0] if isinstance(signal, tuple) else None
 
-    def _block(self, f: Function, ops: list[Op]) -> list[Step]:
+    def _block(self, f: KirFunction, ops: list[Op]) -> list[Step]:
         return [self._step(f, op) for op in ops]
 
-    def _step(self, f: Function, op: Op) -> Step:
+    def _step(self, f: KirFunction, op: Op) -> Step:
         dst, args = op.dst, op.args
         types = [f.types[a] for a in args]
         match op.name:

@@ -56,7 +56,7 @@ class Op:
 
 
 @dataclass(slots=True)
-class Function:
+class KirFunction:
     """A function: parameters are the values 0 .. len(params)-1."""
 
     name: str
@@ -89,7 +89,7 @@ class Function:
 class Module:
     """Functions by name; `main` names the entry, `exports` others that can be called from outside."""
 
-    functions: dict[str, Function] = field(default_factory=dict)
+    functions: dict[str, KirFunction] = field(default_factory=dict)
     main: str = "main"
     exports: tuple[str, ...] = ()
 
@@ -112,7 +112,7 @@ def parse_const(type: str, text: str) -> Any:
     return int(text)
 
 
-def print_function(f: Function) -> str:
+def print_function(f: KirFunction) -> str:
     """The text of a function; `parse` reads it back."""
     params = ", ".join(f"%{i}: {t}" for i, t in enumerate(f.params))
     lines = [f"func @{f.name}({params}) -> {f.returns or 'void'} {{"]
@@ -158,7 +158,7 @@ _LINE = re.compile(r"(?:%(\d+): (\w+) = )?(\w+)((?: [@%]?[-+.\w]+)*)( \{)?$")
 def parse(text: str) -> Module:
     """Read a printed module back; the first function is main. Raises ValueError with the line that does not parse."""
     module = Module()
-    function: Function | None = None
+    function: KirFunction | None = None
     blocks: list[list[Op]] = []
     for number, raw in enumerate(text.splitlines(), 1):
         line = raw.strip()
@@ -167,7 +167,7 @@ def parse(text: str) -> Module:
         if header := _HEADER.match(line):
             name, params, returns = header.groups()
             types = tuple(p.split(": ")[1] for p in params.split(", ")) if params else ()
-            function = Function(name, types, None if returns == "void" else returns, [], list(types))
+            function = KirFunction(name, types, None if returns == "void" else returns, [], list(types))
             if not module.functions:
                 module.main = name
             module.functions[name] = function

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, Function, Module, Op
+from tsql.kernels.codegen.kir import BYTES, EXTERNS, FLOATS, INTEGERS, KirFunction, Module, Op
 from tsql.kernels.codegen.passes import PURE, prune
 
 ADDITIVE = frozenset(("add", "sub", "or", "xor", "shl", "shr", "ushr"))
@@ -193,7 +193,7 @@ class Var:
         self.k.emit("set", None, self, v)
 
 
-class Block:
+class OpenBlock:
     """What a `with` enters: ops go to the block until it is left. `when` is the op that `otherwise` may follow then."""
 
     __slots__ = ("block", "k", "when")
@@ -214,7 +214,7 @@ class Block:
             k._last_when = self.when
 
 
-class Loop(Block):
+class Loop(OpenBlock):
     """The block of `k.forever()`."""
 
     __slots__ = ()
@@ -223,7 +223,7 @@ class Loop(Block):
         self.k.emit("break_if", None, cond)
 
 
-class Range(Block):
+class Range(OpenBlock):
     """The block of `k.range()`, which gives the number of the round."""
 
     __slots__ = ("at", "index", "step", "stop")
@@ -249,7 +249,7 @@ class Kernel:
 
     def __init__(self, module: Module, name: str, params: tuple[str, ...], returns: str | None):
         self.module = module
-        self.function = Function(name, params, returns, [], list(params))
+        self.function = KirFunction(name, params, returns, [], list(params))
         module.functions[name] = self.function
         self.params = tuple(Val(self, i, t) for i, t in enumerate(params))
         self._head: list[Op] = []
@@ -433,17 +433,17 @@ class Kernel:
         """Return; only as the last op of a block."""
         self.emit("ret", None, *(() if value is None else (value,)))
 
-    def when(self, cond: Val) -> Block:
+    def when(self, cond: Val) -> OpenBlock:
         blocks: tuple[list[Op], list[Op]] = ([], [])
         self.emit("when", None, cond, blocks=blocks)
-        return Block(self, blocks[0], self._blocks[-1][-1])
+        return OpenBlock(self, blocks[0], self._blocks[-1][-1])
 
-    def otherwise(self) -> Block:
+    def otherwise(self) -> OpenBlock:
         """The else branch of the `when` that was closed just before."""
         op = self._last_when
         if op is None or self._blocks[-1][-1] is not op:
             raise ValueError("otherwise must follow a when directly")
-        return Block(self, op.blocks[1])
+        return OpenBlock(self, op.blocks[1])
 
     def forever(self) -> Loop:
         """A loop that ends by `loop.stop_if(cond)`."""
@@ -469,7 +469,7 @@ class Kernel:
                 slot.set(v)
         return tuple(slot.value for slot in slots)
 
-    def finish(self) -> Function:
+    def finish(self) -> KirFunction:
         """Put the constants at the head, and leave out what is not used; call once, when the function is complete."""
         self.function.body[:0] = self._head
         self._head = []
@@ -493,7 +493,7 @@ def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable
     """
 
     def decorate(body: Callable[..., None]) -> Callable[..., Any]:
-        made: list[Function] = []
+        made: list[KirFunction] = []
 
         def make() -> None:
             inner = Kernel(Module(), name, params, returns)

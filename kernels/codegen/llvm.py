@@ -86,7 +86,7 @@ class Compiled:
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedRoutine:
     """A routine that others call: where it is, what keeps it there, and the key of the code that it is part of."""
 
     address: int
@@ -122,7 +122,7 @@ class Compiler:
         self._memory: dict[str, Compiled] = {}
         self._making: dict[str, threading.Lock] = {}
         self._routines: dict[tuple[Callable[[], Module], int], Compiled] = {}
-        self._shared: dict[str, Shared] = {}
+        self._shared: dict[str, SharedRoutine] = {}
         """Routines of code that was made quickly, which other such code calls."""
         self._loading: set[str] = set()
         self._serial = 0
@@ -297,7 +297,7 @@ class Compiler:
         main, *routines = made.exports
         tracker = (own, *(routine.tracker for routine in lent.values()))
         for name in routines:
-            self._shared.setdefault(name, Shared(own[name], tracker, key))
+            self._shared.setdefault(name, SharedRoutine(own[name], tracker, key))
         found = self._memory[key] = Compiled(own[main], tracker, (time.perf_counter() - start) * 1000, origin)
         return found
 
@@ -398,7 +398,7 @@ def _after_fork_in_child() -> None:
         _compiler.begin_again()
 
 
-forks.around(forks.Stage.COMPILER, _before_fork, _after_fork_in_parent, _after_fork_in_child)
+forks.around(forks.ForkStage.COMPILER, _before_fork, _after_fork_in_parent, _after_fork_in_child)
 
 _pool: list[Any] = []
 _pool_lock = forks.lock()

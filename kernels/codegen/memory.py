@@ -146,8 +146,8 @@ def _after_fork() -> None:
 _held: list[Functions] = []
 _pause = ExitStack()
 # Garbage may hold blocks of the pool, and to free one this thread would wait for itself.
-forks.around(forks.Stage.GARBAGE, lambda: _pause.enter_context(garbage.paused()), _pause.close, _pause.close)
-forks.around(forks.Stage.POOL, _before_fork, _after_fork, _after_fork)
+forks.around(forks.ForkStage.GARBAGE, lambda: _pause.enter_context(garbage.paused()), _pause.close, _pause.close)
+forks.around(forks.ForkStage.POOL, _before_fork, _after_fork, _after_fork)
 
 
 def is_pooled(address: int) -> bool:
@@ -184,7 +184,7 @@ def reallocate(address: int, bytes: int) -> int:
     return (functions().realloc(address, bytes) if is_pooled(address) else _libc.realloc(address, bytes)) or 0
 
 
-class Block:
+class PoolMemory:
     """Memory of the pool as numpy sees it; it goes back when the last array over it goes."""
 
     def __init__(self, bytes: int):
@@ -199,7 +199,7 @@ class Block:
 def empty(count: int, kind: Any) -> np.ndarray:
     """An array of the pool's memory, its values arbitrary."""
     kind = np.dtype(kind)
-    return np.asarray(Block(count * kind.itemsize)).view(kind)
+    return np.asarray(PoolMemory(count * kind.itemsize)).view(kind)
 
 
 @dataclass(frozen=True)

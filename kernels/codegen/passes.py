@@ -7,7 +7,7 @@ all that is unused. Numbers of values stay as they are.
 
 from __future__ import annotations
 
-from tsql.kernels.codegen.kir import ARITHMETIC, BITWISE, COMPARISONS, CONVERSIONS, OVERFLOWS, UNARY_FLOAT, UNARY_INT, Function, Op
+from tsql.kernels.codegen.kir import ARITHMETIC, BITWISE, COMPARISONS, CONVERSIONS, OVERFLOWS, UNARY_FLOAT, UNARY_INT, KirFunction, Op
 
 PURE = frozenset(("select", "offset", "symbol", *ARITHMETIC, *BITWISE, *COMPARISONS, *OVERFLOWS, *CONVERSIONS, *UNARY_FLOAT, *UNARY_INT))
 """Ops whose value follows from their arguments."""
@@ -15,7 +15,7 @@ WITHOUT_EFFECT = PURE | {"const", "get", "load"}
 """Ops that leave nothing but their value."""
 
 
-def prune(function: Function) -> None:
+def prune(function: KirFunction) -> None:
     """Take ops without effect out whose value is not used."""
     types = function.types
     _prune(function.body, types, set())

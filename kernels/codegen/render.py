@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from tsql.kernels.codegen.kir import EXTERNS, FLOATS, Function, Module, Op
+from tsql.kernels.codegen.kir import EXTERNS, FLOATS, KirFunction, Module, Op
 
 NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
@@ -48,7 +48,7 @@ def _constant(t: str, value: Any) -> str:
 class _Renderer:
     """Renders one function."""
 
-    def __init__(self, module: Module, f: Function, declared: set[str], shared: Mapping[str, str] = NO_NAMES):
+    def __init__(self, module: Module, f: KirFunction, declared: set[str], shared: Mapping[str, str] = NO_NAMES):
         self.module, self.f, self.declared, self.shared = module, f, declared, shared
         self.names = [f"%v{i}" for i in range(len(f.types))]
         self.types = [_TYPE.get(t, t) for t in f.types]
@@ -226,7 +226,7 @@ _callees: dict[str, tuple[str, ...]] = {}
 """What a function calls, by its KIR text."""
 
 
-def _render_routine(module: Module, f: Function, names: Mapping[str, str], declared: set[str]) -> str:
+def _render_routine(module: Module, f: KirFunction, names: Mapping[str, str], declared: set[str]) -> str:
     key = (names.get(f.name, ""), f.text())
     found = _routines.get(key)
     if found is None:

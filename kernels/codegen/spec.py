@@ -16,7 +16,7 @@ from tsql.kernels.codegen.kir import (
     OVERFLOWS,
     UNARY_FLOAT,
     UNARY_INT,
-    Function,
+    KirFunction,
     Module,
     Op,
 )  # fmt: skip
@@ -135,7 +135,7 @@ def verify(module: Module) -> None:
             raise IllegalKernel(f"@{function.name}: a path ends without returning {function.returns}")
 
 
-def _verify_block(module: Module, f: Function, block: list[Op], known: set[int], slots: set[int], assigned: set[int], loops: int) -> None:
+def _verify_block(module: Module, f: KirFunction, block: list[Op], known: set[int], slots: set[int], assigned: set[int], loops: int) -> None:
     """`known` and `slots` are the values and the variables of the open blocks, `assigned` all of the function so far."""
     known, slots = set(known), set(slots)
     for op in block:

@@ -63,7 +63,7 @@ class Site:
 
 
 @dataclass
-class Frame:
+class EmitScope:
     """What is current while an expression is emitted: the validity under which failures count and the SQL position."""
 
     guard: Val | None = None
@@ -102,7 +102,7 @@ class PipelineKernel(Kernel):
         self.ctx, self.morsels, self.count = self.params
         self.slots: list[Slot] = []
         self.sites: list[Site] = []
-        self.frame = Frame()
+        self.frame = EmitScope()
         self.uses_scratch = False
         self.enough: Callable[[], Val] | None = None
         """Whether the sink wants no more rows of this morsel, where it may come to that."""
@@ -228,7 +228,7 @@ class PipelineKernel(Kernel):
     def guarded(self, valid: Val | None, position: int | None) -> Iterator[None]:
         """Emit code whose failures count only where `valid` holds."""
         outer = self.frame
-        self.frame = Frame(valid, outer.position if position is None else position)
+        self.frame = EmitScope(valid, outer.position if position is None else position)
         try:
             yield
         finally:

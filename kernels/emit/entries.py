@@ -20,7 +20,7 @@ NARROW = (("i8", 7), ("i16", 15), ("i32", 31), ("i64", 63))
 
 
 @dataclass(frozen=True)
-class Place:
+class EntryPlace:
     """One column of an entry: its field, the types and offsets of its stored words."""
 
     field: KeyField
@@ -51,14 +51,14 @@ class EntryLayout:
         self.nulls_at = start
         at = start + 8 * ((len(fields) + 63) // 64 if any(f.nullable for f in fields) else 0)
         machines = [stored_machines(f) for f in fields]
-        places: dict[int, Place] = {}
+        places: dict[int, EntryPlace] = {}
         for i in sorted(range(len(fields)), key=lambda i: -max(BYTES[m] for m in machines[i])):
             offsets = []
             for m in machines[i]:
                 at = -(-at // min(8, BYTES[m])) * min(8, BYTES[m])
                 offsets.append(at)
                 at += BYTES[m]
-            places[i] = Place(fields[i], machines[i], tuple(offsets))
+            places[i] = EntryPlace(fields[i], machines[i], tuple(offsets))
         self.places = [places[i] for i in range(len(fields))]
         self.end = -(-at // 8) * 8
 
@@ -74,7 +74,7 @@ class EntryLayout:
             for machine, at, word in zip(place.machines, place.offsets, self._words(k, table, place, d), strict=True):
                 k.store(k.offset(entry, at), word if word.type == machine else word.to(machine))
 
-    def _words(self, k: PipelineKernel, table: Val, place: Place, d: Datum) -> tuple[Val, ...]:
+    def _words(self, k: PipelineKernel, table: Val, place: EntryPlace, d: Datum) -> tuple[Val, ...]:
         f = place.field
         if f.column is not None:
             return (d.code,)

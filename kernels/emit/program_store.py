@@ -15,7 +15,7 @@ import types
 from functools import cache, cached_property
 from typing import Any
 
-from tsql.kernels.codegen.kir import Function, Module
+from tsql.kernels.codegen.kir import KirFunction, Module
 from tsql.kernels.codegen.lang import Kernel, Val, Var
 from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
 from tsql.kernels.emit.batch import Dictionary
@@ -164,10 +164,10 @@ class KnownModule(Module):
     def __init__(self, fingerprint: str, make: Any):
         self.main, self.exports = "main", ()
         self._known, self._make = fingerprint, make
-        self._made: dict[str, Function] | None = None
+        self._made: dict[str, KirFunction] | None = None
 
     @property
-    def functions(self) -> dict[str, Function]:
+    def functions(self) -> dict[str, KirFunction]:
         if self._made is None:
             module = self._make()
             if module.fingerprint() != self._known:

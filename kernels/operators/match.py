@@ -16,9 +16,9 @@ from tsql.kernels.emit.rows import POSITION, CachedRow, load_pointers
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.patterns.history import History, PatternRows, Stretching, is_mapped
 from tsql.kernels.patterns.matcher import Matcher, Plan
-from tsql.kernels.patterns.reads import Fold, Navigate, Read
+from tsql.kernels.patterns.reads import MatchFold, Navigate, Read
 from tsql.kernels.patterns.spec import MatchSpec
-from tsql.kernels.patterns.values import Seen, Values, settled
+from tsql.kernels.patterns.values import MatchValues, Seen, settled
 
 CHECK_STARTS = 1 << 10
 """After so many starts the walk looks whether it shall stop."""
@@ -86,7 +86,7 @@ class MatchScan:
 
     def is_final(self, read: Read) -> bool:
         """Whether a read sees all of a match."""
-        return self.spec.is_one_row or (isinstance(read, Navigate | Fold) and read.final)
+        return self.spec.is_one_row or (isinstance(read, Navigate | MatchFold) and read.final)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
         pointers = {c.name: (c, load_pointers(k, record, i)) for i, c in enumerate(self.columns)}
@@ -112,7 +112,7 @@ class _Walk:
         self.low, self.high, self.at, self.number, self.covered, self.made, self.starts = (k.var(zero) for _ in range(7))
         self.matcher = Matcher(k, scan.plan, self.spec, rows, self.low, self.high, self.number)
         reads = list(scan.measures.values())
-        self.values = Values(k, rows, reads)
+        self.values = MatchValues(k, rows, reads)
         self.final = Told(k, rows, [r for r in reads if scan.is_final(r)])
         self.running = Told(k, rows, [r for r in reads if not scan.is_final(r)])
 

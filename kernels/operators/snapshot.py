@@ -26,7 +26,7 @@ from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.windows.base import SortedRows
 from tsql.kernels.windows.lifetime_ends import ENDS, INFINITY, Ends
 from tsql.kernels.windows.lifetime_folds import AliveFold, fold_of
-from tsql.kernels.windows.running import Kept
+from tsql.kernels.windows.running import KeptStates
 
 CHECK_STEPS = 4096
 
@@ -57,15 +57,15 @@ class SnapshotRow(CachedRow):
         return self.results[name] if name in self.results else self.row.column(k, name)
 
 
-class Waiting:
+class WaitingRows:
     """The result that is not given yet."""
 
     def __init__(self, k: PipelineKernel, shape: SnapshotShape):
         self.there = k.var(k.false)
         self.start, self.end, self.row = (k.var(k.i64(0)) for _ in range(3))
-        self.values = {name: Kept(k, call.type) for name, call in shape.aggregates}
+        self.values = {name: KeptStates(k, call.type) for name, call in shape.aggregates}
 
-    def continued_by(self, k: PipelineKernel, now: Val, values: dict[str, Kept]) -> Val:
+    def continued_by(self, k: PipelineKernel, now: Val, values: dict[str, KeptStates]) -> Val:
         """i1: whether it ends now, and has these values."""
         same = self.there.value & (self.end.value == now)
         for name, kept in self.values.items():
@@ -93,11 +93,11 @@ class SnapshotScan:
         folds = [fold_of(call, self.shape.ends) for _, call in self.shape.aggregates]
         for fold in folds:
             fold.begin(k, numbered, ends)
-        waiting = Waiting(k, self.shape)
-        now_values = {name: Kept(k, call.type) for name, call in self.shape.aggregates}
+        waiting = WaitingRows(k, self.shape)
+        now_values = {name: KeptStates(k, call.type) for name, call in self.shape.aggregates}
         # Memory that the query may not have is not there: then there is no walk.
         with k.when(k.status.value == 0):
-            Walk(k, self.shape, numbered, ends, folds, waiting, now_values, position).run(k, each)
+            SnapshotWalk(k, self.shape, numbered, ends, folds, waiting, now_values, position).run(k, each)
         for kept in (*waiting.values.values(), *now_values.values()):
             kept.free(k)
         for fold in folds:
@@ -110,7 +110,7 @@ class SnapshotScan:
         return f"snapshot by=({', '.join(map(str, shape.by))}) lifetime=({shape.start}, {shape.end}) ends={shape.ends} {calls}".rstrip()
 
 
-class Walk:
+class SnapshotWalk:
     """One walk over the rows: each step goes to the next start or end of the group."""
 
     def __init__(
@@ -120,8 +120,8 @@ class Walk:
         rows: SortedRows,
         ends: Ends,
         folds: list[AliveFold],
-        waiting: Waiting,
-        values: dict[str, Kept],
+        waiting: WaitingRows,
+        values: dict[str, KeptStates],
         position: Val,
     ):
         self.shape, self.rows, self.ends, self.folds, self.waiting, self.values, self.position = shape, rows, ends, folds, waiting, values, position

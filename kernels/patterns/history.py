@@ -11,19 +11,19 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from tsql.kernels.aggregates.base import Input, MemoryState, State, fields_bytes
+from tsql.kernels.aggregates.base import AggregateArgument, AggregateState, MemoryState, fields_bytes
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel, take_bytes
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.rows import MorselRow
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.types import VARCHAR
-from tsql.kernels.patterns.reads import Fold, Navigate, Read
+from tsql.kernels.patterns.reads import MatchFold, Navigate, Read
 from tsql.kernels.windows.base import SortedRows
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.evaluators import ONCE_IS_ENOUGH, simplified
 from tsql.kernels.windows.folds import BodyFold, PickFold, choice_of
-from tsql.kernels.windows.folds import Fold as StateFold
+from tsql.kernels.windows.folds import FrameFold as StateFold
 
 CLASSIFIER = Column("#classifier", VARCHAR)
 """In the argument of a read: the variable of the row that it is about."""
@@ -94,8 +94,8 @@ class PatternRows(SortedRows):
         begin, end = (k.load("i32", places, label.value + i).to("i64") for i in (0, 1))
         return Datum(VARCHAR, (text + begin, end - begin), mapped)
 
-    def _input(self, arg: Expr) -> Input:
-        return Input(VARCHAR) if arg == CLASSIFIER else super()._input(arg)
+    def _input(self, arg: Expr) -> AggregateArgument:
+        return AggregateArgument(VARCHAR) if arg == CLASSIFIER else super()._input(arg)
 
 
 def is_mapped(k: PipelineKernel, names: Sequence[str], variables: tuple[str, ...], label: Val) -> Val:
@@ -108,7 +108,7 @@ def is_mapped(k: PipelineKernel, names: Sequence[str], variables: tuple[str, ...
     return k.load("i8", k.static(bytes(i in numbers for i in range(len(names)))), label) != 0
 
 
-class Slot:
+class HistorySlot:
     """A state in each record, of the rows of some variables. Fields are 64-bit words or what the fold has."""
 
     fields: tuple[str, ...] = ("i64",)
@@ -123,21 +123,21 @@ class Slot:
     def end(self, k: PipelineKernel) -> None:
         """Free memory."""
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.i64(-1))
 
-    def update(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         raise NotImplementedError
 
 
-class LastRow(Slot):
+class LastRow(HistorySlot):
     """The number of the last row; -1 if there is none."""
 
-    def update(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         state.set(0, row)
 
 
-class NthRow(Slot):
+class NthRow(HistorySlot):
     """The number of the row that is `number` behind the first one; -1 if there is none. The second field counts rows."""
 
     fields = ("i64", "i64")
@@ -146,27 +146,27 @@ class NthRow(Slot):
         super().__init__(variables)
         self.number = number
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         super().init(k, state)
         state.set(1, k.i64(0))
 
-    def update(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         count = state.get(1)
         state.set(0, k.select(count == self.number, row, state.get(0)))
         state.set(1, count + 1)
 
 
-def state_fold(read: Fold) -> StateFold:
+def state_fold(read: MatchFold) -> StateFold:
     """What folds the rows of an aggregate."""
     call = simplified(WindowCall(read.name, read.args, read.dtype, filter=read.filter, order=read.order, position=read.position))
     choice = choice_of(call)
     return BodyFold(call) if choice is None else PickFold(call, choice)
 
 
-class FoldState(Slot):
+class FoldState(HistorySlot):
     """The state of an aggregate."""
 
-    def __init__(self, read: Fold):
+    def __init__(self, read: MatchFold):
         super().__init__(read.variables)
         self.fold = state_fold(read)
 
@@ -178,14 +178,14 @@ class FoldState(Slot):
     def end(self, k: PipelineKernel) -> None:
         self.fold.end(k)
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         self.fold.init(k, state)
 
-    def update(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def update(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self.fold.add(k, state, row)
 
 
-def is_folded_anew(read: Fold) -> bool:
+def is_folded_anew(read: MatchFold) -> bool:
     """Whether the state of an aggregate cannot be copied from record to record."""
     if read.distinct and read.name not in ONCE_IS_ENOUGH:
         return True
@@ -200,7 +200,7 @@ class History:
 
     def __init__(self, reads: Iterable[Read], names: Sequence[str]):
         self.names = names
-        self.slots: dict[object, Slot] = {}
+        self.slots: dict[object, HistorySlot] = {}
         self.is_linked = False
         for read in reads:
             self._require(read)
@@ -211,7 +211,7 @@ class History:
                 key = self.key(read)
                 self.is_linked |= read.from_last and read.offset > 0
                 self.slots.setdefault(key, LastRow(read.variables) if read.from_last else NthRow(read.variables, read.offset))
-            case Fold() if not read.counts_rows and not is_folded_anew(read):
+            case MatchFold() if not read.counts_rows and not is_folded_anew(read):
                 self.slots.setdefault(self.key(read), FoldState(read))
 
     @staticmethod
@@ -233,7 +233,7 @@ class History:
         for slot in self.slots.values():
             slot.end(k)
 
-    def state(self, k: PipelineKernel, record: Val, slot: Slot) -> MemoryState:
+    def state(self, k: PipelineKernel, record: Val, slot: HistorySlot) -> MemoryState:
         return MemoryState(k, record, slot.fields, slot.offset)
 
     def init(self, k: PipelineKernel, record: Val) -> None:

@@ -13,11 +13,11 @@ from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.patterns.bits import RowBits
 from tsql.kernels.patterns.history import LABEL, History, PatternRows, Stretching
-from tsql.kernels.patterns.program import ACCEPT, BIT, DEPENDENT, END, KIND, MARK, NEXT, OTHER, ROW, SPLIT, START, WORDS, Program
+from tsql.kernels.patterns.program import ACCEPT, BIT, DEPENDENT, END, KIND, MARK, NEXT, OTHER, ROW, SPLIT, START, WORDS, PatternProgram
 from tsql.kernels.patterns.program import LABEL as LABEL_WORD
 from tsql.kernels.patterns.reads import Read, is_row_wise
 from tsql.kernels.patterns.spec import MatchSpec
-from tsql.kernels.patterns.values import Prepared, Seen, Values
+from tsql.kernels.patterns.values import MatchValues, PreparedRead, Seen
 
 CHECK_STEPS = 1 << 14
 """After so many steps a search looks whether it shall stop."""
@@ -36,20 +36,20 @@ class Plan:
     """What of a match is known before anything is emitted: its automaton, and which conditions are computed when."""
 
     def __init__(self, spec: MatchSpec):
-        self.program = Program(spec.pattern)
+        self.program = PatternProgram(spec.pattern)
         names = self.program.labels
-        self.ahead: list[Prepared] = []
-        self.later: list[Prepared] = []
+        self.ahead: list[PreparedRead] = []
+        self.later: list[PreparedRead] = []
         bits: dict[int, int] = {}
         dependent: dict[int, int] = {}
         for name, condition in spec.define:
             ahead, later = split_condition(condition)
             if ahead is not None:
-                self.ahead.append(Prepared(ahead))
+                self.ahead.append(PreparedRead(ahead))
                 bits[names.index(name)] = len(self.ahead)
             if later is not None:
                 dependent[names.index(name)] = len(self.later)
-                self.later.append(Prepared(later))
+                self.later.append(PreparedRead(later))
         self.table = self.program.table(bits, dependent)
         self.marks = len(self.program.marks(frozenset(dependent)))
 
@@ -70,7 +70,7 @@ class Matcher:
         self.marks = RowBits(k, plan.marks) if plan.marks else None
         self.history = History(plan.reads(), plan.program.labels) if plan.later else None
         self.records = Stretching(k) if self.history is not None else None
-        self.values = Values(k, rows, [*plan.reads(), *(r for one in plan.ahead for r in one.reads.values())])
+        self.values = MatchValues(k, rows, [*plan.reads(), *(r for one in plan.ahead for r in one.reads.values())])
         if self.history is not None:
             self.history.begin(k, rows)
         zero = k.i64(0)

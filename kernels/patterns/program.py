@@ -39,7 +39,7 @@ class Instruction:
     label: int = 0
 
 
-class Program:
+class PatternProgram:
     """The automaton of a pattern. labels: the names of its variables, which instructions know by number."""
 
     def __init__(self, pattern: Pattern):

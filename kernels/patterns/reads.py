@@ -1,4 +1,4 @@
-"""What conditions and measures of MATCH_RECOGNIZE ask of a match, as expressions: `Navigate`, `Fold`, `Classifier`, `MatchNumber`.
+"""What conditions and measures of MATCH_RECOGNIZE ask of a match, as expressions: `Navigate`, `MatchFold`, `Classifier`, `MatchNumber`.
 
 They stand where columns do, and only inside of a `MatchSpec`. A plain column there is that of the current row. Each prints as a call
 that `planner/bind/match.py` reads back: the variables of a read are strings behind its argument, as in `last(price, 0, 'A')`.
@@ -90,7 +90,7 @@ class Navigate(Read):
 
 
 @dataclass(frozen=True)
-class Fold(Read):
+class MatchFold(Read):
     """An aggregate over the rows of the match so far (`final`: of all of it) that are mapped to `variables`."""
 
     name: str
@@ -104,8 +104,8 @@ class Fold(Read):
     position: int | None = field(default=None, compare=False)
 
     @staticmethod
-    def of(call: Aggregate, variables: tuple[str, ...], final: bool) -> Fold:
-        return Fold(call.name, call.args, call.dtype, variables, final, call.distinct, call.filter, call.order, call.position)
+    def of(call: Aggregate, variables: tuple[str, ...], final: bool) -> MatchFold:
+        return MatchFold(call.name, call.args, call.dtype, variables, final, call.distinct, call.filter, call.order, call.position)
 
     @property
     def children(self) -> tuple[Expr, ...]:

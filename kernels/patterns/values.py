@@ -1,4 +1,4 @@
-"""Reads of a match → values: `Seen` is a match as one of its rows sees it, `Prepared` an expression over such a row."""
+"""Reads of a match → values: `Seen` is a match as one of its rows sees it, `PreparedRead` an expression over such a row."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tsql.kernels.expr.nodes import Column, Expr, rewrite
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.patterns.history import CLASSIFIER, History, PatternRows, is_folded_anew, is_mapped, state_fold
-from tsql.kernels.patterns.reads import Classifier, Fold, MatchNumber, Navigate, Read, replace_reads
+from tsql.kernels.patterns.reads import Classifier, MatchFold, MatchNumber, Navigate, Read, replace_reads
 from tsql.kernels.windows.base import as_type
-from tsql.kernels.windows.running import Kept, registers
+from tsql.kernels.windows.running import KeptStates, registers
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Anew:
     """Folds all rows of an aggregate each time that it is asked for: those whose state owns memory, or of distinct values. What
     is distinct is found by comparing each row with those before it."""
 
-    def __init__(self, k: PipelineKernel, rows: PatternRows, read: Fold):
+    def __init__(self, k: PipelineKernel, rows: PatternRows, read: MatchFold):
         self.read, self.rows = read, rows
         self.distinct = read.distinct
         self.fold = state_fold(read)
         self.fold.begin(k, rows)
         self.fold.prepare(k)
-        self.kept = Kept(k, read.type)
+        self.kept = KeptStates(k, read.type)
         self.state = registers(k, self.fold.fields)
         k.uses_scratch = True
 
@@ -97,11 +97,11 @@ class Anew:
             self.fold.add(k, self.state, row)
 
 
-class Values:
+class MatchValues:
     """Answers reads; made before the walk, since some need memory."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, reads: list[Read]):
-        folds = [read for read in reads if isinstance(read, Fold) and not read.counts_rows and is_folded_anew(read)]
+        folds = [read for read in reads if isinstance(read, MatchFold) and not read.counts_rows and is_folded_anew(read)]
         self.anew = {read: Anew(k, rows, read) for read in folds}
 
     def end(self, k: PipelineKernel) -> None:
@@ -114,11 +114,11 @@ class Values:
                 return self._navigate(k, read, seen)
             case MatchNumber():
                 return Datum(BIGINT, (seen.number,))
-            case Fold() if read.counts_rows:
+            case MatchFold() if read.counts_rows:
                 return Datum(BIGINT, (seen.current + 1 - seen.start,))
-            case Fold() if read in self.anew:
+            case MatchFold() if read in self.anew:
                 return self.anew[read].value(k, seen)
-            case Fold():
+            case MatchFold():
                 slot = seen.history.slots[History.key(read)]
                 return slot.fold.finish(k, seen.history.state(k, seen.record, slot), _At(seen.low))
         raise TypeError(f"no value for {read}")
@@ -161,7 +161,7 @@ class _At:
 class ReadRow(CachedRow):
     """A row of a match while it is being found: its columns, and the reads of an expression."""
 
-    def __init__(self, values: Values, reads: dict[str, Read], seen: Seen):
+    def __init__(self, values: MatchValues, reads: dict[str, Read], seen: Seen):
         super().__init__()
         self.values, self.reads, self.seen = values, reads, seen
         self.row = seen.rows.at(seen.current)
@@ -170,7 +170,7 @@ class ReadRow(CachedRow):
         return self.values.of(k, self.reads[name], self.seen) if name in self.reads else self.row.column(k, name)
 
 
-class Prepared:
+class PreparedRead:
     """An expression with columns in the place of its reads."""
 
     def __init__(self, expr: Expr):
@@ -185,5 +185,5 @@ class Prepared:
 
         self.expr = replace_reads(expr, column)
 
-    def holds(self, k: PipelineKernel, values: Values, seen: Seen) -> Val:
+    def holds(self, k: PipelineKernel, values: MatchValues, seen: Seen) -> Val:
         return emit_predicate(k, self.expr, ReadRow(values, self.reads, seen))

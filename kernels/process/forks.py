@@ -6,7 +6,7 @@ in the child; modules with threads say how they begin again (`in_child`). Locks 
 a child (`generation` tells it so).
 
 What has a state of its own that must be whole (LLVM, the memory pool) is shut for others before a fork (`around`). One hook does all of
-it, in the order of `Stage`. Python calls the hooks of other libraries that were imported earlier between ours and the fork, while these
+it, in the order of `ForkStage`. Python calls the hooks of other libraries that were imported earlier between ours and the fork, while these
 stages are shut. So nothing is kept here that such a hook may wait for: the lock of all imports is not, as a thread that has logging's
 lock may import. No garbage is searched for meanwhile, as that could free memory of the pool.
 """
@@ -57,7 +57,7 @@ def in_child(begin_again: Callable[[], None]) -> None:
     _begin_again.append(begin_again)
 
 
-class Stage(IntEnum):
+class ForkStage(IntEnum):
     """What is shut before a fork, in this order, and opened after it in the reverse order."""
 
     GARBAGE = 1
@@ -70,13 +70,13 @@ class Stage(IntEnum):
 class Around:
     """What is done around each fork."""
 
-    stage: Stage
+    stage: ForkStage
     before: Callable[[], None]
     after_in_parent: Callable[[], None]
     after_in_child: Callable[[], None]
 
 
-def around(stage: Stage, before: Callable[[], None], after_in_parent: Callable[[], None], after_in_child: Callable[[], None]) -> None:
+def around(stage: ForkStage, before: Callable[[], None], after_in_parent: Callable[[], None], after_in_child: Callable[[], None]) -> None:
     """Do this before each fork, and after it. The pool is open in the child before locks are free, all other stages after that."""
     _around.append(Around(stage, before, after_in_parent, after_in_child))
     _around.sort(key=lambda known: known.stage)
@@ -145,8 +145,8 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     shut = _taken()[::-1]
-    pool = [known.after_in_child for known in shut if known.stage == Stage.POOL]
-    others = [known.after_in_child for known in shut if known.stage != Stage.POOL]
+    pool = [known.after_in_child for known in shut if known.stage == ForkStage.POOL]
+    others = [known.after_in_child for known in shut if known.stage != ForkStage.POOL]
     _call([*pool, _free_locks, *others, *_begin_again])
 
 

@@ -66,7 +66,7 @@ class Access(Evaluator):
         return as_type(d, self.call.type).with_valid(both(d.valid, found))
 
 
-class Shift(Access):
+class ShiftedValue(Access):
     """lag and lead: the value some rows before or behind, or a default where the partition has no such row."""
 
     def __init__(self, call: WindowCall, forward: bool):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from tsql.kernels.aggregates.base import Input
+from tsql.kernels.aggregates.base import AggregateArgument
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import SourceColumn
 from tsql.kernels.emit.context import MEMORY, STATUS_OUT_OF_MEMORY, PipelineKernel, take_bytes
@@ -40,16 +40,16 @@ class SortedRows:
             equal = equal & not_distinct(k, self.value(k, expr, a), self.value(k, expr, b))
         return equal
 
-    def inputs(self, args: tuple[Expr, ...]) -> tuple[Input, ...]:
+    def inputs(self, args: tuple[Expr, ...]) -> tuple[AggregateArgument, ...]:
         """What is known of the arguments of a call."""
         return tuple(self._input(arg) for arg in args)
 
-    def _input(self, arg: Expr) -> Input:
+    def _input(self, arg: Expr) -> AggregateArgument:
         if isinstance(arg, Column):
             column = self.columns[arg.name][0]
-            return Input(arg.type, column.range, column.layout.nullable)
+            return AggregateArgument(arg.type, column.range, column.layout.nullable)
         exact = isinstance(arg, Literal) and isinstance(arg.value, int) and not isinstance(arg.value, bool)
-        return Input(arg.type, (arg.value, arg.value) if exact else None, constant=arg if isinstance(arg, Literal) else None)
+        return AggregateArgument(arg.type, (arg.value, arg.value) if exact else None, constant=arg if isinstance(arg, Literal) else None)
 
 
 class Place:

@@ -15,7 +15,7 @@ from tsql.kernels.aggregates.distinct import Mode
 from tsql.kernels.aggregates.quantiles import DiscRecords, Mad, Words
 from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.expr.types import BIGINT
-from tsql.kernels.windows.access import FirstValue, LastValue, NthValue, Shift
+from tsql.kernels.windows.access import FirstValue, LastValue, NthValue, ShiftedValue
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import WindowCall
 from tsql.kernels.windows.folds import BodyFold, DistinctFold, PickFold, StampedFold, choice_of
@@ -24,7 +24,7 @@ from tsql.kernels.windows.naive import Naive
 from tsql.kernels.windows.ranked import RankedFold
 from tsql.kernels.windows.ranking import RANKING
 from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
-from tsql.kernels.windows.running import OverFrame, Running
+from tsql.kernels.windows.running import OverFrame, RunningFrame
 from tsql.kernels.windows.sessions import SESSIONS
 from tsql.kernels.windows.sliding import Sliding
 from tsql.kernels.windows.stacks import TwoStacks
@@ -92,7 +92,7 @@ def evaluator(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Evalua
     if call.name == "stitch_chain":
         return StitchChain(call, order)
     if call.name in ("lag", "lead"):
-        return Shift(call, call.name == "lead")
+        return ShiftedValue(call, call.name == "lead")
     if call.name in FROM_FRAME and not call.order:
         return FROM_FRAME[call.name](call, order)
     return _aggregate(name, call, order)
@@ -109,14 +109,14 @@ def _aggregate(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> OverF
     if call.distinct:
         if frame.is_monotonic and body.removable and not from_start:
             return Sliding(call, order, DistinctFold(call, code_column(name)))
-        return (Running if from_start else Naive)(call, order, StampedFold(call, code_column(name)))
+        return (RunningFrame if from_start else Naive)(call, order, StampedFold(call, code_column(name)))
     if _is_ranked(call):
         return Sliding(call, order, RankedFold(call, code_column(name), sample_column(name)))
     if _is_tournament(call):
         return Sliding(call, order, ModeFold(call, code_column(name)))
     fold = BodyFold(call)
     if not body.decomposable or body.release():
-        return (Running if from_start else Naive)(call, order, fold)
+        return (RunningFrame if from_start else Naive)(call, order, fold)
     if body.removable and frame.is_monotonic and not from_start:
         return Sliding(call, order, fold)
     return _merging(call, order, fold, from_start)
@@ -125,5 +125,5 @@ def _aggregate(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> OverF
 def _merging(call: WindowCall, order: tuple[SortKey, ...], fold: BodyFold | PickFold, from_start: bool) -> OverFrame:
     """A fold whose states merge."""
     if from_start:
-        return Running(call, order, fold)
+        return RunningFrame(call, order, fold)
     return (TwoStacks if call.frame.is_monotonic else Tree)(call, order, fold)

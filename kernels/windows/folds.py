@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.bodies import make_body
 from tsql.kernels.aggregates.ordered import ByExtremeWithNulls, Rank
 from tsql.kernels.codegen.lang import Val
@@ -22,7 +22,7 @@ from tsql.kernels.windows.base import MOST_ROWS, Memory, OwnMemory, Place, Sorte
 from tsql.kernels.windows.call import WindowCall
 
 
-class Fold:
+class FrameFold:
     """A state and what rows do to it. owns: the state points to memory, which `release` frees.
     lasting: what a row adds lies outside the state too, so that rows must be removed one by one to start over.
     removable: rows can be removed exactly."""
@@ -44,27 +44,27 @@ class Fold:
     def end(self, k: PipelineKernel) -> None:
         """Free it."""
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         raise NotImplementedError
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         raise NotImplementedError
 
-    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         raise NotImplementedError
 
-    def merge(self, k: PipelineKernel, state: State, other: State) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: AggregateState) -> None:
         """Add all rows of another state, which come behind those of this one."""
         raise NotImplementedError
 
-    def finish(self, k: PipelineKernel, state: State, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
         raise NotImplementedError
 
-    def release(self, k: PipelineKernel, state: State) -> None:
+    def release(self, k: PipelineKernel, state: AggregateState) -> None:
         """Free what the state points to."""
 
 
-class BodyFold(Fold):
+class BodyFold(FrameFold):
     """The state of an aggregate's body."""
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
@@ -75,7 +75,7 @@ class BodyFold(Fold):
         if self.owns:
             self.memory = OwnMemory(k)
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         self.body.init(k, state)
 
     def _args(self, k: PipelineKernel, row: Val) -> tuple[tuple[Datum, ...], Val | None]:
@@ -89,7 +89,7 @@ class BodyFold(Fold):
             self.body.order = tuple(emit(k, key.expr, at) for key in self.call.order)
         return args, both(mask, all_valid(args)) if self.body.skips_nulls else mask
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         args, mask = self._args(k, row)
         with k.guarded(mask, self.call.position):
             if self.body.branchless:
@@ -102,19 +102,19 @@ class BodyFold(Fold):
             else:
                 self.body.update(k, state, args, None)
 
-    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         args, mask = self._args(k, row)
         self.body.remove(k, state, args, mask)
 
-    def merge(self, k: PipelineKernel, state: State, other: State) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: AggregateState) -> None:
         with k.guarded(None, self.call.position):
             self.body.absorb(k, state, self.body.export(k, other))
 
-    def finish(self, k: PipelineKernel, state: State, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
         with k.guarded(None, self.call.position):
             return as_type(self.body.finish(k, state), self.call.type)
 
-    def release(self, k: PipelineKernel, state: State) -> None:
+    def release(self, k: PipelineKernel, state: AggregateState) -> None:
         for index in self.body.release():
             k.call("free", state.get(index))
         if self.owns:
@@ -122,7 +122,7 @@ class BodyFold(Fold):
 
 
 @dataclass(frozen=True)
-class Choice:
+class FoldChoice:
     """Which row a PickFold keeps: the best by `ranks` (an expression and how it ranks, each), then the first, or the `last`.
     Rows in which an expression of `wanted` is NULL do not count."""
 
@@ -132,22 +132,22 @@ class Choice:
     wanted: tuple[Expr, ...] = ()
 
 
-class PickFold(Fold):
+class PickFold(FrameFold):
     """The number of the best row so far; -1 if there is none."""
 
     fields = ("i64",)
 
-    def __init__(self, call: WindowCall, choice: Choice):
+    def __init__(self, call: WindowCall, choice: FoldChoice):
         super().__init__(call)
         self.choice = choice
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         self.rows = rows
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.i64(-1))
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         at = self.rows.at(row)
         mask = None if self.call.filter is None else emit_predicate(k, self.call.filter, at)
         mask = both(mask, all_valid([emit(k, e, at) for e in self.choice.wanted]))
@@ -157,11 +157,11 @@ class PickFold(Fold):
             with k.when(mask):
                 self._offer(k, state, row)
 
-    def merge(self, k: PipelineKernel, state: State, other: State) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: AggregateState) -> None:
         with k.when(other.get(0) >= 0):
             self._offer(k, state, other.get(0))
 
-    def _offer(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def _offer(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         held = state.get(0)
         better = k.var(held < 0)
         with k.when(held >= 0):
@@ -187,31 +187,31 @@ class PickFold(Fold):
             better.set(a > b if self.choice.last else a < b)
         return better.value
 
-    def finish(self, k: PipelineKernel, state: State, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
         best = state.get(0)
         d = self.rows.value(k, self.choice.value, k.select(best >= 0, best, place.row))
         return as_type(d, self.call.type).with_valid(both(d.valid, best >= 0))
 
 
-def choice_of(call: WindowCall) -> Choice | None:
+def choice_of(call: WindowCall) -> FoldChoice | None:
     """How a call chooses a row, if that is what it does."""
     ordered = tuple((key.expr, Rank(key.expr.type, key.descending, key.nulls_first)) for key in call.order)
     first = call.args[0] if call.args else None
     match call.name:
         case "min" | "max" if first.type.is_string:
-            return Choice(first, ((first, Rank(first.type, call.name == "max")),), wanted=(first,))
+            return FoldChoice(first, ((first, Rank(first.type, call.name == "max")),), wanted=(first,))
         case "any_value":
-            return Choice(first, ordered, wanted=(first,))
+            return FoldChoice(first, ordered, wanted=(first,))
         case "first_value" | "last_value" if call.order:
             last = call.name == "last_value"
             ranks = tuple((e, Rank(r.type, r.descending != last, r.nulls_first != last)) for e, r in ordered)
-            return Choice(first, ranks, last, (first,) if call.ignore_nulls else ())
+            return FoldChoice(first, ranks, last, (first,) if call.ignore_nulls else ())
     body = make_body(call.aggregate(), (), None) if call.name.startswith(("arg", "min_by", "max_by")) else None
     if body is None:
         return None
     second = call.args[1]
     wanted = (second,) if isinstance(body, ByExtremeWithNulls) else (first, second)
-    return Choice(first, ((second, Rank(second.type, body.largest)), *ordered), wanted=wanted)
+    return FoldChoice(first, ((second, Rank(second.type, body.largest)), *ordered), wanted=wanted)
 
 
 class CodedFold(BodyFold):
@@ -244,11 +244,11 @@ class DistinctFold(CodedFold):
             with k.when(count == turning):
                 body(args)
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         with k.guarded(None, self.call.position):
             self._counted(k, row, 1, 0, lambda args: self.body.update(k, state, args, None))
 
-    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._counted(k, row, -1, 1, lambda args: self.body.remove(k, state, args, None))
 
 
@@ -263,11 +263,11 @@ class StampedFold(CodedFold):
     def end(self, k: PipelineKernel) -> None:
         self.stamps.free(k)
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         super().init(k, state)
         self.stamp.set(self.stamp.value + 1)
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         _, mask = self._args(k, row)
         with k.when(k.true if mask is None else mask):
             cell = k.element("i64", self.stamps.address, self.rows.value(k, self.code, row).value)

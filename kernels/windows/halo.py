@@ -13,13 +13,13 @@ from functools import reduce
 
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.expr.nodes import Expr, Literal, SortKey
-from tsql.kernels.windows.access import LastValue, Shift
+from tsql.kernels.windows.access import LastValue, ShiftedValue
 from tsql.kernels.windows.base import Evaluator
 from tsql.kernels.windows.call import Bound, WindowCall
 from tsql.kernels.windows.evaluators import evaluator, needs_codes, simplified
 from tsql.kernels.windows.folds import BodyFold
 from tsql.kernels.windows.ranking import RANKING
-from tsql.kernels.windows.running import Running
+from tsql.kernels.windows.running import RunningFrame
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def _halo(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Halo | Non
     if call.name in RANKING:
         return Halo()
     how = evaluator(name, call, order)
-    if isinstance(how, Shift):
+    if isinstance(how, ShiftedValue):
         distance = _constant(call.args[1]) if len(call.args) > 1 else 1
         if distance is None:
             return None
@@ -72,7 +72,7 @@ def _carries(call: WindowCall, how: Evaluator) -> bool:
     """Whether a frame that begins with the partition needs none of its rows any more."""
     if isinstance(how, LastValue):
         return True
-    if not isinstance(how, Running) or type(how.fold) is not BodyFold:
+    if not isinstance(how, RunningFrame) or type(how.fold) is not BodyFold:
         return False
     body = plain_body(call.aggregate())
     return not body.release() and "ptr" not in body.fields

@@ -8,7 +8,7 @@ costs log(rows) merges. What has no such state (a median, DISTINCT) is not compu
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import MemoryState, State, fields_bytes
+from tsql.kernels.aggregates.base import AggregateState, MemoryState, fields_bytes
 from tsql.kernels.aggregates.bodies import plain_body
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -22,7 +22,7 @@ from tsql.kernels.windows.foldable import EXTREMES
 from tsql.kernels.windows.folds import BodyFold
 from tsql.kernels.windows.lifetime_ends import Ends
 from tsql.kernels.windows.running import copy_state, registers
-from tsql.kernels.windows.stacks import Run
+from tsql.kernels.windows.stacks import FrameStacks
 
 
 def fold_of(call: Aggregate, ends: str) -> AliveFold:
@@ -31,7 +31,7 @@ def fold_of(call: Aggregate, ends: str) -> AliveFold:
     if body.removable:
         return Removing(call)
     if call.name in EXTREMES and (ends == "any" or body.release()):
-        return Extreme(call)
+        return ExtremeFold(call)
     return Stacks(call) if ends != "any" else Standing(call)
 
 
@@ -102,7 +102,7 @@ class Stacks(Folded):
 
     def begin(self, k: PipelineKernel, rows: SortedRows, ends: Ends) -> None:
         super().begin(k, rows, ends)
-        self.run = Run(k, self.fold)
+        self.run = FrameStacks(k, self.fold)
 
     def clear(self, k: PipelineKernel, row: Val, end: Val) -> None:
         self.run.restart(k, row)
@@ -134,7 +134,7 @@ class Standing(Folded):
         self.memory = GrowingMemory(k)
         self.first, self.leaves = k.var(k.i64(0)), k.var(k.i64(1))
 
-    def _node(self, k: PipelineKernel, number: Val) -> State:
+    def _node(self, k: PipelineKernel, number: Val) -> AggregateState:
         return MemoryState(k, k.offset(self.memory.pointer.value, number * self.bytes), self.fold.fields, 0)
 
     def clear(self, k: PipelineKernel, row: Val, end: Val) -> None:
@@ -176,7 +176,7 @@ class Standing(Folded):
         self.memory.free(k)
 
 
-class Extreme(AliveFold):
+class ExtremeFold(AliveFold):
     """min and max: a heap of rows, the best on top. Nothing is copied, whatever the type."""
 
     how = "heap"

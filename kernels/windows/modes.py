@@ -5,7 +5,7 @@ Rows enter behind all others and leave before them (so there is no EXCLUDE): the
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
@@ -36,10 +36,10 @@ class ModeFold(CodedFold):
         for memory in (self.counts, self.firsts, self.lasts, self.tree, self.following):
             memory.free(k)
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.i64(0))
 
-    def _change(self, k: PipelineKernel, state: State, row: Val, step: int) -> None:
+    def _change(self, k: PipelineKernel, state: AggregateState, row: Val, step: int) -> None:
         _, mask = self._args(k, row)
         with k.when(k.true if mask is None else mask):
             code = self.rows.value(k, self.code, row).value
@@ -56,17 +56,17 @@ class ModeFold(CodedFold):
             tournament_update(k, self.tree.address, self.counts.address, self.firsts.address, self.size, code)
             state.set(0, state.get(0) + step)
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._change(k, state, row, 1)
 
-    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._change(k, state, row, -1)
 
-    def finish(self, k: PipelineKernel, state: State, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
         found = state.get(0) > 0
         first = k.load("i64", self.firsts.address, k.load("i64", self.tree.address, 1))
         d = self.rows.value(k, self.call.args[0], k.select(found, first, place.row))
         return as_type(d, self.call.type).with_valid(found)
 
-    def release(self, k: PipelineKernel, state: State) -> None:
+    def release(self, k: PipelineKernel, state: AggregateState) -> None:
         """There is nothing: the state is a number."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.windows.base import Place, SortedRows
-from tsql.kernels.windows.running import Kept, OverFrame
+from tsql.kernels.windows.running import KeptStates, OverFrame
 
 
 class Naive(OverFrame):
@@ -20,7 +20,7 @@ class Naive(OverFrame):
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)
-        self.kept = Kept(k, self.call.type)
+        self.kept = KeptStates(k, self.call.type)
         pieces = {"": 1, "ties": 3}.get(self.call.frame.exclude, 2)
         self.last = [(k.var(k.i64(-1)), k.var(k.i64(-1))) for _ in range(pieces)]
         # A row may take long: the kernel looks after each whether it shall stop.

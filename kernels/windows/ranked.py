@@ -5,7 +5,7 @@ The host gives each value its place in the order (its code) and each code a row 
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.quantiles import DiscRecords
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
@@ -36,7 +36,7 @@ class RankedFold(BodyFold):
     def end(self, k: PipelineKernel) -> None:
         self.tree.free(k)
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         state.set(0, k.i64(0))
 
     def _nth(self, k: PipelineKernel, index: Val) -> Datum:
@@ -45,19 +45,19 @@ class RankedFold(BodyFold):
         row = self.rows.value(k, self.sample, code).value
         return self.rows.value(k, self.call.args[0], row).with_valid(None)
 
-    def _change(self, k: PipelineKernel, state: State, row: Val, change: int) -> None:
+    def _change(self, k: PipelineKernel, state: AggregateState, row: Val, change: int) -> None:
         _, mask = self._args(k, row)
         with k.when(k.true if mask is None else mask):
             fenwick_add(k, self.tree.address, self.rows.count, self.rows.value(k, self.code, row).value, change)
             state.set(0, state.get(0) + change)
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._change(k, state, row, 1)
 
-    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self._change(k, state, row, -1)
 
-    def finish(self, k: PipelineKernel, state: State, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
         count = state.get(0)
         slots = [k.var(k.const(t, 0)) for t in self.call.type.parts]
         with k.when(count > 0):
@@ -68,5 +68,5 @@ class RankedFold(BodyFold):
                     slot.set(part)
         return Datum(self.call.type, tuple(s.value for s in slots), count > 0)
 
-    def release(self, k: PipelineKernel, state: State) -> None:
+    def release(self, k: PipelineKernel, state: AggregateState) -> None:
         """There is nothing: the state is a number."""

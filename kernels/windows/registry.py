@@ -8,7 +8,7 @@ from tsql.kernels.expr.types import BIGINT, DOUBLE, Type
 
 
 @dataclass(frozen=True)
-class WindowFunction:
+class WindowSignature:
     """takes: (least, most) arguments. returns: a type, or None for that of the first argument.
 
     integers: which arguments are whole numbers. like_first: which are cast to the type of the first.
@@ -27,26 +27,26 @@ class WindowFunction:
     over_time: bool = False
 
 
-WINDOW_FUNCTIONS: dict[str, WindowFunction] = {
+WINDOW_FUNCTIONS: dict[str, WindowSignature] = {
     f.name: f
     for f in (
-        WindowFunction("row_number", (0, 0), BIGINT),
-        WindowFunction("rank", (0, 0), BIGINT),
-        WindowFunction("dense_rank", (0, 0), BIGINT),
-        WindowFunction("percent_rank", (0, 0), DOUBLE),
-        WindowFunction("cume_dist", (0, 0), DOUBLE),
-        WindowFunction("ntile", (1, 1), BIGINT, integers=(0,)),
-        WindowFunction("stitch_chain", (1, 1), BIGINT, over_time=True),
-        WindowFunction("lag", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
-        WindowFunction("lead", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
-        WindowFunction("first_value", (1, 1), None, framed=True, nulls=True, ordered=True),
-        WindowFunction("last_value", (1, 1), None, framed=True, nulls=True, ordered=True),
-        WindowFunction("nth_value", (2, 2), None, integers=(1,), framed=True, nulls=True),
-        WindowFunction("session_start", (3, 3), None, integers=(1, 2), over_time=True),
-        WindowFunction("session_end", (3, 3), None, integers=(1, 2), over_time=True),
-        WindowFunction("rows_start", (2, 2), None, integers=(1,), over_time=True),
-        WindowFunction("rows_end", (2, 2), None, integers=(1,), over_time=True),
-        WindowFunction("rows_number", (1, 1), BIGINT, integers=(0,), over_time=True),
+        WindowSignature("row_number", (0, 0), BIGINT),
+        WindowSignature("rank", (0, 0), BIGINT),
+        WindowSignature("dense_rank", (0, 0), BIGINT),
+        WindowSignature("percent_rank", (0, 0), DOUBLE),
+        WindowSignature("cume_dist", (0, 0), DOUBLE),
+        WindowSignature("ntile", (1, 1), BIGINT, integers=(0,)),
+        WindowSignature("stitch_chain", (1, 1), BIGINT, over_time=True),
+        WindowSignature("lag", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
+        WindowSignature("lead", (1, 3), None, integers=(1,), like_first=(2,), nulls=True),
+        WindowSignature("first_value", (1, 1), None, framed=True, nulls=True, ordered=True),
+        WindowSignature("last_value", (1, 1), None, framed=True, nulls=True, ordered=True),
+        WindowSignature("nth_value", (2, 2), None, integers=(1,), framed=True, nulls=True),
+        WindowSignature("session_start", (3, 3), None, integers=(1, 2), over_time=True),
+        WindowSignature("session_end", (3, 3), None, integers=(1, 2), over_time=True),
+        WindowSignature("rows_start", (2, 2), None, integers=(1,), over_time=True),
+        WindowSignature("rows_end", (2, 2), None, integers=(1,), over_time=True),
+        WindowSignature("rows_number", (1, 1), BIGINT, integers=(0,), over_time=True),
     )
 }
 ALIASES = {"first": "first_value", "last": "last_value", "arbitrary": "first_value", "rank_dense": "dense_rank"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import RegisterState, State
+from tsql.kernels.aggregates.base import AggregateState, RegisterState
 from tsql.kernels.aggregates.basic import keep_string
 from tsql.kernels.codegen.lang import Var
 from tsql.kernels.emit.context import PipelineKernel
@@ -11,7 +11,7 @@ from tsql.kernels.expr.nodes import SortKey
 from tsql.kernels.expr.types import Type
 from tsql.kernels.windows.base import Evaluator, Place, SortedRows
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.folds import Fold
+from tsql.kernels.windows.folds import FrameFold
 from tsql.kernels.windows.frames import Frames
 
 
@@ -19,12 +19,12 @@ def registers(k: PipelineKernel, fields: tuple[str, ...]) -> RegisterState:
     return RegisterState([k.var(k.const(t, 0)) for t in fields])
 
 
-def copy_state(fields: tuple[str, ...], source: State, target: State) -> None:
+def copy_state(fields: tuple[str, ...], source: AggregateState, target: AggregateState) -> None:
     for index in range(len(fields)):
         target.set(index, source.get(index))
 
 
-class Kept:
+class KeptStates:
     """A result that serves several rows. A string is copied: its memory may be the row's own."""
 
     def __init__(self, k: PipelineKernel, t: Type):
@@ -53,7 +53,7 @@ class Kept:
 class OverFrame(Evaluator):
     """Base of aggregates: a fold over the rows of a frame."""
 
-    def __init__(self, call: WindowCall, order: tuple[SortKey, ...], fold: Fold):
+    def __init__(self, call: WindowCall, order: tuple[SortKey, ...], fold: FrameFold):
         super().__init__(call)
         self.fold = fold
         self.frames = Frames(call.frame, order, call.position)
@@ -82,14 +82,14 @@ class OverFrame(Evaluator):
         self.frames.end(k)
 
 
-class Running(OverFrame):
+class RunningFrame(OverFrame):
     """Each row is added once; where a frame is that of the row before, so is the result."""
 
     how = "running"
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)
-        self.kept = Kept(k, self.call.type)
+        self.kept = KeptStates(k, self.call.type)
         self.added, self.finished = k.var(k.i64(0)), k.var(k.i64(-1))
         if self.fold.owns:
             k.uses_scratch = True

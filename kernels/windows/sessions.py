@@ -17,7 +17,7 @@ from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.windows.base import MOST_ROWS, Evaluator, Place, SortedRows
 
 
-class Session(Evaluator):
+class SessionEvaluator(Evaluator):
     """The session that the current row is in: its first time, its end, and the number of the row behind its last one."""
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
@@ -56,7 +56,7 @@ class Session(Evaluator):
             self._find(k, place, place.row)
 
 
-class SessionStart(Session):
+class SessionStart(SessionEvaluator):
     """The time of the first row."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:
@@ -64,7 +64,7 @@ class SessionStart(Session):
         return Datum(self.call.type, (self.first.value,))
 
 
-class SessionEnd(Session):
+class SessionEnd(SessionEvaluator):
     """The time of the last row and the gap behind it, but no more than the largest size."""
 
     def value(self, k: PipelineKernel, place: Place) -> Datum:

@@ -6,19 +6,19 @@ Where ends may move back (offsets that depend on the row) the strategy is not ch
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import State
+from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.windows.base import Place, SortedRows
-from tsql.kernels.windows.folds import Fold
+from tsql.kernels.windows.folds import FrameFold
 from tsql.kernels.windows.running import OverFrame, copy_state, registers
 
 
 class SlidingRun:
     """The state of a run of rows whose ends only move forward; rows are taken out of it (compare `Run` in stacks.py)."""
 
-    def __init__(self, k: PipelineKernel, fold: Fold):
+    def __init__(self, k: PipelineKernel, fold: FrameFold):
         self.fold = fold
         self.state = registers(k, fold.fields)
         self.low, self.high = k.var(k.i64(0)), k.var(k.i64(0))
@@ -40,7 +40,7 @@ class SlidingRun:
                 change(k, self.state, row)
                 var.set(row + 1)
 
-    def give(self, k: PipelineKernel, start: Val, result: State, first: bool) -> None:
+    def give(self, k: PipelineKernel, start: Val, result: AggregateState, first: bool) -> None:
         """Put the state of the run into an empty result."""
         assert first
         copy_state(self.fold.fields, self.state, result)

@@ -7,19 +7,19 @@ part once in that, so a row costs a constant number of merges however large the 
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import MemoryState, State, fields_bytes
+from tsql.kernels.aggregates.base import AggregateState, MemoryState, fields_bytes
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.windows.base import GrowingMemory, Place, SortedRows
-from tsql.kernels.windows.folds import Fold
+from tsql.kernels.windows.folds import FrameFold
 from tsql.kernels.windows.running import OverFrame, copy_state, registers
 
 
-class Run:
+class FrameStacks:
     """Two stacks for a run of rows whose ends only move forward."""
 
-    def __init__(self, k: PipelineKernel, fold: Fold):
+    def __init__(self, k: PipelineKernel, fold: FrameFold):
         self.fold = fold
         self.state, self.spare = registers(k, fold.fields), registers(k, fold.fields)
         self.suffixes = GrowingMemory(k)
@@ -32,7 +32,7 @@ class Run:
             var.set(row)
         self.fold.init(k, self.state)
 
-    def _suffix(self, k: PipelineKernel, row: Val) -> State:
+    def _suffix(self, k: PipelineKernel, row: Val) -> AggregateState:
         """The state of the rows from this one up to the middle."""
         return MemoryState(k, k.offset(self.suffixes.pointer.value, (row - self.base.value) * self.bytes), self.fold.fields, 0)
 
@@ -67,7 +67,7 @@ class Run:
             copy_state(self.fold.fields, self.spare, suffix)
         self.fold.init(k, self.state)
 
-    def give(self, k: PipelineKernel, start: Val, result: State, first: bool) -> None:
+    def give(self, k: PipelineKernel, start: Val, result: AggregateState, first: bool) -> None:
         """Put the state of the run, which begins at `start`, into a result; into an empty one if it is the `first`."""
         if first:
             copy_state(self.fold.fields, self.state, result)
@@ -90,7 +90,7 @@ class TwoStacks(OverFrame):
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         super().begin(k, rows)
-        self.runs = [Run(k, self.fold) for _ in range(2 if self.call.frame.exclude else 1)]
+        self.runs = [FrameStacks(k, self.fold) for _ in range(2 if self.call.frame.exclude else 1)]
 
     def end(self, k: PipelineKernel) -> None:
         for run in self.runs:

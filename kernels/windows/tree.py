@@ -6,7 +6,7 @@ and states that cover it, at most 30 of each level, so that a row costs O(log ro
 
 from __future__ import annotations
 
-from tsql.kernels.aggregates.base import MemoryState, State, fields_bytes
+from tsql.kernels.aggregates.base import AggregateState, MemoryState, fields_bytes
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
@@ -42,7 +42,7 @@ class Tree(OverFrame):
         self.memory.free(k)
         super().end(k)
 
-    def _node(self, k: PipelineKernel, level: Val, number: Val) -> State:
+    def _node(self, k: PipelineKernel, level: Val, number: Val) -> AggregateState:
         place = k.load("i64", self.starts, level) + number
         return MemoryState(k, k.offset(self.memory.address, place * self.bytes), self.fold.fields, 0)
 

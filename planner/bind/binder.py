@@ -27,7 +27,7 @@ from tsql.planner.bind import rows as bind_rows
 from tsql.planner.bind import strings as bind_text
 from tsql.planner.bind import subquery as bind_subquery
 from tsql.planner.bind import windows as bind_windows
-from tsql.planner.bind.query_text import Source, position_of
+from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.bind.syntax import Absolute, UnaryPlus, parse_scalar
 from tsql.planner.bind.types import Bare, castable, coerce, settle
 from tsql.planner.bind.windows import WindowScope
@@ -49,7 +49,7 @@ class Binder:
 
     def __init__(
         self,
-        source: Source,
+        source: QueryText,
         resolve: Callable[[exp.Column], Expr],
         *,
         aggregate: Callable[[Aggregate, exp.Expr], Expr] | None = None,
@@ -260,7 +260,7 @@ _HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
 }
 
 
-def schema_resolver(schema: Schema, source: Source) -> Callable[[exp.Column], Expr]:
+def schema_resolver(schema: Schema, source: QueryText) -> Callable[[exp.Column], Expr]:
     """Columns of one schema: by exact name, or else regardless of case where that is not ambiguous."""
     exact = {f.name: f for f in schema}
     folded: dict[str, list[str]] = {}

@@ -18,7 +18,7 @@ from tsql.kernels.windows.registry import WINDOW_FUNCTIONS
 from tsql.planner.bind.ambiguous import is_ambiguous, may_unify, with_typed_null
 from tsql.planner.bind.operators import shown, to_boolean
 from tsql.planner.bind.strings import collated
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import Bare, coerce, is_bare_string, unify
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from tsql.planner.bind.clauses import Refusal, Table, reads
-from tsql.planner.bind.syntax import Absolute, Call, UnaryPlus
+from tsql.planner.bind.syntax import Absolute, CallNode, UnaryPlus
 
 _UNARY = reads("this")
 _BINARY = reads("this expression")
@@ -62,7 +62,7 @@ EXPRESSIONS: Table = {
     exp.Interval: reads("this unit", foreign="fraction_in_string"),
     exp.AtTimeZone: reads("this zone"),
     exp.Star: reads("except_ replace rename", foreign="ilike"),
-    Call: reads("this expressions", idle={"quoted": "quotes around the name of a function change nothing"}, places={"expressions": {exp.Distinct: "expressions"}}),
+    CallNode: reads("this expressions", idle={"quoted": "quotes around the name of a function change nothing"}, places={"expressions": {exp.Distinct: "expressions"}}),
     exp.Distinct: reads("expressions on"),
     exp.Order: reads("this expressions", foreign="siblings"),
     exp.Ordered: reads("this desc nulls_first", foreign="with_fill"),

@@ -18,13 +18,13 @@ from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import VARCHAR, Type
 from tsql.kernels.functions.registry import SCALARS
-from tsql.kernels.patterns.reads import Classifier, Fold, MatchNumber, Navigate, Read
+from tsql.kernels.patterns.reads import Classifier, MatchFold, MatchNumber, Navigate, Read
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.bind.binder import Binder, check_depth, schema_resolver
 from tsql.planner.bind.calls import ORDERED_SETS, aggregate_call
 from tsql.planner.bind.operators import to_boolean
-from tsql.planner.bind.query_text import Source, position_of
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.query_text import QueryText, position_of
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.syntax import parse_scalar
 from tsql.planner.bind.types import settle
 
@@ -43,11 +43,11 @@ class Inside:
 
 
 @dataclass
-class Names:
+class MatchNames:
     """What names mean in one MATCH_RECOGNIZE: `variables` those of the pattern and `subsets`, by lower-case name; `column` resolves a column
     without a variable."""
 
-    source: Source
+    source: QueryText
     column: Callable[[exp.Column], Expr]
     variables: dict[str, str]
     subsets: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class Names:
 class MatchBinder:
     """Binds the condition of the variable `own`, or measures if that is None."""
 
-    def __init__(self, names: Names, own: str | None):
+    def __init__(self, names: MatchNames, own: str | None):
         self.names, self.own = names, own
         self.inside: Inside | None = None
         self.clause = "MEASURES" if own is None else "DEFINE"
@@ -195,12 +195,12 @@ class MatchBinder:
             raise self.binder.error(f"{node.name.upper()} is for FIRST, LAST and aggregates", node)
         arguments, given = self._given(node)
         name = _call_of(inner).name
-        found: list[Fold] = []
+        found: list[MatchFold] = []
 
         def bind() -> Expr:
             rows = Binder(self.names.source, self._resolve, clause=f"an argument of {name}", parameters=self.names.parameters, special=self.binder.special)
             call = aggregate_call(self.binder, self._starred(inner), rows)
-            found.append(Fold.of(call, (), final))
+            found.append(MatchFold.of(call, (), final))
             return found[0]
 
         _, variables = self._argument(name, bind, inner)
@@ -270,7 +270,7 @@ def wrapped(node: exp.Expr) -> exp.Expr:
 def parse_condition(text: str, schema: Schema, variables: tuple[str, ...], own: str | None, parameters: dict[str, Type] | None = None) -> Expr:
     """A condition of a `match` step, or a measure if `own` is None."""
     node, source = parse_scalar(text)
-    names = Names(source, schema_resolver(schema, source), {v.lower(): v for v in variables}, parameters=parameters, in_plan=True)
+    names = MatchNames(source, schema_resolver(schema, source), {v.lower(): v for v in variables}, parameters=parameters, in_plan=True)
     with deep_recursion():
         binder = MatchBinder(names, own)
         return binder.measure(node) if own is None else binder.condition(node)

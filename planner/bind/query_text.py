@@ -19,7 +19,7 @@ MAX_NESTING = 200
 
 
 @dataclass
-class Source:
+class QueryText:
     """A text and its tokens: what positions refer to."""
 
     text: str
@@ -52,7 +52,7 @@ def position_of(node: exp.Expr | None) -> int | None:
     return found
 
 
-def tokenize(text: str, dialect: type[DuckDB]) -> Source:
+def tokenize(text: str, dialect: type[DuckDB]) -> QueryText:
     """The tokens of `text`; raises ParseError for an open quote, an unknown character or too deep a nesting."""
     try:
         tokens = dialect().tokenize(text)
@@ -60,7 +60,7 @@ def tokenize(text: str, dialect: type[DuckDB]) -> Source:
         raise _token_error(text, str(error)) from None
     tokens = [part for token in tokens for part in _split_number(text, token)]
     _check_nesting(text, tokens)
-    return Source(text, tokens)
+    return QueryText(text, tokens)
 
 
 def _split_number(text: str, token: Token) -> list[Token]:

@@ -22,7 +22,7 @@ from sqlglot.tokens import Token, TokenType
 from tsql.kernels.expr.errors import ParseError
 from tsql.kernels.process import stopping
 from tsql.kernels.process.recursion import deep_recursion
-from tsql.planner.bind.query_text import Source, check_parentheses, position_of, tokenize
+from tsql.planner.bind.query_text import QueryText, check_parentheses, position_of, tokenize
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ class Absolute(exp.Unary):
     """`@x`, the absolute value; binds less tightly than arithmetic."""
 
 
-class Call(exp.Anonymous):
+class CallNode(exp.Anonymous):
     """A function call with the user's own (lower-case) name; `quoted` tells that the name was in double quotes."""
 
     arg_types = {"this": True, "expressions": False, "quoted": False}
@@ -180,23 +180,23 @@ class ExpressionParser(DuckDBParser):
                 self.raise_error("DISTINCT needs an argument", self._prev)
             name = inner.this
             quoted = isinstance(name, exp.Identifier)
-            call = Call(this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None)
+            call = CallNode(this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None)
             call.update_positions(token)
             if inner is node:
                 return _quantifier(call)
             inner.replace(call)
         return node
 
-    def _call(self, name: str, args: list[exp.Expr | None]) -> Call:
+    def _call(self, name: str, args: list[exp.Expr | None]) -> CallNode:
         if any(arg is None for arg in args):
             self.raise_error(f"an argument of {name} is missing")
-        return self.expression(Call(this=name, expressions=args))
+        return self.expression(CallNode(this=name, expressions=args))
 
-    def _parse_substring_call(self) -> Call:
+    def _parse_substring_call(self) -> CallNode:
         node = super()._parse_substring()
         return self._call("substring", [node.this, node.args.get("start"), *([node.args["length"]] if node.args.get("length") else [])])
 
-    def _parse_trim_call(self) -> Call:
+    def _parse_trim_call(self) -> CallNode:
         node = super()._parse_trim()
         name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(node.args.get("position") or "", "trim")
         value, characters = node.this, node.args.get("expression")
@@ -204,13 +204,13 @@ class ExpressionParser(DuckDBParser):
             value, characters = characters, None
         return self._call(name, [value, characters] if characters is not None else [value])
 
-    def _parse_position_call(self) -> Call:
+    def _parse_position_call(self) -> CallNode:
         needle = self._parse_bitwise()
         if not self._match(TokenType.IN):
             self.raise_error("expected IN: position(needle IN text)")
         return self._call("position", [self._parse_bitwise(), needle])
 
-    def _parse_overlay_call(self) -> Call:
+    def _parse_overlay_call(self) -> CallNode:
         node = super()._parse_overlay()
         return self._call("overlay", [node.this, node.expression, node.args.get("from_"), *([node.args["for_"]] if node.args.get("for_") else [])])
 
@@ -309,7 +309,7 @@ class ExpressionParser(DuckDBParser):
         return self._parse_as_command(self._prev)
 
 
-def _quantifier(call: Call) -> exp.Expr:
+def _quantifier(call: CallNode) -> exp.Expr:
     """`EXISTS (VALUES ..)` and `ANY (VALUES ..)`, which sqlglot takes for calls."""
     kind = {"exists": exp.Exists, "any": exp.Any, "some": exp.Any, "all": exp.All}.get(call.name)
     if kind is None or len(call.expressions) != 1 or not isinstance(call.expressions[0], (exp.Query, exp.Values)):
@@ -335,7 +335,7 @@ class ExpressionGenerator(DuckDBGenerator):
         Absolute: lambda self, node: f"@ {self.sql(node, 'this')}",
         exp.StartsWith: lambda self, node: self.binary(node, "^@"),
         exp.Pow: lambda self, node: self.binary(node, "**"),
-        Call: lambda self, node: self.call_sql(node),
+        CallNode: lambda self, node: self.call_sql(node),
     }
 
     def any_sql(self, node: exp.Any) -> str:
@@ -357,7 +357,7 @@ class ExpressionGenerator(DuckDBGenerator):
     def hexstring_sql(self, node: exp.HexString, *args: object, **kwargs: object) -> str:
         return f"X'{node.name}'"
 
-    def call_sql(self, node: Call) -> str:
+    def call_sql(self, node: CallNode) -> str:
         name = node.name
         text = self.sql(exp.Identifier(this=name, quoted=True)) if node.args.get("quoted") else name
         if name in ("position", "substring", "trim", "overlay") and not node.args.get("quoted"):
@@ -392,7 +392,7 @@ def expression_text(node: exp.Expr) -> str:
     return TemporalExpressions().generate(node, unsupported_level=ErrorLevel.IGNORE)
 
 
-def run_parser(source: Source, dialect: type[DuckDB], parse: Callable[[ExpressionParser], T]) -> T:
+def run_parser(source: QueryText, dialect: type[DuckDB], parse: Callable[[ExpressionParser], T]) -> T:
     """Run `parse` over the tokens and turn sqlglot's errors into ours, with the position."""
     parser = dialect().parser()
     try:
@@ -410,7 +410,7 @@ def run_parser(source: Source, dialect: type[DuckDB], parse: Callable[[Expressio
         raise ParseError(_readable("Invalid expression / Unexpected token", parser), position=token.start if token else 0, text=source.text) from error
 
 
-def _error_position(source: Source, detail: dict) -> int:
+def _error_position(source: QueryText, detail: dict) -> int:
     line, column = detail.get("line"), detail.get("col")
     if line is None or column is None:
         return len(source.text)
@@ -434,7 +434,7 @@ def _readable(message: str, parser: ExpressionParser) -> str:
     return f"syntax error: {message}"
 
 
-def parse_scalar(text: str) -> tuple[exp.Expr, Source]:
+def parse_scalar(text: str) -> tuple[exp.Expr, QueryText]:
     """One expression, with nothing after it."""
     from tsql.planner.bind.clauses import check_clauses
     from tsql.planner.bind.expression_clauses import EXPRESSIONS

@@ -14,11 +14,11 @@ from tsql.kernels.expr.nodes import Call, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BIGINT, DATE, INTEGER, NULL, TIME, TIMESTAMP, TIMESTAMPTZ
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.windows.call import DEFAULT_FRAME, Bound, Frame, WindowCall
-from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowFunction
+from tsql.kernels.windows.registry import ALIASES, WINDOW_FUNCTIONS, WindowSignature
 from tsql.planner.bind.calls import aggregate_call, no_match, sort_key, unwrap_arguments
 from tsql.planner.bind.operators import no_operator
 from tsql.planner.bind.query_text import is_all
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import arithmetic_type, castable, coerce, force_type, is_bare_string, settle
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class WindowScope:
 
 
 @dataclass(frozen=True)
-class Spec:
+class OverClause:
     """What is between the parentheses of OVER, named windows filled in."""
 
     partition: tuple[exp.Expr, ...] = ()
@@ -82,9 +82,9 @@ def define_windows(binder_error: Callable[..., Exception], definitions: list[exp
     return named
 
 
-def over(binder: Binder, node: exp.Window) -> Spec:
+def over(binder: Binder, node: exp.Window) -> OverClause:
     """The specification of a window, with that of the named window that it builds on."""
-    own = Spec(tuple(node.args.get("partition_by") or ()), tuple(node.args["order"].expressions) if node.args.get("order") else (), node.args.get("spec"))
+    own = OverClause(tuple(node.args.get("partition_by") or ()), tuple(node.args["order"].expressions) if node.args.get("order") else (), node.args.get("spec"))
     name = node.args.get("alias")
     if name is None:
         return own
@@ -92,7 +92,7 @@ def over(binder: Binder, node: exp.Window) -> Spec:
     if base_node is None:
         raise binder.error(f'window "{name.name}" does not exist', name)
     base = over(binder, base_node)
-    if own == Spec() and not _in_parentheses(binder, name):
+    if own == OverClause() and not _in_parentheses(binder, name):
         return base
     if base.frame is not None:
         raise binder.error(f'cannot copy window "{name.name}" because it has a frame clause', name)
@@ -100,7 +100,7 @@ def over(binder: Binder, node: exp.Window) -> Spec:
         raise binder.error(f'Cannot override PARTITION BY clause of window "{name.name}"', name)
     if own.order and base.order:
         raise binder.error(f'Cannot override ORDER BY clause of window "{name.name}"', name)
-    return Spec(own.partition or base.partition, own.order or base.order, own.frame)
+    return OverClause(own.partition or base.partition, own.order or base.order, own.frame)
 
 
 def _in_parentheses(binder: Binder, name: exp.Expr) -> bool:
@@ -132,7 +132,7 @@ def bind_call(binder: Binder, node: exp.Expr, spec: exp.WindowSpec | None, order
     return WindowCall(bound.name, bound.args, bound.dtype, frame, bound.distinct, bound.filter, bound.order, False, bound.position)
 
 
-def _function(binder: Binder, function: WindowFunction, node: exp.Expr, call: CallNode, frame: Frame, window: tuple[SortKey, ...]) -> WindowCall:
+def _function(binder: Binder, function: WindowSignature, node: exp.Expr, call: CallNode, frame: Frame, window: tuple[SortKey, ...]) -> WindowCall:
     name = function.name
     if function.over_time and (not window or window[0].descending or window[0].expr.type not in TIMES):
         raise binder.error(f"{name} is computed over rows in the order of a time, from the earliest on", call)

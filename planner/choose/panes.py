@@ -80,7 +80,7 @@ def _inlined(outer: dict[str, Expr] | None, inner: dict[str, Expr]) -> dict[str,
 
 
 @dataclass(frozen=True)
-class Source:
+class PaneSource:
     """Rows in windows: the names of the columns that the windows add, how a key says one of the bounds, and the keys of the windows
     themselves. needs: which of its columns tells a window from the others, where not each does."""
 
@@ -129,21 +129,21 @@ class Source:
         return Paned(self.rows, tuple(plain), pane, calls, extra, windows, tuple(shown))
 
 
-def _by_time(node: Hop | Cumulate) -> Source:
+def _by_time(node: Hop | Cumulate) -> PaneSource:
     column = Column(node.column, TIMESTAMP, False)
     names = {"start": "window_start", "end": "window_end", "pane": PANE, "offset": node.offset}
     if isinstance(node, Hop):
         width = node.pane
         windows = Windows("hop", slide=node.slide // width, size=node.size // width, width=width, **names)
         end = Call("+", (column, length(node.size)), TIMESTAMP)
-        return Source(node.input, frozenset([node.column]), column, end, node.time, width, node.offset, windows)
+        return PaneSource(node.input, frozenset([node.column]), column, end, node.time, width, node.offset, windows)
     width = node.step_size
     windows = Windows("cumulate", size=node.size // width, width=width, **names)
     start = Call("time_floor", (node.time, Literal(node.size, BIGINT), Literal(node.offset, BIGINT)), TIMESTAMP)
-    return Source(node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, needs="end")
+    return PaneSource(node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, needs="end")
 
 
-def _session(node: logical.Window) -> Source | None:
+def _session(node: logical.Window) -> PaneSource | None:
     """Sessions of any length: two rows in a pane as wide as the gap are in one session."""
     names = {call.name: name for name, call in node.calls}
     if set(names) - {"session_start", "session_end"} or not names:
@@ -156,10 +156,10 @@ def _session(node: logical.Window) -> Source | None:
         return None
     windows = Windows("session", gap=gap.value, first=FIRST, last=LAST)
     start, end = (Column(names.get(f"session_{side}", f"#{side}"), TIMESTAMP) for side in ("start", "end"))
-    return Source(node.input, frozenset(names.values()), start, end, time, gap.value, 0, windows, by=node.keys)
+    return PaneSource(node.input, frozenset(names.values()), start, end, time, gap.value, 0, windows, by=node.keys)
 
 
-def _rows(node: logical.Filter, window: logical.Window) -> Source | None:
+def _rows(node: logical.Filter, window: logical.Window) -> PaneSource | None:
     """Windows of so many rows that follow each other: those that are full."""
     names = {call.name: name for name, call in window.calls}
     if not {"rows_start", "rows_number"} <= set(names) <= {"rows_start", "rows_end", "rows_number"} or len(window.order) != 1:
@@ -169,7 +169,7 @@ def _rows(node: logical.Filter, window: logical.Window) -> Source | None:
     if any(call.args[-1] != rows for _, call in window.calls) or not isinstance(rows, Literal) or not same(node.predicate, Call("is_not_null", (start,), BOOLEAN)):
         return None
     windows = Windows("rows", slide=rows.value, size=rows.value, first=FIRST, id="window_id", over="rows")
-    return Source(window.input, frozenset(names.values()), start, end, time, 1, 0, windows, by=window.keys, id=id, needs="id")
+    return PaneSource(window.input, frozenset(names.values()), start, end, time, 1, 0, windows, by=window.keys, id=id, needs="id")
 
 
 def same(a: Expr, b: Expr) -> bool:

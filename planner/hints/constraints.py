@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.hints.hint import Hint, Relation, find_relation
+from tsql.planner.hints.hint import Hint, HintTarget, find_relation
 from tsql.planner.hints.join_hints import Demand, JoinHints, leaves_of, why_apart
 from tsql.planner.logical.nodes import Join, Node, Scan
 from tsql.planner.logical.tree import nodes
@@ -37,7 +37,7 @@ class Placement:
     """The demand that the rows of a table are placed by columns; no scope means the target's own."""
 
     hint: Hint
-    relation: Relation
+    relation: HintTarget
     columns: tuple[str, ...]
     scope: str | None
 

@@ -50,7 +50,7 @@ class Hint:
 
 
 @dataclass(frozen=True)
-class Relation:
+class HintTarget:
     """What a hint calls a relation: the alias of scans, or else their table."""
 
     name: str
@@ -62,11 +62,11 @@ class Relation:
         return found is not None and found.lower() == self.name.lower()
 
 
-def find_relation(hint: Hint, name: Any, scans: Iterable[Scan]) -> Relation:
+def find_relation(hint: Hint, name: Any, scans: Iterable[Scan]) -> HintTarget:
     """The relation that an argument names; names are compared without case, as SQL does."""
     scans = list(scans)
     for by_alias in (True, False):
-        relation = Relation(str(name), by_alias)
+        relation = HintTarget(str(name), by_alias)
         if isinstance(name, str) and any(relation.reads(scan) for scan in scans):
             return relation
     known = dict.fromkeys(scan.table if scan.alias is None else f"{scan.table} AS {scan.alias}" for scan in scans)

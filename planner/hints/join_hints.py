@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from tsql.kernels.expr.errors import PlanError
 from tsql.planner.choose.join_methods import METHOD_NAMES, METHODS
-from tsql.planner.hints.hint import Hint, Relation, find_relation
+from tsql.planner.hints.hint import Hint, HintTarget, find_relation
 from tsql.planner.logical.match import Match
 from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Limit, Node, Project, Scan, Sort, Window
 from tsql.planner.logical.tree import nodes
@@ -30,7 +30,7 @@ class Broadcasting:
     """The demand that a relation is built and copied to every shard; no scope means the target's own."""
 
     hint: Hint
-    relation: Relation
+    relation: HintTarget
     scope: str | None
 
 
@@ -39,7 +39,7 @@ class Leading:
     """The demand that relations are joined first, in this order."""
 
     hint: Hint
-    relations: tuple[Relation, ...]
+    relations: tuple[HintTarget, ...]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Method:
     """The demand that the join at which two relations meet is done in one way."""
 
     hint: Hint
-    relations: tuple[Relation, Relation]
+    relations: tuple[HintTarget, HintTarget]
     how: str
 
 
@@ -142,11 +142,11 @@ def _meeting(wanted: Method, joins: Iterable[Join]) -> list[Join]:
     return found
 
 
-def _unjoined(relation: Relation) -> str:
+def _unjoined(relation: HintTarget) -> str:
     return f"no join of the plan brings {relation.name} in"
 
 
-def brings(node: Node, relation: Relation) -> bool:
+def brings(node: Node, relation: HintTarget) -> bool:
     """Whether a side of a join is a relation, perhaps filtered or grouped, and not a join of it with others."""
     match node:
         case Scan():
@@ -156,7 +156,7 @@ def brings(node: Node, relation: Relation) -> bool:
     return any(brings(i, relation) for i in node.inputs)
 
 
-def _is_filtered(node: Node, relation: Relation) -> bool:
+def _is_filtered(node: Node, relation: HintTarget) -> bool:
     """Whether a node is a relation with nothing but filters and projections on it."""
     while isinstance(node, Filter | Project) or (isinstance(node, Join) and node.kind in FILTERING):
         node = node.inputs[0]
@@ -193,14 +193,14 @@ def why_apart(wanted: Leading, plan: Node) -> PlanError:
     return wanted.hint.refuse("inner joins do not connect all of these")
 
 
-def _both_below(node: Node, first: Relation, second: Relation) -> Node | None:
+def _both_below(node: Node, first: HintTarget, second: HintTarget) -> Node | None:
     """The lowest node that reads both relations."""
     if not all(any(r.reads(scan) for scan in _scans(node)) for r in (first, second)):
         return None
     return next((found for i in node.inputs if (found := _both_below(i, first, second)) is not None), node)
 
 
-def _barrier(node: Node, relation: Relation) -> str | None:
+def _barrier(node: Node, relation: HintTarget) -> str | None:
     """What lies between a join and a relation below it that joins cannot pass."""
     nested = None
     while not isinstance(node, Scan):

@@ -195,7 +195,7 @@ def unplaced(expr: Expr) -> Expr:
     return rewrite(expr, lambda e: replace(e, position=None) if getattr(e, "position", None) is not None else e)
 
 
-class Context:
+class LineContext:
     """What a line is read with: the catalog, the number and the text of the line."""
 
     def __init__(self, catalog: Any, parameters: dict[str, Any] | None, text: str, origin: str | None):
@@ -314,7 +314,7 @@ def _scan_loose(text: str) -> list[tuple[str, int, bool]]:
 
 def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None, origin: str | None = None) -> PhysicalPlan:
     """The plan of a file's text."""
-    context = Context(catalog, parameters, text, origin)
+    context = LineContext(catalog, parameters, text, origin)
     steps: dict[str, Step] = {}
     depths: dict[str, int] = {}
     query, target, shards, seen_version = "", "local", 1, False
@@ -355,7 +355,7 @@ def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None
     return PhysicalPlan(root, columns, names, shards, target, query)
 
 
-def _read_query(rest: str, context: Context) -> str:
+def _read_query(rest: str, context: LineContext) -> str:
     try:
         value = json.loads(rest)
     except ValueError:
@@ -365,14 +365,14 @@ def _read_query(rest: str, context: Context) -> str:
     return value
 
 
-def _read_target(rest: str, context: Context) -> tuple[str, int]:
+def _read_target(rest: str, context: LineContext) -> tuple[str, int]:
     match = re.match(r"(\w+)\s+shards=([0-9]{1,4})$", rest)
     if match is None or match.group(1) not in TARGETS or not 1 <= int(match.group(2)) <= MOST_SHARDS:
         raise context.error(f"expected `target local|spark shards=N`, N from 1 to {MOST_SHARDS}")
     return match.group(1), int(match.group(2))
 
 
-def _read_step(line: str, steps: dict[str, Step], context: Context) -> Step:
+def _read_step(line: str, steps: dict[str, Step], context: LineContext) -> Step:
     match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")\s*=\s*(\w+)\b(.*)$', line, re.S)
     if match is None:
         raise context.error("expected `name = step ..`")
@@ -393,7 +393,7 @@ def _read_step(line: str, steps: dict[str, Step], context: Context) -> Step:
     return replace(parse_step(op, tuple(inputs), Attributes(words, context), context), name=name, line=context.number)
 
 
-def _arity(op: str, context: Context) -> tuple[int, int]:
+def _arity(op: str, context: LineContext) -> tuple[int, int]:
     """How many inputs a step has at least and at most."""
     if op not in STEPS:
         known = sorted(set(STEPS) - {Input.op})
@@ -402,7 +402,7 @@ def _arity(op: str, context: Context) -> tuple[int, int]:
     return INPUTS.get(op, (1, 1))
 
 
-def parse_step(op: str, inputs: tuple[Step, ...], attributes: Attributes, context: Context) -> Step:
+def parse_step(op: str, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
     """The step of one line, without its name: what follows the inputs is in `attributes`."""
     low, high = _arity(op, context)
     if not low <= len(inputs) <= high:
@@ -415,7 +415,7 @@ def parse_step(op: str, inputs: tuple[Step, ...], attributes: Attributes, contex
     return step
 
 
-def _read_output(rest: str, steps: dict[str, Step], context: Context) -> tuple[Step, tuple[str, ...], tuple[str, ...]]:
+def _read_output(rest: str, steps: dict[str, Step], context: LineContext) -> tuple[Step, tuple[str, ...], tuple[str, ...]]:
     match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")\s*\((.*)\)$', rest, re.S)
     if match is None:
         raise context.error("expected `output step (column, column as name, ..)`")

@@ -70,7 +70,7 @@ def _is_inner(node: Node) -> bool:
 
 
 @dataclass
-class Part:
+class JoinedSet:
     """A set of relations joined: its plan, estimated rows, what it costs."""
 
     plan: Node
@@ -129,7 +129,7 @@ class Region:
         self.classes = list(groups.values())
 
     def best(self) -> Node:
-        parts = {1 << i: Part(leaf, max(1.0, stats.rows(leaf)), 0.0) for i, leaf in enumerate(self.leaves)}
+        parts = {1 << i: JoinedSet(leaf, max(1.0, stats.rows(leaf)), 0.0) for i, leaf in enumerate(self.leaves)}
         everything = (1 << len(self.leaves)) - 1
         self._lead(parts)
         if len(self.leaves) <= MOST_EXACT:
@@ -142,7 +142,7 @@ class Region:
             plan = Filter(plan, predicate)
         return plan
 
-    def _lead(self, parts: dict[int, Part]) -> None:
+    def _lead(self, parts: dict[int, JoinedSet]) -> None:
         """Join the relations that lead, and make one of them."""
         done = 0
         for leaf in self.leading:
@@ -152,7 +152,7 @@ class Region:
                 del parts[done], parts[mask]
             done |= mask
 
-    def _exact(self, parts: dict[int, Part]) -> None:
+    def _exact(self, parts: dict[int, JoinedSet]) -> None:
         by_size: list[list[int]] = [[], list(parts)]
         for size in range(2, len(parts) + 1):
             found: dict[int, None] = {}
@@ -169,7 +169,7 @@ class Region:
                             found[a | b] = None
             by_size.append(list(found))
 
-    def _greedy(self, parts: dict[int, Part], everything: int) -> None:
+    def _greedy(self, parts: dict[int, JoinedSet], everything: int) -> None:
         """Join the pair with the fewest rows, again and again; pairs that nothing connects come last."""
         left = self._largest(parts, everything)
         while len(left) > 1:
@@ -179,7 +179,7 @@ class Region:
             parts[a | b] = made[a, b]
             left = [m for m in left if m not in (a, b)] + [a | b]
 
-    def _largest(self, parts: dict[int, Part], everything: int) -> list[int]:
+    def _largest(self, parts: dict[int, JoinedSet], everything: int) -> list[int]:
         """Disjoint sets that cover everything, the largest that are known first."""
         chosen: list[int] = []
         taken = 0
@@ -193,7 +193,7 @@ class Region:
     def _connected(self, a: int, b: int) -> bool:
         return any(mask & a and mask & b and not mask & ~(a | b) for mask, _ in self.conditions)
 
-    def _join(self, parts: dict[int, Part], a: int, b: int, is_fixed: bool = False) -> Part:
+    def _join(self, parts: dict[int, JoinedSet], a: int, b: int, is_fixed: bool = False) -> JoinedSet:
         """Two parts joined; the larger one is on the left, unless the sides are fixed."""
         stopping.check()
         first, second = parts[a], parts[b]
@@ -204,7 +204,7 @@ class Region:
         work = second.rows * cost.BUILD_ROW + first.rows * cost.probe_row(second.rows) + rows * cost.JOINED_ROW
         if not used:
             work += first.rows * second.rows * cost.PAIR
-        return Part(Join("inner", first.plan, second.plan, conjunction(used)), rows, first.cost + second.cost + work)
+        return JoinedSet(Join("inner", first.plan, second.plan, conjunction(used)), rows, first.cost + second.cost + work)
 
     def _selectivity(self, a: int, b: int, used: list[Expr]) -> float:
         """The part of all pairs that the conditions leave."""

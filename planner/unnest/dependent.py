@@ -23,7 +23,7 @@ class NeedsDomain(Exception):
     """The domain of the outer columns is needed, and the outer relation itself still depends on others."""
 
 
-class Names:
+class OuterNames:
     """Column names that no node of the plan has."""
 
     def __init__(self, plan: Node):
@@ -97,7 +97,7 @@ class Equality:
 class Binding:
     """Operations on `Dependent` relations at one Apply: `left` is the outer relation, `bound` its columns that are used."""
 
-    def __init__(self, left: Node, bound: frozenset[str], names: Names, has_domain: bool):
+    def __init__(self, left: Node, bound: frozenset[str], names: OuterNames, has_domain: bool):
         self.left, self.bound, self.names, self.has_domain = left, bound, names, has_domain
         self._domains: dict[tuple[str, ...], Node] = {}
 

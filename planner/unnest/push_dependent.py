@@ -27,7 +27,7 @@ from tsql.planner.logical.predicates import call, column, conjunction, conjuncts
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.logical.tree import expressions, map_call, map_keys, nodes, transform_up
 from tsql.planner.physical.null_assumptions import note_existence, rely
-from tsql.planner.unnest.dependent import Binding, Dependent, Free, Names, keep, where
+from tsql.planner.unnest.dependent import Binding, Dependent, Free, OuterNames, keep, where
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
 """Aggregates that give 0 for no rows; all others give NULL."""
@@ -42,7 +42,7 @@ def empty_value(aggregate: AggregateCall) -> Literal:
 class Pusher(Binding):
     """Takes the right side of one Apply apart."""
 
-    def __init__(self, left: Node, bound: frozenset[str], names: Names, free: Free, has_domain: bool):
+    def __init__(self, left: Node, bound: frozenset[str], names: OuterNames, free: Free, has_domain: bool):
         super().__init__(left, bound, names, has_domain)
         self.free = free
         self._done: dict[int, tuple[Node, Dependent]] = {}

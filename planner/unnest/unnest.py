@@ -20,7 +20,7 @@ from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join,
 from tsql.planner.logical.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, outers, resolve, same
 from tsql.planner.logical.tree import nodes, shared, transform_down
 from tsql.planner.rules.push_filter_down import is_risky
-from tsql.planner.unnest.dependent import Free, Names, NeedsDomain, keep
+from tsql.planner.unnest.dependent import Free, NeedsDomain, OuterNames, keep
 from tsql.planner.unnest.push_dependent import Pusher, or_empty, two_valued
 
 EXISTENTIAL = ("semi", "anti", "mark")
@@ -73,7 +73,7 @@ class Unnester:
     """One run over one plan."""
 
     def __init__(self, plan: Node):
-        self.names = Names(plan)
+        self.names = OuterNames(plan)
         self.free = Free()
         self._done: dict[int, tuple[Node, Node]] = {}
 

@@ -16,7 +16,7 @@ from tests.kernels import programs
 from tests.kernels.programs import INPUT_SLOTS, SIGNATURES, SLOT, TYPES, VALUE_OPS, apply, compiled, interpreted
 from tsql.kernels.codegen import interp, kir, memory
 from tsql.kernels.codegen.interp import Interpreter, UndefinedBehaviour
-from tsql.kernels.codegen.kir import BYTES, FLOATS, INTEGERS, Function, Module, Op, parse
+from tsql.kernels.codegen.kir import BYTES, FLOATS, INTEGERS, KirFunction, Module, Op, parse
 from tsql.kernels.codegen.lang import Kernel
 from tsql.kernels.codegen.llvm import FULL, QUICK
 from tsql.kernels.codegen.spec import RULES, IllegalKernel, verify
@@ -257,7 +257,7 @@ def test_verify_takes_functions_that_return_on_every_path(body: str) -> None:
 
 
 def test_verify_refuses_an_unknown_op() -> None:
-    function = Function("main", (), None, [Op("frobnicate", None, None)], [])
+    function = KirFunction("main", (), None, [Op("frobnicate", None, None)], [])
     with pytest.raises(IllegalKernel, match="frobnicate"):
         verify(Module({"main": function}))
 

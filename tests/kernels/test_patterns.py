@@ -7,7 +7,7 @@ import random
 import pytest
 
 from tests.temporal.reference import pattern as reference
-from tsql.kernels.patterns.program import ACCEPT, END, FAIL, MAX_INSTRUCTIONS, ROW, SPLIT, START, WORDS, Program, TooLarge
+from tsql.kernels.patterns.program import ACCEPT, END, FAIL, MAX_INSTRUCTIONS, ROW, SPLIT, START, WORDS, PatternProgram, TooLarge
 from tsql.kernels.patterns.tree import Anchor, Choice, Pattern, Repeat, Sequence, Variable, read_pattern
 
 QUANTIFIERS = ((0, None), (1, None), (0, 1), (2, 2), (1, 2), (0, 3), (2, None))
@@ -53,7 +53,7 @@ def in_reference(pattern: Pattern) -> reference.Pattern:
     raise AssertionError(pattern)
 
 
-def preferred(program: Program, text: str, start: int, marks: dict[int, int], failed: set[tuple[int, int]]) -> str | None:
+def preferred(program: PatternProgram, text: str, start: int, marks: dict[int, int], failed: set[tuple[int, int]]) -> str | None:
     """What `matcher.py` does: the labels of the first way that accepts; `failed` are the marks, which later starts use too."""
     stack = [(program.entry, start, "")]
     while stack:
@@ -97,7 +97,7 @@ def test_automaton_is_the_reference() -> None:
         rng = random.Random(seed)
         pattern = random_pattern(rng, rng.randint(1, 6))
         text = "".join(rng.choice("ABC") for _ in range(rng.randint(0, 7)))
-        program, tree = Program(pattern), in_reference(pattern)
+        program, tree = PatternProgram(pattern), in_reference(pattern)
         marks = program.marks(frozenset())
         failed: set[tuple[int, int]] = set()
         for start in range(len(text)):
@@ -111,7 +111,7 @@ def test_automaton_is_the_reference() -> None:
 
 def test_marks_bound_the_search() -> None:
     """Between two marks there is one way only, so that each (instruction, row) is run once for each mark at most."""
-    program = Program(read_pattern("(A | B)* (A* B*)* C"))
+    program = PatternProgram(read_pattern("(A | B)* (A* B*)* C"))
     text, failed = "AB" * 200, set()
     marks = program.marks(frozenset())
     for start in range(len(text)):
@@ -121,7 +121,7 @@ def test_marks_bound_the_search() -> None:
 
 def test_conditions_of_the_match_have_no_marks_before_them() -> None:
     """A condition on B depends on the match so far: only what comes behind every B may be marked."""
-    program = Program(read_pattern("(A | B)* C+ D"))
+    program = PatternProgram(read_pattern("(A | B)* C+ D"))
     assert program.labels == ("A", "B", "C", "D")
     free, bound = program.marks(frozenset()), program.marks(frozenset({1}))
     assert set(bound) < set(free)
@@ -129,10 +129,10 @@ def test_conditions_of_the_match_have_no_marks_before_them() -> None:
 
 
 def test_sizes() -> None:
-    assert len(Program(read_pattern("A B+ C")).code) == 6
-    assert len(Program(read_pattern("A{1000}")).table({}, {})) == (1000 + 2) * WORDS * 4
-    assert len([one for one in Program(read_pattern("((A?)*)*")).code if one.kind == ROW]) == 1
-    assert Program(read_pattern("()*")).code[Program(read_pattern("()*")).entry].kind in (ACCEPT, SPLIT)
-    assert Program(read_pattern("A")).code[0].kind == FAIL
+    assert len(PatternProgram(read_pattern("A B+ C")).code) == 6
+    assert len(PatternProgram(read_pattern("A{1000}")).table({}, {})) == (1000 + 2) * WORDS * 4
+    assert len([one for one in PatternProgram(read_pattern("((A?)*)*")).code if one.kind == ROW]) == 1
+    assert PatternProgram(read_pattern("()*")).code[PatternProgram(read_pattern("()*")).entry].kind in (ACCEPT, SPLIT)
+    assert PatternProgram(read_pattern("A")).code[0].kind == FAIL
     with pytest.raises(TooLarge, match="100,000 states"):
-        Program(read_pattern(f"(A{{1000}}){{{MAX_INSTRUCTIONS // 1000 + 1}}}"))
+        PatternProgram(read_pattern(f"(A{{1000}}){{{MAX_INSTRUCTIONS // 1000 + 1}}}"))

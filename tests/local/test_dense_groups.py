@@ -10,7 +10,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.kernels.aggregates.base import Input
+from tsql.kernels.aggregates.base import AggregateArgument
 from tsql.kernels.aggregates.basic import SumExact
 from tsql.kernels.expr.types import BIGINT, HUGEINT
 from tsql.kernels.operators.aggregate import groups as aggregate
@@ -188,5 +188,5 @@ def test_sums_of_one_word_in_windows(summed: tuple[Any, Any], calls: str, monkey
 def test_one_word_has_room_for_the_sum() -> None:
     """Bounds and rows whose product leaves no room for a bias keep the number of rows apart."""
     for most, rows, words in ((2**40, 2**21, 1), (2**40, 2**22, 2), (2**62 - 1, 1, 1), (2**62, 1, 2)):
-        body = SumExact((Input(BIGINT, (-most, most)),), HUGEINT, rows).compact()
+        body = SumExact((AggregateArgument(BIGINT, (-most, most)),), HUGEINT, rows).compact()
         assert len(body.fields) == words, (most, rows)

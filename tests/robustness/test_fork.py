@@ -223,7 +223,7 @@ class Cycle:
     """Garbage that only the collector finds, with memory of the pool."""
 
     def __init__(self):
-        self.me, self.rows = self, memory.Block(pool.SMALLEST * 4)
+        self.me, self.rows = self, memory.PoolMemory(pool.SMALLEST * 4)
 
 
 def test_garbage_that_is_found_while_locks_are_freed(db, rows):

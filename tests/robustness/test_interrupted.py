@@ -18,8 +18,8 @@ import pytest
 import tsql
 from tests.patience import PATIENCE_SECONDS, wait_until
 from tsql.kernels.expr.errors import StorageError
-from tsql.storage import database
 from tsql.kernels.process import held_signals as holding
+from tsql.storage import database
 from tsql.storage.disk import Disk
 
 

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from tsql.analyze.qualified_names import check_qualified
 from tsql.analyze.query import QueryAnalyzer
-from tsql.analyze.scope import TARGET, Names, Relation
+from tsql.analyze.scope import TARGET, AnalyzedRelation, Names
 from tsql.analyze.select import project
 from tsql.analyze.subquery import Level, computed_rows
 from tsql.catalog.definition import ColumnDefinition, Key, Table, TableDefinition, View
@@ -26,7 +26,7 @@ from tsql.kernels.expr.types import NULL, Type
 from tsql.planner.bind.binder import Binder, nearest
 from tsql.planner.bind.operators import rounded
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import Call, parse_scalar
+from tsql.planner.bind.syntax import CallNode, parse_scalar
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.logical import nodes as logical
 from tsql.statements import kinds as statements
@@ -142,7 +142,7 @@ def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert:
     return statements.Insert(name, _project(analyzer, relation, columns, query), (), conflict, returning)
 
 
-def _project(analyzer: Analyzer, relation: Relation, columns: list[tuple[str, Expr]], node: exp.Expr) -> statements.Query:
+def _project(analyzer: Analyzer, relation: AnalyzedRelation, columns: list[tuple[str, Expr]], node: exp.Expr) -> statements.Query:
     return analyzer.output(project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), node)
 
 
@@ -338,12 +338,12 @@ def _listed(other: exp.Expr) -> list[exp.Join]:
     return [comma, *more]
 
 
-def _inlined(relation: Relation, name: str, column: Expr) -> Expr:
+def _inlined(relation: AnalyzedRelation, name: str, column: Expr) -> Expr:
     """The expression behind a column of a projection, so that the cast of a constant is done at once."""
     return dict(relation.plan.columns)[name] if isinstance(relation.plan, logical.Project) else column
 
 
-def _below(relation: Relation) -> logical.Node:
+def _below(relation: AnalyzedRelation) -> logical.Node:
     """What expressions that were `_inlined` are over."""
     return relation.plan.input if isinstance(relation.plan, logical.Project) else relation.plan
 
@@ -372,7 +372,7 @@ def update(analyzer: Analyzer, node: exp.Update) -> statements.Update:
     clause = node.args.get("from_")
     others = [] if clause is None else [clause.this]
     for _, value in values:
-        for call in value.find_all(Call):
+        for call in value.find_all(CallNode):
             if call.name in AGGREGATES.names() and call.find_ancestor(exp.Query) is None:
                 raise analyzer.error("aggregate functions are not allowed in UPDATE", call)
         for call in value.find_all(exp.Window):

@@ -15,7 +15,7 @@ from tsql.kernels.expr.keywords import KEYWORDS
 from tsql.planner.bind.operators import COMPARISON
 from tsql.planner.bind.strings import collation_names
 from tsql.planner.bind.subquery import listed_query
-from tsql.planner.bind.syntax import Absolute, Call, UnaryPlus, expression_text
+from tsql.planner.bind.syntax import Absolute, CallNode, UnaryPlus, expression_text
 
 _BINARY: dict[type[exp.Expr], str] = {
     exp.Add: "+",
@@ -304,7 +304,7 @@ class Namer(QueryNames):
             return f"{renamed}({', '.join(map(self.show, call.expressions))} ORDER BY {order})"
         return f"{self.show(call)} WITHIN GROUP ( ORDER BY {order})"
 
-    def _call(self, node: Call) -> str:
+    def _call(self, node: CallNode) -> str:
         name = node.name
         if name == "count" and (not node.expressions or isinstance(node.expressions[0], exp.Star)):
             return "count_star()"

@@ -7,8 +7,8 @@ from typing import Any
 from sqlglot import exp
 
 from tsql.kernels.expr.errors import BindError, TsqlError
-from tsql.planner.bind.query_text import Source, position_of
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.query_text import QueryText, position_of
+from tsql.planner.bind.syntax import CallNode as CallNode
 
 FILE_FUNCTIONS: dict[str, str] = {
     "read_parquet": "parquet",
@@ -43,7 +43,7 @@ def look_up(catalog: Any, name: str, position: int | None, text: str) -> Any:
         raise error.locate(text) from None
 
 
-def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, Any]:
+def open_function(catalog: Any, node: CallNode, source: QueryText) -> tuple[str, Any]:
     """The name and the source of `read_csv('a.csv', delim => '|')`."""
     paths: Any = None
     options: dict[str, Any] = {}
@@ -66,7 +66,7 @@ def open_function(catalog: Any, node: CallNode, source: Source) -> tuple[str, An
     return ", ".join(strings), found
 
 
-def constant(node: exp.Expr, source: Source) -> Any:
+def constant(node: exp.Expr, source: QueryText) -> Any:
     """The Python value of an option: a string, a number, true or false, NULL, a list, {'name': value}, or *."""
     match node:
         case exp.Literal():
@@ -95,7 +95,7 @@ def constant(node: exp.Expr, source: Source) -> Any:
     raise BindError("an option takes a constant", position=position_of(node), text=source.text)
 
 
-def _struct(items: list[exp.PropertyEQ], source: Source) -> dict[str, Any]:
+def _struct(items: list[exp.PropertyEQ], source: QueryText) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in items:
         if item.this.name in found:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze.outer_columns import names_in
-from tsql.analyze.scope import Field, Names, Scope, Table
-from tsql.analyze.subquery import Frame, Level, pendings
+from tsql.analyze.scope import Names, Scope, ScopeField, ScopeTable
+from tsql.analyze.subquery import Level, OuterClause, pendings
 from tsql.analyze.time.clip_join import ClipJoins
 from tsql.analyze.time.joins_in_time import asof_join
-from tsql.analyze.time.lifetime_joins import Side
+from tsql.analyze.time.lifetime_joins import TemporalSide
 from tsql.analyze.time.lifetime_joins import join as temporal_join
 from tsql.grammar.time.nodes import AsofJoin, ClipJoin
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, Outer, rewrite
@@ -85,7 +85,7 @@ class FromAnalyzer:
             return self._alone(self.queries.joined_as(joined, alias))
         return self._alone(self.queries.table(node, self.environment))
 
-    def _alone(self, table: Table) -> Joined:
+    def _alone(self, table: ScopeTable) -> Joined:
         return Joined(table.relation.plan, Scope((table,), self.source, life=table.relation.life))
 
     def _parenthesized(self, node: exp.Expr) -> Joined:
@@ -97,7 +97,7 @@ class FromAnalyzer:
     def _beside(self, left: Joined, node: exp.Expr, joins: Sequence[exp.Join] = ()) -> tuple[Joined, bool]:
         """The relation to the right of `left`, and whether it names columns of `left`."""
         level = Level(self.queries, self.environment, left.plan.schema.names)
-        frame = Frame(level, left.scope.find)
+        frame = OuterClause(level, left.scope.find)
         return FromAnalyzer(self.queries.inside(frame), self.environment)._group(node, joins), frame.used
 
     def combined(self, kind: str, left: Joined, right: Joined, condition: Expr | None, is_lateral: bool) -> Joined:
@@ -105,7 +105,7 @@ class FromAnalyzer:
         scope = _both(kind, left, right)
         if left.scope.life is None and right.scope.life is None:
             return Joined(combine(kind, left.plan, right.plan, condition, is_lateral), scope)
-        side = temporal_join(kind, Side(left.plan, left.scope.life), Side(right.plan, right.scope.life), condition, is_lateral, self.queries.taken)
+        side = temporal_join(kind, TemporalSide(left.plan, left.scope.life), TemporalSide(right.plan, right.scope.life), condition, is_lateral, self.queries.taken)
         return Joined(side.plan, scope.living(side.life))
 
     def _join(self, left: Joined, join: exp.Join) -> Joined:
@@ -156,8 +156,8 @@ class FromAnalyzer:
     def _join_using(self, kind: str, left: Joined, right: Joined, using: list[exp.Expr], is_lateral: bool) -> Joined:
         binder = Binder(self.source, lambda node: node, clause="USING")
         equal: list[Expr] = []
-        merged: dict[str, Field] = {}
-        pairs: dict[str, tuple[Field, Field]] = {}
+        merged: dict[str, ScopeField] = {}
+        pairs: dict[str, tuple[ScopeField, ScopeField]] = {}
         for name in using:
             sides = self.side_of(name, left, "left"), self.side_of(name, right, "right")
             position = position_of(name)
@@ -182,14 +182,14 @@ class FromAnalyzer:
         both = _both(plan.kind, left, right)
         return Joined(plan, both if merged is None else self._merged(both, left, merged))
 
-    def _merged(self, both: Scope, left: Joined, merged: dict[str, Field]) -> Scope:
+    def _merged(self, both: Scope, left: Joined, merged: dict[str, ScopeField]) -> Scope:
         """The names of a join in which USING made two columns one."""
         count = len(left.scope.fields)
         columns = [merged.get(f.name.lower(), f) for f in both.fields[:count]]
         columns += [f for f in both.fields[count:] if f.name.lower() not in merged]
         return Scope(both.tables, self.source, columns, both.life)
 
-    def side_of(self, name: exp.Expr, joined: Joined, side: str) -> Field:
+    def side_of(self, name: exp.Expr, joined: Joined, side: str) -> ScopeField:
         found = [f for f in joined.scope.fields if f.is_called(name.name)]
         if not found:
             raise self.queries.error(f'Column "{name.name}" does not exist on {side} side of join!', name)
@@ -197,7 +197,7 @@ class FromAnalyzer:
             raise self.queries.error(f'column "{name.name}" is ambiguous: it is more than once on the {side} side of the join', name)
         return found[0]
 
-    def _coalesced(self, plan: logical.Node, pairs: dict[str, tuple[Field, Field]]) -> tuple[logical.Node, dict[str, Field]]:
+    def _coalesced(self, plan: logical.Node, pairs: dict[str, tuple[ScopeField, ScopeField]]) -> tuple[logical.Node, dict[str, ScopeField]]:
         """The merged columns of a full join: the value of the side that has one."""
         names = Names((*plan.schema.names, *self.queries.taken))
         columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema]
@@ -207,7 +207,7 @@ class FromAnalyzer:
             name = names.unique(f"{a.name}_either")
             sides = tuple(coerce(plan_column(plan, side.column), dtype) for side in (a, b))
             columns.append((name, Call("coalesce", sides, dtype)))
-            merged[key] = Field(a.name, name, dtype)
+            merged[key] = ScopeField(a.name, name, dtype)
         return logical.Project(plan, tuple(columns)), merged
 
 

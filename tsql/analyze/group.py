@@ -20,8 +20,8 @@ from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal
 from tsql.kernels.expr.types import BIGINT
 from tsql.planner.bind.binder import Binder
-from tsql.planner.bind.query_text import Source, position_of
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.query_text import QueryText, position_of
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.logical import nodes as logical
 
 MAX_SETS = 4096
@@ -32,10 +32,10 @@ WINDOW_PLACEHOLDER = "\0window"
 """Columns of this name and a number stand for window functions (analyze_windows.py), which are computed over the groups."""
 
 
-class Grouping:
+class GroupClause:
     """The keys, sets and aggregates of one SELECT."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: QueryText):
         self.source = source
         self.keys: list[Expr] = []
         self.key_names: list[str] = []

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from tsql.analyze.scope import Names, Relation
+from tsql.analyze.scope import AnalyzedRelation, Names
 from tsql.analyze.subquery import Level, computed_rows, pendings
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, DOUBLE, NULL, VARCHAR
@@ -26,7 +26,7 @@ Constants = Callable[[str], Binder]
 _PERCENT_RANGE = "Limit percent out of range, should be between 0% and 100%"
 
 
-def limited(node: exp.Expr, relation: Relation, level: Level, constants: Constants) -> Relation:
+def limited(node: exp.Expr, relation: AnalyzedRelation, level: Level, constants: Constants) -> AnalyzedRelation:
     """The relation, cut as LIMIT, OFFSET or FETCH of `node` say; `level` has their subqueries."""
     limit, offset = node.args.get("limit"), node.args.get("offset")
     if limit is None and offset is None:
@@ -78,7 +78,7 @@ def _row_count(node: exp.Expr | None, clause: str, binder: Binder) -> Expr | Non
     return value
 
 
-def _limited_by_query(relation: Relation, level: Level, count: Expr | None, skip: Expr | None) -> Relation:
+def _limited_by_query(relation: AnalyzedRelation, level: Level, count: Expr | None, skip: Expr | None) -> AnalyzedRelation:
     """The relation cut by values that subqueries give: `rows` says how many (NULL: all), or which part of them, `skipped` after how many."""
     plan, is_part = relation.plan, count is not None and count.type.is_float
     names = Names((*plan.schema.names, *level.queries.taken))

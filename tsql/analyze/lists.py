@@ -13,7 +13,7 @@ from sqlglot import exp
 from tsql.kernels.expr.nodes import Call, Case, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTERVAL, NULL, TIMESTAMP, VARCHAR, Type
 from tsql.planner.bind.binder import Binder
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import Bare, coerce, unify
 
 ZERO, ONE = Literal(0, BIGINT), Literal(1, BIGINT)

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze.column_names import display_name
-from tsql.analyze.scope import Relation
+from tsql.analyze.scope import AnalyzedRelation
 from tsql.analyze.star import star_pattern
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.nodes import Call, Literal, Parameter
 from tsql.kernels.expr.types import BOOLEAN, VARCHAR
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.tree import expressions, nodes
@@ -34,7 +34,7 @@ _SOURCE = "\0pivoted"
 
 
 @dataclass(frozen=True)
-class Choice:
+class PivotChoice:
     """One value of the ON columns: its part of a column's name, and the condition that selects its rows."""
 
     name: str
@@ -44,13 +44,13 @@ class Choice:
 class Pivots:
     """Pivots one relation, which has the name `alias`."""
 
-    def __init__(self, queries: QueryAnalyzer, environment: Any, alias: str | None, relation: Relation):
+    def __init__(self, queries: QueryAnalyzer, environment: Any, alias: str | None, relation: AnalyzedRelation):
         self.queries = queries
         self.relation = relation
         self.alias = alias
         self.environment = {**environment, _SOURCE: lambda: relation}
 
-    def pivot(self, aggregates: list[exp.Expr], columns: list[list[Choice]], group: exp.Group | None, used: list[exp.Expr]) -> Relation:
+    def pivot(self, aggregates: list[exp.Expr], columns: list[list[PivotChoice]], group: exp.Group | None, used: list[exp.Expr]) -> AnalyzedRelation:
         """The relation with a column for each combination of choices and each aggregate. `used` names the columns that are not
         shown where `group` says nothing."""
         calls = [(call.alias if isinstance(call, exp.Alias) else None, call.this if isinstance(call, exp.Alias) else call) for call in aggregates]
@@ -108,7 +108,7 @@ class Pivots:
         """The columns of the relation that expressions name, in small letters."""
         return {column.name.lower() for part in parts for column in part.find_all(exp.Column)}
 
-    def listed(self, targets: list[exp.Expr], values: list[exp.Expr]) -> list[Choice]:
+    def listed(self, targets: list[exp.Expr], values: list[exp.Expr]) -> list[PivotChoice]:
         """The values of an IN list; each is a row where several columns are compared."""
         choices = []
         for value in values:
@@ -119,7 +119,7 @@ class Pivots:
             parts = [_as_value(part) for part in parts]
             names = [self._text_of(part) for part in parts]
             tests = [exp.NullSafeEQ(this=target.copy(), expression=part.copy()) for target, part in zip(targets, parts, strict=True)]
-            choices.append(Choice(alias if alias is not None else "_".join(names), exp.and_(*tests, copy=False)))
+            choices.append(PivotChoice(alias if alias is not None else "_".join(names), exp.and_(*tests, copy=False)))
         return choices
 
     def _text_of(self, node: exp.Expr) -> str:
@@ -130,7 +130,7 @@ class Pivots:
             raise self.queries.error("the IN list of PIVOT takes constants", node)
         return "NULL" if value.value is None else value.value
 
-    def discovered(self, target: exp.Expr) -> list[Choice]:
+    def discovered(self, target: exp.Expr) -> list[PivotChoice]:
         """The values that an expression has, as text, in order."""
         if target.find(exp.Column) is None:
             raise self.queries.error("Cannot pivot on a constant value", target)
@@ -142,9 +142,9 @@ class Pivots:
         values = self.queries.catalog.fetch(logical.Output(relation.plan, (relation.fields[0].column,), ("value",)))
         # The values of a temporal relation are distinct at each instant only.
         names = sorted({v for v in values if v is not None}, key=lambda v: v.encode())
-        return [Choice(name, exp.EQ(this=text.copy(), expression=exp.Literal.string(name))) for name in names]
+        return [PivotChoice(name, exp.EQ(this=text.copy(), expression=exp.Literal.string(name))) for name in names]
 
-    def unpivot(self, columns: list[exp.Expr], name: str, values: list[str], include_nulls: bool, position: exp.Expr) -> Relation:
+    def unpivot(self, columns: list[exp.Expr], name: str, values: list[str], include_nulls: bool, position: exp.Expr) -> AnalyzedRelation:
         """The relation with the given columns, or rows of columns, under each other."""
         rows = [row for column in columns for row in self._expanded(column)]
         for label, parts in rows:
@@ -195,7 +195,7 @@ class Pivots:
                 raise self.queries.error(f"Cannot unpivot columns of types {types[0]} and {dtype} - an explicit cast is required", part)
 
 
-def pivot_clause(pivots: Pivots, node: exp.Pivot) -> Relation:
+def pivot_clause(pivots: Pivots, node: exp.Pivot) -> AnalyzedRelation:
     """`PIVOT (sum(v) FOR c IN (..) GROUP BY g)` or `UNPIVOT (v FOR n IN (..))` behind a relation."""
     queries = pivots.queries
     if node.args.get("default_on_null"):
@@ -216,7 +216,7 @@ def pivot_clause(pivots: Pivots, node: exp.Pivot) -> Relation:
     return pivots.pivot(node.expressions, choices, node.args.get("group"), used)
 
 
-def pivot_statement(pivots: Pivots, node: exp.Pivot) -> Relation:
+def pivot_statement(pivots: Pivots, node: exp.Pivot) -> AnalyzedRelation:
     """`PIVOT t ON c [IN (..)] USING sum(v) GROUP BY g` or `UNPIVOT t ON a, b INTO NAME n VALUE v`."""
     if node.args.get("unpivot"):
         into = node.args.get("into")

@@ -18,9 +18,9 @@ from tsql.analyze.limit import limited
 from tsql.analyze.qualified_names import check_qualified, database_of
 from tsql.analyze.recursive import names_itself, recursive
 from tsql.analyze.sample import sampled
-from tsql.analyze.scope import TARGET, Field, Names, Relation, Scope, Table, integer_of, unread_field, unread_star
+from tsql.analyze.scope import TARGET, AnalyzedRelation, Names, Scope, ScopeField, ScopeTable, integer_of, unread_field, unread_star
 from tsql.analyze.select import SelectAnalyzer, project
-from tsql.analyze.subquery import Frame, Level, computed_rows
+from tsql.analyze.subquery import Level, OuterClause, computed_rows
 from tsql.analyze.table_functions import SERIES, TABLE_FUNCTIONS, TableFunctions, call_of
 from tsql.analyze.time.joins_in_time import as_of, without_period
 from tsql.analyze.time.lifetime_functions import LifetimeFunctions, by_entry
@@ -36,21 +36,21 @@ from tsql.grammar.time.nodes import FUNCTIONS as TIME_FUNCTIONS
 from tsql.grammar.time.nodes import LifetimeFunction, Sequenced, WindowFunction
 from tsql.kernels.expr.errors import BindError, TsqlError, UnknownTableError
 from tsql.kernels.expr.nodes import Column, Expr, Literal, Outer, SortKey
-from tsql.kernels.expr.schema import Field as SchemaField
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.schema import ScopeField as SchemaField
 from tsql.kernels.expr.types import NULL, Type
 from tsql.planner.bind.binder import Binder, nearest
 from tsql.planner.bind.forms import current_database
-from tsql.planner.bind.query_text import Source, is_all, position_of
+from tsql.planner.bind.query_text import QueryText, is_all, position_of
 from tsql.planner.bind.strings import collated
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import castable, coerce, force_type, unify
 from tsql.planner.logical import nodes as logical
 
 MAX_VIEWS = 50
 _BEHIND = ("order", "limit", "offset", "with_")
 """What may stand behind or before a query in parentheses."""
-Environment = dict[str, Callable[[], Relation]]
+Environment = dict[str, Callable[[], AnalyzedRelation]]
 
 
 class QueryAnalyzer:
@@ -58,7 +58,7 @@ class QueryAnalyzer:
     around, if these are subqueries; `sequenced` whether tables that have a time are temporal relations (SEQUENCED VALIDTIME)."""
 
     def __init__(
-        self, source: Source, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = (), outer: Frame | None = None, sequenced: bool = False
+        self, source: QueryText, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = (), outer: OuterClause | None = None, sequenced: bool = False
     ):
         self.source = source
         self.catalog = catalog
@@ -67,7 +67,7 @@ class QueryAnalyzer:
         self.outer = outer
         self.sequenced = sequenced
 
-    def inside(self, frame: Frame) -> QueryAnalyzer:
+    def inside(self, frame: OuterClause) -> QueryAnalyzer:
         """An analyzer for the queries inside of a clause."""
         return QueryAnalyzer(self.source, self.catalog, self.parameters, self.views, frame, self.sequenced)
 
@@ -79,7 +79,7 @@ class QueryAnalyzer:
     def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
 
-    def query(self, node: exp.Expr, environment: Environment | None = None, top: bool = False) -> Relation:
+    def query(self, node: exp.Expr, environment: Environment | None = None, top: bool = False) -> AnalyzedRelation:
         """The relation of any query: SELECT, VALUES, a set operation, a parenthesized query. top: it is the query of a statement, in no other one."""
         environment = self._with(node, environment or {})
         match node:
@@ -121,11 +121,11 @@ class QueryAnalyzer:
             environment[name] = self._lazy(cte, dict(environment), bool(clause.args.get("recursive")))
         return environment
 
-    def _lazy(self, cte: exp.CTE, environment: Environment, may_recurse: bool) -> Callable[[], Relation]:
+    def _lazy(self, cte: exp.CTE, environment: Environment, may_recurse: bool) -> Callable[[], AnalyzedRelation]:
         """A query of WITH, analyzed when it is first used and once."""
-        done: list[Relation] = []
+        done: list[AnalyzedRelation] = []
 
-        def analyze() -> Relation:
+        def analyze() -> AnalyzedRelation:
             if not done and may_recurse and names_itself(cte):
                 done.append(recursive(self, cte, environment))
             elif not done:
@@ -135,14 +135,14 @@ class QueryAnalyzer:
 
         return analyze
 
-    def _aliased(self, relation: Relation, alias: exp.TableAlias | None, name: str | None) -> Relation:
+    def _aliased(self, relation: AnalyzedRelation, alias: exp.TableAlias | None, name: str | None) -> AnalyzedRelation:
         relation = without_lifetime(relation)
         columns = [column.name for column in alias.args.get("columns") or ()] if alias is not None else []
         if len(columns) > len(relation.fields):
             raise self.error(f'"{name}" has {len(relation.fields)} columns, but {len(columns)} names are given', alias)
         return relation.as_table().renamed(columns).as_table()
 
-    def _select(self, node: exp.Select, environment: Environment) -> Relation:
+    def _select(self, node: exp.Select, environment: Environment) -> AnalyzedRelation:
         from_clause = node.args.get("from_")
         if from_clause is None:
             if node.args.get("joins"):
@@ -153,11 +153,11 @@ class QueryAnalyzer:
         plan = joined.plan if node.args.get("sample") is None else sampled(self, joined.plan, node.args["sample"])
         return SelectAnalyzer(node, joined.scope, plan, self, environment).analyze()
 
-    def joined_as(self, joined: Joined, alias: exp.TableAlias) -> Table:
+    def joined_as(self, joined: Joined, alias: exp.TableAlias) -> ScopeTable:
         """A join in parentheses with a name of its own."""
-        return Table(alias.name, self._aliased(Relation(joined.plan, tuple(joined.scope.all_fields(position_of(alias))), joined.scope.life), alias, alias.name))
+        return ScopeTable(alias.name, self._aliased(AnalyzedRelation(joined.plan, tuple(joined.scope.all_fields(position_of(alias))), joined.scope.life), alias, alias.name))
 
-    def table(self, node: exp.Expr, environment: Environment) -> Table:
+    def table(self, node: exp.Expr, environment: Environment) -> ScopeTable:
         """One relation of FROM."""
         alias = node.args.get("alias")
         name = alias.name if alias is not None and alias.name else None
@@ -211,9 +211,9 @@ class QueryAnalyzer:
             relation = replace(relation, plan=sampled(self, relation.plan, node.args["sample"]))
         stored = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
         own_name = stored and (alias is None and (node.args.get("db") is not None or node.name.lower() not in environment) or node.name == TARGET)
-        return Table(name, relation, database_of(self.catalog) if own_name else None)
+        return ScopeTable(name, relation, database_of(self.catalog) if own_name else None)
 
-    def _pivoted(self, node: exp.Pivot, name: str | None, relation: Relation, environment: Environment) -> tuple[str | None, Relation]:
+    def _pivoted(self, node: exp.Pivot, name: str | None, relation: AnalyzedRelation, environment: Environment) -> tuple[str | None, AnalyzedRelation]:
         """A relation with PIVOT or UNPIVOT behind it, and its name."""
         from tsql.analyze.pivot import Pivots, pivot_clause
 
@@ -221,13 +221,13 @@ class QueryAnalyzer:
         name, own = (alias.name, name) if alias is not None and alias.name else (name, name)
         return name, self._aliased(pivot_clause(Pivots(self, environment, own, relation), node), alias, name)
 
-    def _pivot_statement(self, node: exp.Pivot, environment: Environment) -> Relation:
+    def _pivot_statement(self, node: exp.Pivot, environment: Environment) -> AnalyzedRelation:
         from tsql.analyze.pivot import Pivots, pivot_statement
 
         table = self.table(node.this, environment)
         return pivot_statement(Pivots(self, environment, table.alias, table.relation), node)
 
-    def _generated(self, node: exp.Expr, environment: Environment, alias: str | None) -> Relation:
+    def _generated(self, node: exp.Expr, environment: Environment, alias: str | None) -> AnalyzedRelation:
         """A table function that makes rows. The alias of a series or of UNNEST is also the name of its column."""
         call, arguments, ordinality = call_of(node)
         functions = TableFunctions(self, environment)
@@ -246,9 +246,9 @@ class QueryAnalyzer:
         if not renames:
             return relation
         first, *others = relation.fields
-        return Relation(relation.plan, (replace(first, name=alias, also=first.name), *others))
+        return AnalyzedRelation(relation.plan, (replace(first, name=alias, also=first.name), *others))
 
-    def _named(self, node: exp.Table, environment: Environment) -> Relation:
+    def _named(self, node: exp.Table, environment: Environment) -> AnalyzedRelation:
         name = node.name
         position = position_of(node.this)
         schema = node.args.get("db")
@@ -274,7 +274,7 @@ class QueryAnalyzer:
         relation = _scan(name, found, node.alias)
         return (by_entry(self, name, relation) if self.sequenced else None) or relation
 
-    def _view(self, name: str, text: str, node: exp.Table) -> Relation:
+    def _view(self, name: str, text: str, node: exp.Table) -> AnalyzedRelation:
         from tsql.grammar.macros import expand_macros
         from tsql.grammar.parser.statements import parse
 
@@ -287,13 +287,13 @@ class QueryAnalyzer:
         except TsqlError as error:
             raise error.locate(text, f'view "{name}"') from None
 
-    def _table_function(self, node: CallNode, alias: str | None) -> Relation:
+    def _table_function(self, node: CallNode, alias: str | None) -> AnalyzedRelation:
         if node.name not in FILE_FUNCTIONS:
             raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS, *map(str.lower, TIME_FUNCTIONS))))
         path, found = open_function(self.catalog, node, self.source)
         return _scan(path, found, alias)
 
-    def _values(self, node: exp.Values, environment: Environment) -> Relation:
+    def _values(self, node: exp.Values, environment: Environment) -> AnalyzedRelation:
         rows = [row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row] for row in node.expressions]
         width = len(rows[0])
         if width == 0:
@@ -319,10 +319,10 @@ class QueryAnalyzer:
         names = Names(self.taken)
         columns = [names.unique(f"col{i}") for i in range(width)]
         cast = tuple(tuple(coerce(value, dtype) for value, dtype in zip(row, types, strict=True)) for row in bound)
-        fields = tuple(Field(f"col{i}", column, dtype) for i, (column, dtype) in enumerate(zip(columns, types, strict=True)))
+        fields = tuple(ScopeField(f"col{i}", column, dtype) for i, (column, dtype) in enumerate(zip(columns, types, strict=True)))
         if any(isinstance(part, (Outer, Column)) for row in cast for value in row for part in value.walk()):
-            return Relation(computed_rows(level, cast, columns), fields)
-        return Relation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
+            return AnalyzedRelation(computed_rows(level, cast, columns), fields)
+        return AnalyzedRelation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
 
     def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True, hint: str | None = None) -> Binder:
         """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the queries around,
@@ -340,7 +340,7 @@ class QueryAnalyzer:
         special = {"current_database": current_database(getattr(self.catalog, "database", "memory"))}
         return Binder(self.source, resolve, clause=clause, parameters=self.parameters, special=special, subquery=subquery)
 
-    def _set_operation(self, node: exp.SetOperation, environment: Environment) -> Relation:
+    def _set_operation(self, node: exp.SetOperation, environment: Environment) -> AnalyzedRelation:
         """A chain `a UNION b UNION c ..` leans to the left: it is walked in a loop."""
         spine: list[exp.SetOperation] = []
         current: exp.Expr = node
@@ -361,7 +361,7 @@ class QueryAnalyzer:
             steps = steps[run:]
         return result
 
-    def _combine(self, node: exp.SetOperation, sides: list[Relation]) -> Relation:
+    def _combine(self, node: exp.SetOperation, sides: list[AnalyzedRelation]) -> AnalyzedRelation:
         """Two relations, or any number for a run of UNIONs, made one."""
         kind = {exp.Union: "union", exp.Intersect: "intersect", exp.Except: "except"}[type(node)]
         keep_all = not node.args.get("distinct")
@@ -389,20 +389,20 @@ class QueryAnalyzer:
             plans.append(_recast(side, columns, types))
         if any(side.life is not None for side in sides):
             plan, life = combined(kind, keep_all, sides, columns, types, self.taken)
-            return Relation(plan, tuple(Field(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)), life)
+            return AnalyzedRelation(plan, tuple(ScopeField(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)), life)
         while len(plans) > 1:
             # A run of UNIONs becomes a flat tree, in order: rows of a union come left side first.
             pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
             plans = [logical.SetOperation(kind, keep_all or kind == "union", *pair) if len(pair) == 2 else pair[0] for pair in pairs]
         plan = logical.Distinct(plans[0]) if kind == "union" and not keep_all else plans[0]
-        return Relation(plan, tuple(Field(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)))
+        return AnalyzedRelation(plan, tuple(ScopeField(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)))
 
-    def _ordered(self, node: exp.Expr, relation: Relation, environment: Environment) -> Relation:
+    def _ordered(self, node: exp.Expr, relation: AnalyzedRelation, environment: Environment) -> AnalyzedRelation:
         """ORDER BY of a set operation or VALUES: positions, output names, expressions over them."""
         order = node.args.get("order")
         if order is None:
             return relation
-        scope = Scope((Table(None, relation.as_table()),), self.source, life=relation.life)
+        scope = Scope((ScopeTable(None, relation.as_table()),), self.source, life=relation.life)
         others = _other_names(node) if isinstance(node, exp.SetOperation) else {}
 
         def resolve(column: exp.Column) -> Expr:
@@ -431,7 +431,7 @@ class QueryAnalyzer:
         keys = [SortKey(level.settle(key.expr), key.descending, key.nulls_first) for key in keys]
         return sort(replace(relation, plan=plan), keys, self.taken)
 
-    def _sort_expression(self, node: exp.Expr, relation: Relation, binder: Binder) -> Expr:
+    def _sort_expression(self, node: exp.Expr, relation: AnalyzedRelation, binder: Binder) -> Expr:
         ordinal = integer_of(node)
         if ordinal is not None:
             if not 1 <= ordinal <= len(relation.fields):
@@ -457,7 +457,7 @@ def _same_union(a: exp.SetOperation, b: exp.SetOperation) -> bool:
     return plain and bool(a.args.get("distinct")) == bool(b.args.get("distinct"))
 
 
-def sort(relation: Relation, keys: list[SortKey], taken: frozenset[str]) -> Relation:
+def sort(relation: AnalyzedRelation, keys: list[SortKey], taken: frozenset[str]) -> AnalyzedRelation:
     """The relation in order; keys that are no columns are carried along unseen."""
     names = Names((*relation.plan.schema.names, *taken))
     columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in relation.plan.schema]
@@ -472,12 +472,12 @@ def sort(relation: Relation, keys: list[SortKey], taken: frozenset[str]) -> Rela
     return replace(relation, plan=logical.Sort(project(relation.plan, columns), tuple(over)))
 
 
-def _scan(name: str, source: Any, alias: str | None) -> Relation:
-    fields = tuple(Field(f.name, f.name, f.type, f.nullable) if f.type.is_readable else unread_field(f.name, f.type) for f in source.schema)
-    return Relation(logical.Scan(name, source, source.schema.readable, alias=alias or None), fields)
+def _scan(name: str, source: Any, alias: str | None) -> AnalyzedRelation:
+    fields = tuple(ScopeField(f.name, f.name, f.type, f.nullable) if f.type.is_readable else unread_field(f.name, f.type) for f in source.schema)
+    return AnalyzedRelation(logical.Scan(name, source, source.schema.readable, alias=alias or None), fields)
 
 
-def _recast(relation: Relation, names: list[str], types: list[Type]) -> logical.Node:
+def _recast(relation: AnalyzedRelation, names: list[str], types: list[Type]) -> logical.Node:
     """The shown columns under other names and as other types; the casts of a projection's constants are folded."""
     plan = relation.plan
     if isinstance(plan, logical.Project):
@@ -486,7 +486,7 @@ def _recast(relation: Relation, names: list[str], types: list[Type]) -> logical.
     return project(plan, [(name, coerce(f.to_column(), dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)])
 
 
-def _by_name(left: Relation, right: Relation, taken: frozenset[str]) -> tuple[Relation, Relation]:
+def _by_name(left: AnalyzedRelation, right: AnalyzedRelation, taken: frozenset[str]) -> tuple[AnalyzedRelation, AnalyzedRelation]:
     """Both sides with the columns of both, in the order of the left and then of the right; missing ones are NULL."""
     names = list(dict.fromkeys(f.name.lower() for f in (*left.fields, *right.fields)))
     shown = {f.name.lower(): f.name for f in (*right.fields, *left.fields)}
@@ -500,10 +500,10 @@ def _by_name(left: Relation, right: Relation, taken: frozenset[str]) -> tuple[Re
             column = unique.unique(own[name].column if name in own else shown[name])
             expr = own[name].to_column() if name in own else Literal(None, NULL)
             columns.append((column, expr))
-            fields.append(Field(shown[name], column, expr.type))
+            fields.append(ScopeField(shown[name], column, expr.type))
         if side.life is not None:
             columns += kept(side.plan, side.life.columns)
-        sides.append(Relation(project(side.plan, columns), tuple(fields), side.life))
+        sides.append(AnalyzedRelation(project(side.plan, columns), tuple(fields), side.life))
     return sides[0], sides[1]
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.scope import Field, Names, Relation
+from tsql.analyze.scope import AnalyzedRelation, Names, ScopeField
 from tsql.analyze.select import project
-from tsql.kernels.expr.schema import Field as SchemaField
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.schema import ScopeField as SchemaField
 from tsql.kernels.expr.types import INTEGER, NULL
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.logical import nodes as logical
@@ -35,7 +35,7 @@ def _mentions(node: exp.Expr, name: str) -> bool:
     return any(table.name.lower() == name.lower() and not table.args.get("db") for table in node.find_all(exp.Table))
 
 
-def recursive(queries: QueryAnalyzer, cte: exp.CTE, environment: dict[str, Any]) -> Relation:
+def recursive(queries: QueryAnalyzer, cte: exp.CTE, environment: dict[str, Any]) -> AnalyzedRelation:
     """The relation of a recursive query of WITH."""
     node, name = cte.this, cte.alias
     while isinstance(node, exp.Subquery) and not any(node.args.get(key) for key in ("order", "limit", "offset", "with_", "alias")):
@@ -53,10 +53,10 @@ def recursive(queries: QueryAnalyzer, cte: exp.CTE, environment: dict[str, Any])
         environment = queries._with(node, environment)
     first = queries._aliased(queries.query(node.this, environment), cte.args["alias"], name)
     names = Names(queries.taken)
-    fields = tuple(Field(f.name, names.unique(f.column), INTEGER if f.type == NULL else f.type) for f in first.fields)
+    fields = tuple(ScopeField(f.name, names.unique(f.column), INTEGER if f.type == NULL else f.type) for f in first.fields)
     number = next(_numbers)
     working = Working(name, number, Schema(tuple(SchemaField(f.column, f.type) for f in fields)))
-    again = queries.query(node.expression, {**environment, name.lower(): lambda: Relation(working, fields)})
+    again = queries.query(node.expression, {**environment, name.lower(): lambda: AnalyzedRelation(working, fields)})
     if first.life is not None or again.life is not None:
         raise queries.error("a recursive query over temporal relations is not supported", cte.args["alias"])
     if len(again.fields) != len(fields):
@@ -65,9 +65,9 @@ def recursive(queries: QueryAnalyzer, cte: exp.CTE, environment: dict[str, Any])
         if not castable(field.type, target.type):
             raise queries.error(f'UNION of column "{target.name}": there is no cast from {field.type} to {target.type}', node.expression)
     plan = Recursive(name, number, bool(node.args.get("distinct")), _recast(first, fields), _recast(again, fields))
-    return Relation(plan, fields)
+    return AnalyzedRelation(plan, fields)
 
 
-def _recast(relation: Relation, fields: tuple[Field, ...]) -> logical.Node:
+def _recast(relation: AnalyzedRelation, fields: tuple[ScopeField, ...]) -> logical.Node:
     """The shown columns under other names and as other types."""
     return project(relation.plan, [(f.column, coerce(g.to_column(), f.type)) for f, g in zip(fields, relation.fields, strict=True)])

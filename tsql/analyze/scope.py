@@ -14,7 +14,7 @@ from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal
 from tsql.kernels.expr.types import BOOLEAN, TIMESTAMP, Type
 from tsql.planner.bind.binder import nearest
-from tsql.planner.bind.query_text import Source, position_of
+from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.logical import nodes as logical
 
 WINDOW_COLUMNS = ("window_start", "window_end", "window_id")
@@ -22,7 +22,7 @@ WINDOW_COLUMNS = ("window_start", "window_end", "window_id")
 
 
 @dataclass(frozen=True)
-class Field:
+class ScopeField:
     """A column of a relation: the name that users say, and its unique name in the plan. `also` is a second name by which it can
     be said: `range` of `range(3) AS a`, whose column is `a`. A column of a file that cannot be read (`is_readable` of its type) has a
     name and no column in the plan: it is shown by DESCRIBE, left out by EXCLUDE, and an error where its value is wanted."""
@@ -45,9 +45,9 @@ class Field:
 _unread = itertools.count()
 
 
-def unread_field(name: str, dtype: Type) -> Field:
+def unread_field(name: str, dtype: Type) -> ScopeField:
     """A column that cannot be read."""
-    return Field(name, f"\0{next(_unread)}", dtype)
+    return ScopeField(name, f"\0{next(_unread)}", dtype)
 
 
 def short(dtype: Type) -> str:
@@ -56,7 +56,7 @@ def short(dtype: Type) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unread_star(fields: Iterable[Field], position: int | None, excluded: Sequence[str] = (), star: str = "*") -> UnreadableError:
+def unread_star(fields: Iterable[ScopeField], position: int | None, excluded: Sequence[str] = (), star: str = "*") -> UnreadableError:
     """The error for a star that stands for columns that cannot be read; `excluded` is what it leaves out already."""
     unread = list({f.name.lower(): f for f in fields if not f.type.is_readable}.values())
     listed = ", ".join(f"{quote(f.name)} ({short(f.type)})" for f in unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
@@ -78,25 +78,25 @@ class Life:
 
 
 @dataclass(frozen=True)
-class Relation:
+class AnalyzedRelation:
     """An analyzed relation: its plan and the columns that it shows, in order. `life` is set if it is a temporal one; its columns
     are among `fields` only where the select list named them."""
 
     plan: logical.Node
-    fields: tuple[Field, ...]
+    fields: tuple[ScopeField, ...]
     life: Life | None = None
 
     @property
-    def readable(self) -> tuple[Field, ...]:
+    def readable(self) -> tuple[ScopeField, ...]:
         """The columns that the plan has."""
         return tuple(f for f in self.fields if f.type.is_readable)
 
-    def renamed(self, names: Sequence[str]) -> Relation:
+    def renamed(self, names: Sequence[str]) -> AnalyzedRelation:
         """The first columns under other names."""
         fields = tuple(f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None) for i, f in enumerate(self.fields))
         return replace(self, fields=fields)
 
-    def apart(self, taken: Iterable[str], alias: str | None) -> Relation:
+    def apart(self, taken: Iterable[str], alias: str | None) -> AnalyzedRelation:
         """The relation with no plan column called like one of `taken`: `a` of the table `u` becomes `u_a`."""
         known = {name.lower() for name in taken}
         if not any(name.lower() in known for name in self.plan.schema.names):
@@ -115,9 +115,9 @@ class Relation:
                 renamed[column] = names.unique(column) if column.lower() in known else column
                 columns.append((renamed[column], Column(column, TIMESTAMP, False)))
         life = None if self.life is None else Life(renamed[self.life.start], renamed[self.life.end])
-        return Relation(logical.Project(self.plan, tuple(columns)), fields, life)
+        return AnalyzedRelation(logical.Project(self.plan, tuple(columns)), fields, life)
 
-    def as_table(self) -> Relation:
+    def as_table(self) -> AnalyzedRelation:
         """The relation as FROM sees it: repeated names are told apart, as in DuckDB (`a`, `a_1`)."""
         names = Names()
         return self.renamed([names.unique(f.name) for f in self.fields])
@@ -170,11 +170,11 @@ TARGET = "#target"
 
 
 @dataclass(frozen=True)
-class Table:
+class ScopeTable:
     """A relation in FROM, under its alias. `database`: that of a table under its own name, which can be said before it."""
 
     alias: str | None
-    relation: Relation
+    relation: AnalyzedRelation
     database: str | None = None
 
     def is_called(self, parts: Sequence[str]) -> bool:
@@ -189,7 +189,7 @@ def _names(parts: Iterable[exp.Expr]) -> list[str]:
     return [part.name for part in parts]
 
 
-def _nullable(fields: Iterable[Field]) -> tuple[Field, ...]:
+def _nullable(fields: Iterable[ScopeField]) -> tuple[ScopeField, ...]:
     return tuple(replace(f, nullable=True) for f in fields)
 
 
@@ -197,12 +197,12 @@ class Scope:
     """The tables of a FROM clause. `columns` are what `*` shows and what unqualified names mean: those of all tables, or
     fewer where USING made two of them one. `life` is the lifetime of the rows, if they have one: unqualified valid_from and valid_to."""
 
-    def __init__(self, tables: Sequence[Table], source: Source, columns: Sequence[Field] | None = None, life: Life | None = None):
+    def __init__(self, tables: Sequence[ScopeTable], source: QueryText, columns: Sequence[ScopeField] | None = None, life: Life | None = None):
         self.tables = tuple(tables)
         self.source = source
         self.life = life
         self.fields = [field for table in self.tables for field in table.relation.fields] if columns is None else list(columns)
-        self._by_name: dict[str, list[Field]] = {}
+        self._by_name: dict[str, list[ScopeField]] = {}
         for field in self.fields:
             for name in dict.fromkeys((field.name.lower(), (field.also or field.name).lower())):
                 self._by_name.setdefault(name, []).append(field)
@@ -231,7 +231,7 @@ class Scope:
         found = self.field(node)
         return None if found is None else found.to_column(position)
 
-    def field(self, node: exp.Column) -> Field | None:
+    def field(self, node: exp.Column) -> ScopeField | None:
         """The field that a reference means; None if there is none here."""
         parts = node.parts
         found = self._qualified(node) if len(parts) > 1 else self._by_name.get(node.name.lower(), [])
@@ -239,10 +239,10 @@ class Scope:
             raise self._ambiguous(node, position_of(parts[0]))
         return found[0] if found else None
 
-    def _qualified(self, node: exp.Column) -> list[Field]:
+    def _qualified(self, node: exp.Column) -> list[ScopeField]:
         return [f for t in self._named(*_names(node.parts[:-1])) for f in t.relation.fields if f.is_called(node.name)]
 
-    def _named(self, *parts: str) -> list[Table]:
+    def _named(self, *parts: str) -> list[ScopeTable]:
         """The tables of a name, which may have the schema and the database before it."""
         return [t for t in self.tables if t.is_called([part.lower() for part in parts])]
 
@@ -255,7 +255,7 @@ class Scope:
     def _twice(self, alias: str, position: int | None) -> BindError:
         return self.error(f'table "{alias}" is ambiguous: it is twice in FROM', position, f"name one of them: {alias} AS {alias}_2")
 
-    def all_fields(self, position: int | None) -> list[Field]:
+    def all_fields(self, position: int | None) -> list[ScopeField]:
         """The columns of `*`."""
         seen: set[tuple[str, str]] = set()
         for table in self.tables:
@@ -266,7 +266,7 @@ class Scope:
                 seen.add(key)
         return self.fields
 
-    def table(self, alias: str, position: int | None) -> list[Field]:
+    def table(self, alias: str, position: int | None) -> list[ScopeField]:
         """The columns of the tables with this alias."""
         tables = self._named(alias)
         if not tables:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze.column_names import display_name
-from tsql.analyze.group import Grouping, mentions_aggregate
-from tsql.analyze.scope import Field, Names, Relation, Scope, integer_of, lower_names, plan_name, unread_star
+from tsql.analyze.group import GroupClause, mentions_aggregate
+from tsql.analyze.scope import AnalyzedRelation, Names, Scope, ScopeField, integer_of, lower_names, plan_name, unread_star
 from tsql.analyze.star import StarPattern, column_alias, star_pattern
 from tsql.analyze.subquery import Level, Pending
 from tsql.analyze.time.select import Lived, filter_pieces, group_lived, refuse_windows
 from tsql.analyze.unnest import Unnests, is_unnest, refuse_unnest
-from tsql.analyze.windows import Windows, mentions_window
+from tsql.analyze.windows import WindowCalls, mentions_window
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.nodes import Aggregate, Column, Expr, SortKey
@@ -30,7 +30,7 @@ from tsql.planner.bind.operators import to_boolean
 from tsql.planner.bind.query_text import is_all, position_of
 from tsql.planner.bind.strings import collated
 from tsql.planner.bind.subquery import QUERIES
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.syntax import expression_text
 from tsql.planner.logical import nodes as logical
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Item:
+class SelectItem:
     """One column of the select list. `alias` is what the user wrote; `name` is shown; `expr` is bound over the input;
     `plan_name` is its name in the plan. `unread` is a column of a star that cannot be read: it is named by the result, and no more."""
 
@@ -49,7 +49,7 @@ class Item:
     expr: Expr | None = None
     plan_name: str = ""
     binding: bool = False
-    unread: Field | None = None
+    unread: ScopeField | None = None
 
 
 class SelectAnalyzer:
@@ -65,9 +65,9 @@ class SelectAnalyzer:
         self.parameters = queries.parameters
         self.taken = queries.taken
         self.level = Level(queries, environment, plan.schema.names)
-        self.grouping = Grouping(self.source)
+        self.grouping = GroupClause(self.source)
         self.grouping.shown = {f.column: f.name for table in scope.tables for f in table.relation.fields}
-        self.windows = Windows(self.source, node.args.get("windows") or [])
+        self.windows = WindowCalls(self.source, node.args.get("windows") or [])
         self.unnests = Unnests()
         self.items, self.unread = self._apart(self._expand())
         self.aliases: dict[str, int] = {}
@@ -75,7 +75,7 @@ class SelectAnalyzer:
             if item.alias is not None:
                 self.aliases.setdefault(item.alias.lower(), index)
 
-    def analyze(self) -> Relation:
+    def analyze(self) -> AnalyzedRelation:
         """The relation of the SELECT with DISTINCT and ORDER BY, but without LIMIT."""
         where = self._where()
         if where is not None:
@@ -101,9 +101,9 @@ class SelectAnalyzer:
         fields = list(relation.fields)
         for place, field in self.unread:
             fields.insert(place, field)
-        return Relation(relation.plan, tuple(fields), relation.life)
+        return AnalyzedRelation(relation.plan, tuple(fields), relation.life)
 
-    def _apart(self, items: list[Item]) -> tuple[list[Item], list[tuple[int, Field]]]:
+    def _apart(self, items: list[SelectItem]) -> tuple[list[SelectItem], list[tuple[int, ScopeField]]]:
         """The items that have values, and the others with their places."""
         unread = [(place, item.unread) for place, item in enumerate(items) if item.unread is not None]
         return ([item for item in items if item.unread is None], unread) if unread else (items, unread)
@@ -116,8 +116,8 @@ class SelectAnalyzer:
     def _error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
 
-    def _expand(self) -> list[Item]:
-        items: list[Item] = []
+    def _expand(self) -> list[SelectItem]:
+        items: list[SelectItem] = []
         for node in self.node.expressions:
             alias = None
             inner = node
@@ -133,7 +133,7 @@ class SelectAnalyzer:
             elif _columns_calls(inner):
                 items += self._columns(inner, alias)
             else:
-                items.append(Item(inner, alias, alias if alias is not None else self._name(inner)))
+                items.append(SelectItem(inner, alias, alias if alias is not None else self._name(inner)))
         if not items:
             raise self._error("SELECT needs at least one column", self.node)
         return items
@@ -149,8 +149,8 @@ class SelectAnalyzer:
         return display_name(node, self.source.text, self.windows.scope.named)
 
     def _star(
-        self, star: exp.Star, fields: list[Field], alias: str | None = None, of: list[Field] | None = None, of_table: exp.Expr | None = None
-    ) -> list[Item]:
+        self, star: exp.Star, fields: list[ScopeField], alias: str | None = None, of: list[ScopeField] | None = None, of_table: exp.Expr | None = None
+    ) -> list[SelectItem]:
         """The items of a star; an alias is the name of all of them, as in DuckDB. `of` has the columns that EXCLUDE can name, if `fields`
         are fewer; `of_table` is what stands before the star."""
         text, position = ("*", position_of(star)) if of_table is None else (f"{quote(of_table.name)}.*", position_of(of_table))
@@ -175,11 +175,11 @@ class SelectAnalyzer:
             shown = alias or renamed.get(name, f.name)
             given = shown if alias is not None or name in renamed else None
             if name in replaced:
-                items.append(Item(replaced[name], alias, shown))
+                items.append(SelectItem(replaced[name], alias, shown))
             elif f.type.is_readable:
-                items.append(Item(None, given, shown, f.to_column(position_of(star))))
+                items.append(SelectItem(None, given, shown, f.to_column(position_of(star))))
             elif self._may_have_unread:
-                items.append(Item(None, given, shown, unread=replace(f, name=shown, also=None)))
+                items.append(SelectItem(None, given, shown, unread=replace(f, name=shown, also=None)))
             else:
                 kept = [f for f in fields if f.name.lower() not in excluded and f.name.lower() not in replaced]
                 raise unread_star(kept, self._at(position), left_out(star), text).locate(self.source.text)
@@ -187,7 +187,7 @@ class SelectAnalyzer:
             raise self._error(f"SELECT needs at least one column: {'EXCLUDE leaves none' if known else f'{text} has none'}", self.node)
         return items
 
-    def _fields_of(self, star: exp.Expr) -> list[Field]:
+    def _fields_of(self, star: exp.Expr) -> list[ScopeField]:
         """The columns of `*` or of `t.*`."""
         if isinstance(star, exp.Star):
             return self.scope.all_fields(position_of(star))
@@ -195,7 +195,7 @@ class SelectAnalyzer:
             raise self._error("only the name of a table stands before .*", star)
         return self.scope.table(star.parts[0].name, position_of(star.parts[0]))
 
-    def _filtered_star(self, pattern: StarPattern, node: exp.Expr, alias: str | None) -> list[Item]:
+    def _filtered_star(self, pattern: StarPattern, node: exp.Expr, alias: str | None) -> list[SelectItem]:
         """The items of `* LIKE 'pattern'`."""
         star = pattern.star if isinstance(pattern.star, exp.Star) else pattern.star.this
         for key in ("replace", "rename"):
@@ -227,7 +227,7 @@ class SelectAnalyzer:
         taken[name] = clause
         return name
 
-    def _columns(self, node: exp.Expr, alias: str | None) -> list[Item]:
+    def _columns(self, node: exp.Expr, alias: str | None) -> list[SelectItem]:
         """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches. In an alias `\\1` is what
         the first group of the expression matched, `\\0` the name of the column."""
         calls = _columns_calls(node)
@@ -236,10 +236,10 @@ class SelectAnalyzer:
         fields = self._matching(calls[0])
         names = [None if alias is None else column_alias(alias, f.name, _regex_of(calls[0]), lambda message: self._error(message, node)) for f in fields]
         if node is calls[0]:
-            return [Item(None, name, name or f.name, f.to_column(position_of(node))) for f, name in zip(fields, names, strict=True)]
-        return [Item(node.transform(_put_column, f), name, name or f.name) for f, name in zip(fields, names, strict=True)]
+            return [SelectItem(None, name, name or f.name, f.to_column(position_of(node))) for f, name in zip(fields, names, strict=True)]
+        return [SelectItem(node.transform(_put_column, f), name, name or f.name) for f, name in zip(fields, names, strict=True)]
 
-    def _matching(self, node: CallNode) -> list[Field]:
+    def _matching(self, node: CallNode) -> list[ScopeField]:
         pattern = node.expressions[0] if len(node.expressions) == 1 else None
         if isinstance(pattern, exp.Star):
             return [self._field(item) for item in self._star(pattern, self.scope.fields)]
@@ -258,12 +258,12 @@ class SelectAnalyzer:
         """A position, or where the query begins to say what it is over: FROM without SELECT has no star in its text."""
         return next((at for table in self.node.find_all(exp.Table) if (at := position_of(table)) is not None), None) if position is None else position
 
-    def _field(self, item: Item) -> Field:
+    def _field(self, item: SelectItem) -> ScopeField:
         if item.unread is not None:
             return item.unread
         if not isinstance(item.expr, Column):
             raise self._error("REPLACE is not supported in COLUMNS", item.node)
-        return Field(item.name, item.expr.name, item.expr.dtype, item.expr.nullable)
+        return ScopeField(item.name, item.expr.name, item.expr.dtype, item.expr.nullable)
 
     def _binder(self, clause: str, aliases: int, aggregates: bool, windows: bool = False) -> Binder:
         """A binder in which names mean columns, or else one of the first `aliases` select items."""
@@ -533,7 +533,7 @@ class SelectAnalyzer:
             item.expr = put(item.expr)
         return None if on is None else list(map(put, on)), [SortKey(put(k.expr), k.descending, k.nulls_first) for k in order]
 
-    def _project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
+    def _project(self, on: list[Expr] | None, order: list[SortKey]) -> AnalyzedRelation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""
         names = Names(self.taken)
         if self.unnests.lists:
@@ -544,7 +544,7 @@ class SelectAnalyzer:
         on = None if on is None else [self.level.settle(expr) for expr in on]
         order = [SortKey(self.level.settle(k.expr), k.descending, k.nulls_first) for k in order]
         columns = [(names.unique(item.plan_name), item.expr) for item in self.items]
-        fields = tuple(Field(item.name, name, expr.type, _nullable(expr)) for item, (name, expr) in zip(self.items, columns, strict=True))
+        fields = tuple(ScopeField(item.name, name, expr.type, _nullable(expr)) for item, (name, expr) in zip(self.items, columns, strict=True))
         carried = list(columns)
 
         def carry(expr: Expr) -> Column:
@@ -567,7 +567,7 @@ class SelectAnalyzer:
             plan = logical.Distinct(plan, None if len(carried) == len(columns) else shown)
         if keys:
             plan = logical.Sort(plan, keys)
-        return Relation(plan, fields)
+        return AnalyzedRelation(plan, fields)
 
 
 def project(plan: logical.Node, columns: list[tuple[str, Expr]]) -> logical.Node:
@@ -578,7 +578,7 @@ def project(plan: logical.Node, columns: list[tuple[str, Expr]]) -> logical.Node
     return logical.Project(plan, tuple(columns))
 
 
-def _put_column(node: exp.Expr, field: Field) -> exp.Expr:
+def _put_column(node: exp.Expr, field: ScopeField) -> exp.Expr:
     """One column in place of COLUMNS(..)."""
     if isinstance(node, CallNode) and node.name == "columns":
         return exp.Column(this=exp.Identifier(this=field.name, quoted=True).update_positions(node))

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from sqlglot import exp
 
-from tsql.planner.bind.syntax import Call
+from tsql.planner.bind.syntax import CallNode
 
 Error = Callable[[str, exp.Expr], Exception]
 
@@ -73,7 +73,7 @@ def star_pattern(node: exp.Expr) -> StarPattern | None:
     escape = None
     if isinstance(node, exp.Escape):
         node, escape = node.this, node.expression
-    if isinstance(node, Call) and node.name == "regexp_matches" and len(node.expressions) == 2 and _is_star(node.expressions[0]):
+    if isinstance(node, CallNode) and node.name == "regexp_matches" and len(node.expressions) == 2 and _is_star(node.expressions[0]):
         return StarPattern(node.expressions[0], "regex", node.expressions[1], None, negated)
     kind = {exp.Like: "like", exp.ILike: "ilike", exp.Glob: "glob", exp.SimilarTo: "similar"}.get(type(node))
     if kind is None or not _is_star(node.this):

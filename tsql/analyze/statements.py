@@ -19,7 +19,7 @@ from tsql.analyze import definitions as analyze_ddl
 from tsql.analyze.emit import check_emit
 from tsql.analyze.files import constant
 from tsql.analyze.query import QueryAnalyzer
-from tsql.analyze.scope import Relation, unread_star
+from tsql.analyze.scope import AnalyzedRelation, unread_star
 from tsql.analyze.select import left_out, project
 from tsql.analyze.time.refuse import check_time
 from tsql.analyze.time.sequenced import finished
@@ -125,8 +125,8 @@ class Analyzer:
         """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows leave, and are not read by other queries."""
         return self._shown(self.relation(node, top=top), node, text)
 
-    def _shown(self, relation: Relation, node: exp.Expr, text: str) -> statements.Query:
-        shown = Relation(relation.plan, relation.readable, relation.life)
+    def _shown(self, relation: AnalyzedRelation, node: exp.Expr, text: str) -> statements.Query:
+        shown = AnalyzedRelation(relation.plan, relation.readable, relation.life)
         return self.output(_typed(shown), tuple(f.column for f in shown.fields), tuple(f.name for f in shown.fields), node, text)
 
     def output(self, plan: logical.Node, columns: tuple[str, ...], names: tuple[str, ...], node: exp.Expr, text: str | None = None) -> statements.Query:
@@ -158,14 +158,14 @@ class Analyzer:
         """An analyzer of the same statement over another catalog."""
         return Analyzer(self.parsed, catalog, self.parameters)
 
-    def relation(self, node: exp.Expr, plain: str | None = None, top: bool = True) -> Relation:
+    def relation(self, node: exp.Expr, plain: str | None = None, top: bool = True) -> AnalyzedRelation:
         """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal one."""
         relation = self._relation(node, plain, top)
         if len(relation.readable) != len(relation.fields):
             raise unread_star(relation.fields, *_first_star(node)).locate(self.parsed.source.text)
         return relation
 
-    def _relation(self, node: exp.Expr, plain: str | None, top: bool) -> Relation:
+    def _relation(self, node: exp.Expr, plain: str | None, top: bool) -> AnalyzedRelation:
         try:
             relation = QueryAnalyzer(self.parsed.source, self.catalog, self.parameters).query(node, top=top)
         except BindError as error:
@@ -249,7 +249,7 @@ def _first_star(query: exp.Expr) -> tuple[int | None, list[str], str]:
     return next((at for table in query.find_all(exp.Table) if (at := position_of(table)) is not None), None), [], "*"
 
 
-def _typed(relation: Relation) -> logical.Node:
+def _typed(relation: AnalyzedRelation) -> logical.Node:
     """The plan with INTEGER in place of the type of a bare NULL."""
     if all(f.type != NULL for f in relation.fields):
         return relation.plan

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze.outer_columns import as_outer, map_outers, map_value, names_in, outers
-from tsql.analyze.scope import Life, Names, Relation, integer_of
-from tsql.analyze.time.lifetime_joins import Side, pieces
+from tsql.analyze.scope import AnalyzedRelation, Life, Names, integer_of
+from tsql.analyze.time.lifetime_joins import TemporalSide, pieces
 from tsql.analyze.time.lifetimes import kept, without_lifetime
 from tsql.analyze.time.misplaced import misplaced
 from tsql.kernels.expr.errors import BindError
@@ -29,7 +29,7 @@ from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.operators import COMPARISON
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.subquery import listed_query, quantified
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import coerce, comparison_type
 from tsql.planner.logical import nodes as logical
 
@@ -108,7 +108,7 @@ class Deferred(Outer):
 
 
 @dataclass(eq=False)
-class Frame:
+class OuterClause:
     """What a subquery sees of the clause around it: names, and whether an aggregate over them may stand there."""
 
     level: Level
@@ -130,11 +130,11 @@ class Level:
     def __init__(self, queries: QueryAnalyzer, environment: Any, columns: Iterable[str]):
         self.queries = queries
         self.environment = environment
-        self.outer: Frame | None = queries.outer
+        self.outer: OuterClause | None = queries.outer
         self.visible = set(columns)
         self.used: set[str] = set()
         self._names = Names(self.visible | queries.taken)
-        self._known: list[tuple[exp.Expr, Frame, Expr]] = []
+        self._known: list[tuple[exp.Expr, OuterClause, Expr]] = []
         self._done: dict[Subquery, Column] = {}
 
     def avoid(self, names: Iterable[str]) -> None:
@@ -143,7 +143,7 @@ class Level:
 
     def binder(self, find: Callable[[exp.Column], Expr | None], aggregate: Any, clause: str) -> Callable[[Binder, exp.Expr], Expr]:
         """What a Binder of a clause calls for its subqueries. `find` is what a name means in the clause, before the queries around."""
-        frame = Frame(self, find, aggregate, clause)
+        frame = OuterClause(self, find, aggregate, clause)
         return lambda binder, node: self.bind(frame, binder, node)
 
     def outside(self, node: exp.Column) -> Expr | None:
@@ -190,7 +190,7 @@ class Level:
 
         return level.to_outer(frame.aggregate(map_value(call, inside), node))
 
-    def bind(self, frame: Frame, binder: Binder, node: exp.Expr) -> Expr:
+    def bind(self, frame: OuterClause, binder: Binder, node: exp.Expr) -> Expr:
         """A subquery in an expression of `frame`'s clause. Equal ones are one, so that GROUP BY finds them again."""
         for known, where, expr in self._known:
             if known == node and (where is frame or self._is_same_place(where, frame)):
@@ -199,11 +199,11 @@ class Level:
         self._known.append((node, frame, expr))
         return expr
 
-    def _is_same_place(self, a: Frame, b: Frame) -> bool:
+    def _is_same_place(self, a: OuterClause, b: OuterClause) -> bool:
         """Whether names mean the same: not in HAVING, which prefers aliases."""
         return "HAVING" not in (a.clause, b.clause)
 
-    def _bind(self, frame: Frame, binder: Binder, node: exp.Expr) -> Expr:
+    def _bind(self, frame: OuterClause, binder: Binder, node: exp.Expr) -> Expr:
         match node:
             case exp.Exists():
                 relation = self._query(frame, _unlimited(node.this))
@@ -224,7 +224,7 @@ class Level:
         (only,) = relation.fields
         return self._pending("single", relation, only.to_column(position_of(node)).name, only.type, None, node)
 
-    def _query(self, frame: Frame, node: exp.Expr) -> Relation:
+    def _query(self, frame: OuterClause, node: exp.Expr) -> AnalyzedRelation:
         """The relation of the subquery, with exactly the columns that it shows."""
         relation = without_lifetime(self.queries.inside(frame).query(node, self.environment))
         lifetime = () if relation.life is None else relation.life.columns
@@ -233,11 +233,11 @@ class Level:
             return relation
         return replace(relation, plan=logical.Project(relation.plan, tuple(kept(relation.plan, shown))))
 
-    def _expect(self, relation: Relation, columns: int, node: exp.Expr) -> None:
+    def _expect(self, relation: AnalyzedRelation, columns: int, node: exp.Expr) -> None:
         if len(relation.fields) != columns:
             raise self.queries.error(f"Subquery returns {len(relation.fields)} columns - expected {columns}", node)
 
-    def _pending(self, kind: str, relation: Relation, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
+    def _pending(self, kind: str, relation: AnalyzedRelation, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
         plan = relation.plan
         if kind == "single" and relation.life is not None:
             raise misplaced(self.queries, node)
@@ -252,7 +252,7 @@ class Level:
         self._names.take(inside)
         return Pending(f"\0{column}", dtype, True, position_of(node), Subquery(self, kind, plan, column, dtype, condition, relation.life))
 
-    def _compared(self, frame: Frame, binder: Binder, op: str, value: exp.Expr, query: exp.Expr, node: exp.Expr) -> Expr:
+    def _compared(self, frame: OuterClause, binder: Binder, op: str, value: exp.Expr, query: exp.Expr, node: exp.Expr) -> Expr:
         values = row_values(value)
         operands = [binder.operand(v) for v in values]
         relation = self._query(frame, query)
@@ -301,11 +301,11 @@ class Level:
             if column.name.startswith("\0") and not isinstance(column, Pending):
                 raise BindError("a subquery cannot depend on UNNEST or a window function here", position=column.position, text=self.queries.source.text)
 
-    def pieces(self, kind: str, left: Side, subquery: Subquery) -> Side:
+    def pieces(self, kind: str, left: TemporalSide, subquery: Subquery) -> TemporalSide:
         """What a temporal subquery leaves of the rows of a plan: the parts in which it has a row (semi), or none (anti)."""
         for other in subquery.needs():
-            left = Side(self._attach(left.plan, other, None), left.life)
-        right = Side(map_outers(subquery.plan, self._settled_outer), subquery.life)
+            left = TemporalSide(self._attach(left.plan, other, None), left.life)
+        right = TemporalSide(map_outers(subquery.plan, self._settled_outer), subquery.life)
         condition = None if subquery.condition is None else self.settle(subquery.condition)
         return pieces(kind, left, right, condition, (*self.queries.taken, *self.used, *self.visible))
 

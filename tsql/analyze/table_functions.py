@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze.lists import Literals, Ranged, read_list, series_arguments
-from tsql.analyze.scope import Field, Names, Relation
+from tsql.analyze.scope import AnalyzedRelation, Names, ScopeField
 from tsql.analyze.subquery import Level, computed_rows
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.nodes import Column, Expr, Literal, Outer
-from tsql.kernels.expr.schema import Field as SchemaField
 from tsql.kernels.expr.schema import Schema
+from tsql.kernels.expr.schema import ScopeField as SchemaField
 from tsql.kernels.expr.types import BIGINT, INTEGER, NULL, VARCHAR
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import coerce, settle
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.generating import Series
@@ -42,7 +42,7 @@ class TableFunctions:
         self.level = Level(queries, environment, ())
         self.binder = queries._constant_binder("a table function", self.level)
 
-    def relation(self, node: CallNode, ordinality: bool = False) -> Relation:
+    def relation(self, node: CallNode, ordinality: bool = False) -> AnalyzedRelation:
         """The relation of a call [WITH ORDINALITY]."""
         match node.name:
             case "range" | "generate_series":
@@ -56,13 +56,13 @@ class TableFunctions:
                 return self.unnest(node.expressions, node, ordinality)
         return self._numbered(relation) if ordinality else relation
 
-    def _series(self, name: str, start: Expr, stop: Expr, step: Expr, inclusive: bool) -> Relation:
+    def _series(self, name: str, start: Expr, stop: Expr, step: Expr, inclusive: bool) -> AnalyzedRelation:
         plan = self.level.attach(ONE_ROW, (start, stop, step))
         start, stop, step = map(self.level.settle, (start, stop, step))
         column = Names((*self.queries.taken, *plan.schema.names)).unique(name)
-        return Relation(Series(plan, column, start, stop, step, inclusive), (Field(name, column, start.type, False),))
+        return AnalyzedRelation(Series(plan, column, start, stop, step, inclusive), (ScopeField(name, column, start.type, False),))
 
-    def unnest(self, arguments: list[exp.Expr], node: exp.Expr, ordinality: bool = False) -> Relation:
+    def unnest(self, arguments: list[exp.Expr], node: exp.Expr, ordinality: bool = False) -> AnalyzedRelation:
         """UNNEST(list) [WITH ORDINALITY] in FROM."""
         if len(arguments) != 1:
             raise self.queries.error(f"UNNEST in FROM takes one list, not {len(arguments)}: the select list can unnest several side by side", node)
@@ -76,13 +76,13 @@ class TableFunctions:
             return self._rows([(value,) for value in listed.values], [("unnest", INTEGER if listed.type == NULL else listed.type)])
         return self._listed(listed, "unnest", ordinality)
 
-    def _listed(self, listed: Ranged, name: str, ordinality: bool) -> Relation:
+    def _listed(self, listed: Ranged, name: str, ordinality: bool) -> AnalyzedRelation:
         if ordinality and listed.is_numeric:
             return self._counted(listed, name)
         relation = self._series(name, listed.start, listed.stop, listed.step, listed.inclusive)
         return self._numbered(relation) if ordinality else relation
 
-    def _counted(self, listed: Ranged, name: str) -> Relation:
+    def _counted(self, listed: Ranged, name: str) -> AnalyzedRelation:
         """Numbers with their places, from which they are computed."""
         names = Names((*self.queries.taken, name))
         place = names.unique(ORDINALITY)
@@ -91,31 +91,31 @@ class TableFunctions:
         value = self.level.settle(listed.at(Column(place, BIGINT, False)))
         column = names.unique(name)
         project = logical.Project(series, ((column, value), (place, Column(place, BIGINT, False))))
-        return Relation(project, (Field(name, column, BIGINT, False), Field(ORDINALITY, place, BIGINT, False)))
+        return AnalyzedRelation(project, (ScopeField(name, column, BIGINT, False), ScopeField(ORDINALITY, place, BIGINT, False)))
 
-    def _numbered(self, relation: Relation) -> Relation:
+    def _numbered(self, relation: AnalyzedRelation) -> AnalyzedRelation:
         """The rows of a function with their places, from 1."""
         place = Names((*self.queries.taken, *relation.plan.schema.names)).unique(ORDINALITY)
         plan = logical.Window(relation.plan, (), (), ((place, WindowCall("row_number", (), BIGINT)),))
-        return Relation(plan, (*relation.fields, Field(ORDINALITY, place, BIGINT, False)))
+        return AnalyzedRelation(plan, (*relation.fields, ScopeField(ORDINALITY, place, BIGINT, False)))
 
-    def _rows(self, rows: list[tuple[Expr, ...]], columns: list[tuple[str, Any]]) -> Relation:
+    def _rows(self, rows: list[tuple[Expr, ...]], columns: list[tuple[str, Any]]) -> AnalyzedRelation:
         """Literal rows; those that are no constants are computed one by one."""
         names = Names(self.queries.taken)
-        fields = tuple(Field(name, names.unique(name), dtype) for name, dtype in columns)
+        fields = tuple(ScopeField(name, names.unique(name), dtype) for name, dtype in columns)
         cast = tuple(tuple(coerce(value, f.type) for value, f in zip(row, fields, strict=True)) for row in rows)
         if any(isinstance(part, (Outer, Column)) for row in cast for value in row for part in value.walk()):
-            return Relation(computed_rows(self.level, cast, [f.column for f in fields]), fields)
-        return Relation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
+            return AnalyzedRelation(computed_rows(self.level, cast, [f.column for f in fields]), fields)
+        return AnalyzedRelation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
 
-    def _repeat(self, node: CallNode) -> Relation:
+    def _repeat(self, node: CallNode) -> AnalyzedRelation:
         """repeat(value, count): the value so many times."""
         if len(node.expressions) != 2:
             raise self.queries.error(f"repeat takes a value and a count, not {len(node.expressions)} arguments", node)
         value = settle(self.binder.operand(node.expressions[0]))
         return self._repeated([(_shown(value), value)], self.binder.bind_as(node.expressions[1], BIGINT))
 
-    def _repeat_row(self, node: CallNode) -> Relation:
+    def _repeat_row(self, node: CallNode) -> AnalyzedRelation:
         """repeat_row(value, .., num_rows = count)."""
         values = [e for e in node.expressions if not _is_option(e)]
         options = [e for e in node.expressions if _is_option(e)]
@@ -124,7 +124,7 @@ class TableFunctions:
         columns = [(f"column{i}", settle(self.binder.operand(value))) for i, value in enumerate(values)]
         return self._repeated(columns, self.binder.bind_as(options[0].expression, BIGINT))
 
-    def _repeated(self, columns: list[tuple[str, Expr]], count: Expr) -> Relation:
+    def _repeated(self, columns: list[tuple[str, Expr]], count: Expr) -> AnalyzedRelation:
         plan = self.level.attach(ONE_ROW, [count, *(e for _, e in columns)])
         names = Names((*self.queries.taken, *plan.schema.names))
         series = Series(plan, names.unique("number"), Literal(0, BIGINT), self.level.settle(count), Literal(1, BIGINT))
@@ -132,9 +132,9 @@ class TableFunctions:
         for name, expr in columns:
             expr = coerce(expr, INTEGER) if expr.type == NULL else expr
             column = names.unique(name)
-            fields.append(Field(name, column, expr.type))
+            fields.append(ScopeField(name, column, expr.type))
             computed.append((column, self.level.settle(expr)))
-        return Relation(logical.Project(series, tuple(computed)), tuple(fields))
+        return AnalyzedRelation(logical.Project(series, tuple(computed)), tuple(fields))
 
 
 def _shown(value: Expr) -> str:

@@ -16,17 +16,17 @@ from tsql.analyze.subquery import Pending, columns_read
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Column, Expr, SortKey, rewrite
 from tsql.kernels.windows.call import WindowCall
-from tsql.planner.bind.query_text import Source, position_of
+from tsql.planner.bind.query_text import QueryText, position_of
 from tsql.planner.bind.windows import WindowScope, define_windows
 from tsql.planner.logical import nodes as logical
 
 Window = tuple[tuple[Expr, ...], tuple[SortKey, ...], WindowCall]
 
 
-class Windows:
+class WindowCalls:
     """The calls of window functions in one SELECT; equal calls are one."""
 
-    def __init__(self, source: Source, definitions: list[exp.Window]):
+    def __init__(self, source: QueryText, definitions: list[exp.Window]):
         self.source = source
         self.calls: list[Window] = []
         self.names: list[str | None] = []

@@ -66,7 +66,7 @@ Entry = Source | View | Table | External
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class CatalogSnapshot:
     """What a catalog held at one time."""
 
     entries: dict[str, tuple[str, Entry]]
@@ -153,19 +153,19 @@ class Catalog:
                 self._macros[name.lower()] = macro
             self.version += 1
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> CatalogSnapshot:
         """Everything that is bound now; what it holds is immutable, so this is a copy of two maps."""
         with self._lock:
-            return Snapshot(dict(self._entries), dict(self._macros))
+            return CatalogSnapshot(dict(self._entries), dict(self._macros))
 
     @staticmethod
-    def of(snapshot: Snapshot) -> Catalog:
+    def of(snapshot: CatalogSnapshot) -> Catalog:
         """A catalog that holds what another one held."""
         catalog = Catalog()
         catalog.restore(snapshot)
         return catalog
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: CatalogSnapshot) -> None:
         """Put back what was bound at the time of a snapshot."""
         with self._lock:
             self._entries, self._macros = dict(snapshot.entries), dict(snapshot.macros)

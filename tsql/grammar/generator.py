@@ -21,7 +21,7 @@ from tsql.grammar.time.duckdb_text import DuckdbTimeText, Periods, periods_of
 from tsql.grammar.time.text import TimeGenerator
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.process.recursion import deep_recursion
-from tsql.planner.bind.syntax import Call, TemporalExpressions
+from tsql.planner.bind.syntax import CallNode, TemporalExpressions
 
 
 class TemporalGenerator(TimeGenerator):
@@ -52,7 +52,7 @@ class OracleGenerator(DuckdbTimeText, TemporalGenerator):
     def hint_sql(self, expression: exp.Hint) -> str:
         return ""
 
-    def call_sql(self, node: Call) -> str:
+    def call_sql(self, node: CallNode) -> str:
         overloads = SCALARS.overloads.get(node.name)
         spelled = overloads[0].duckdb if overloads else None
         if spelled and spelled != node.name:

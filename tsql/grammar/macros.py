@@ -16,7 +16,7 @@ from tsql.grammar.parser.statements import Parsed
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.process import stopping
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import Call, parse_scalar
+from tsql.planner.bind.syntax import CallNode, parse_scalar
 
 MAX_DEPTH = 50
 """Macros inside macros; deeper means that one is defined by itself."""
@@ -28,11 +28,11 @@ MAX_PARTS = 50_000
 def expand_macros(parsed: Parsed, catalog: Any) -> Parsed:
     """The statement without calls of macros; the same object if there are none."""
     find = getattr(catalog, "macro", None)
-    if find is None or not any(find(call.name) for call in parsed.node.find_all(Call)):
+    if find is None or not any(find(call.name) for call in parsed.node.find_all(CallNode)):
         return parsed
     for select in parsed.node.find_all(exp.Select):
         for item in select.expressions:
-            if not isinstance(item, (exp.Alias, exp.Star)) and any(find(call.name) for call in item.find_all(Call)):
+            if not isinstance(item, (exp.Alias, exp.Star)) and any(find(call.name) for call in item.find_all(CallNode)):
                 name = display_name(item, parsed.source.text)
                 item.replace(exp.Alias(this=item.copy(), alias=exp.Identifier(this=name, quoted=True)))
     return replace(parsed, node=_expanded(parsed.node, find, Parts(), 0))
@@ -44,7 +44,7 @@ class Parts:
     def __init__(self) -> None:
         self.number = 0
 
-    def add(self, number: int, macro: Macro, call: Call) -> None:
+    def add(self, number: int, macro: Macro, call: CallNode) -> None:
         self.number += number
         if self.number > MAX_PARTS:
             raise BindError(f'macro "{macro.name}" expands to more than {MAX_PARTS:,} parts of expressions', position=position_of(call), hint="compute what it repeats in a subquery")
@@ -52,7 +52,7 @@ class Parts:
 
 def _expanded(node: exp.Expr, find: Any, parts: Parts, depth: int) -> exp.Expr:
     def change(found: exp.Expr) -> exp.Expr:
-        macro = find(found.name) if isinstance(found, Call) else None
+        macro = find(found.name) if isinstance(found, CallNode) else None
         if macro is None:
             return found
         if depth >= MAX_DEPTH:
@@ -63,7 +63,7 @@ def _expanded(node: exp.Expr, find: Any, parts: Parts, depth: int) -> exp.Expr:
     return node.transform(change, copy=False)
 
 
-def _body(macro: Macro, call: Call, parts: Parts) -> exp.Expr:
+def _body(macro: Macro, call: CallNode, parts: Parts) -> exp.Expr:
     """The macro's expression with the arguments of a call in the place of its parameters; errors in it point to the call."""
     at = position_of(call)
     values = _arguments(macro, call)
@@ -83,7 +83,7 @@ def _body(macro: Macro, call: Call, parts: Parts) -> exp.Expr:
     return exp.Paren(this=body.transform(fill, copy=False))
 
 
-def _arguments(macro: Macro, call: Call) -> dict[str, exp.Expr]:
+def _arguments(macro: Macro, call: CallNode) -> dict[str, exp.Expr]:
     lowered = [parameter.lower() for parameter in macro.parameters]
     values: dict[str, exp.Expr] = {}
     for place, argument in enumerate(call.expressions):
@@ -102,7 +102,7 @@ def _arguments(macro: Macro, call: Call) -> dict[str, exp.Expr]:
     return values
 
 
-def _mismatch(macro: Macro, call: Call) -> BindError:
+def _mismatch(macro: Macro, call: CallNode) -> BindError:
     required = len(macro.parameters) - len(macro.defaults)
     shown = [*macro.parameters[:required], *(f"{p} := {d}" for p, d in zip(macro.parameters[required:], macro.defaults, strict=True))]
     return BindError(f"Macro {macro.name}() does not support the supplied arguments", position=position_of(call), hint=f"it is {macro.name}({', '.join(shown)})")

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from tsql.catalog.catalog import Catalog, Snapshot
+from tsql.catalog.catalog import Catalog, CatalogSnapshot
 from tsql.kernels.expr.errors import StorageError, TransactionError
 from tsql.kernels.process import forks, stopping
 from tsql.kernels.process.held_signals import held_signals
@@ -48,7 +48,7 @@ class Changes:
         return bool(self.names or self.macros or self.appended)
 
 
-class Store(Protocol):
+class CommitStore(Protocol):
     """Where commits go, and where a session's catalog comes from."""
 
     path: Path
@@ -69,13 +69,13 @@ class Store(Protocol):
 class Transactions:
     """The transaction that is open, if any. `lock` is held while a statement changes the catalog."""
 
-    def __init__(self, catalog: Catalog, store: Store | None = None):
+    def __init__(self, catalog: Catalog, store: CommitStore | None = None):
         self.catalog, self.store = catalog, store
         self.lock = forks.rlock()
         self.changes = Changes()
-        self._started: tuple[Snapshot, int] | None = None
+        self._started: tuple[CatalogSnapshot, int] | None = None
         """The catalog and the number of commits when the statement began that is at work."""
-        self._begun: Snapshot | None = None
+        self._begun: CatalogSnapshot | None = None
         self._begun_commits = 0
         self._failed = False
 

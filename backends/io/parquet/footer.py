@@ -52,16 +52,16 @@ class Footer:
     raw: bytes
 
     @cached_property
-    def first_chunks(self) -> list[Chunk | None]:
+    def first_chunks(self) -> list[ColumnChunk | None]:
         """The chunks of the first row group, one per column (None for nested ones); empty where there is no row group."""
         return next(iter(self._read_chunks(1)), [])
 
     @cached_property
-    def chunks(self) -> list[list[Chunk | None]]:
+    def chunks(self) -> list[list[ColumnChunk | None]]:
         """The chunks of all row groups. Read on demand: this takes some milliseconds for a large footer."""
         return self._read_chunks(None)
 
-    def _read_chunks(self, limit: int | None) -> list[list[Chunk | None]]:
+    def _read_chunks(self, limit: int | None) -> list[list[ColumnChunk | None]]:
         try:
             groups = _chunks(self.raw, limit)
         except (IndexError, KeyError, TypeError, ValueError, struct.error):
@@ -222,7 +222,7 @@ def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], in
         at = end
 
 
-class Chunk(NamedTuple):
+class ColumnChunk(NamedTuple):
     """What the footer says of one column in one row group. Statistics are raw bytes, or None where there are none;
     `deprecated` says that they are the old ones, whose order is only right for signed numbers. The pages of the chunk lie in
     `stored_bytes` bytes from `start` on, and take `plain_bytes` when they are decompressed; `elsewhere`: in another file."""
@@ -242,7 +242,7 @@ class Chunk(NamedTuple):
     deprecated: bool
 
 
-def _chunks(raw: bytes, limit: int | None) -> list[list[Chunk]]:
+def _chunks(raw: bytes, limit: int | None) -> list[list[ColumnChunk]]:
     """The chunks of the first `limit` row groups, a list per row group."""
     at = number = 0
     while True:
@@ -262,12 +262,12 @@ def _chunks(raw: bytes, limit: int | None) -> list[list[Chunk]]:
     return groups
 
 
-def _chunk(column: dict[int, Any], elsewhere: bool) -> Chunk:
+def _chunk(column: dict[int, Any], elsewhere: bool) -> ColumnChunk:
     statistics = column.get(12) or {}
     deprecated = 5 not in statistics and 6 not in statistics
     low, high = (statistics.get(2), statistics.get(1)) if deprecated else (statistics.get(6), statistics.get(5))
     page = column.get(11)
-    return Chunk(
+    return ColumnChunk(
         physical=column[1],
         encodings=tuple(column[2]),
         codec=column[4],

@@ -19,7 +19,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from tsql.backends.io.parquet.footer import Chunk, Footer
+from tsql.backends.io.parquet.footer import ColumnChunk, Footer
 from tsql.kernels.runtime.parquet.reader import HOST_PAGES, PLAIN, PLAIN_DICTIONARY, PLAIN_PAGES, RLE, RLE_DICTIONARY, SNAPPY_PAGES
 from tsql.kernels.runtime.parquet.values import BIG, BITS, LONG_WORDS, TEXT, WORDS
 
@@ -86,6 +86,6 @@ def _form(physical: int | None, arrow: pa.DataType, length: int) -> tuple[int, p
     return None
 
 
-def is_ours(chunk: Chunk) -> bool:
+def is_ours(chunk: ColumnChunk) -> bool:
     """Whether our decoder knows the codec and the encodings of a chunk."""
     return chunk.codec in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.elsewhere

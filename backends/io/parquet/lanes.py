@@ -16,7 +16,7 @@ import pyarrow as pa
 from tsql.backends.io import Split
 from tsql.backends.io.files import reading
 from tsql.backends.io.parquet.decoder import decoder
-from tsql.backends.io.parquet.footer import Chunk
+from tsql.backends.io.parquet.footer import ColumnChunk
 from tsql.backends.io.parquet.forms import CODECS, SNAPPY, UNCOMPRESSED, ColumnForm, is_ours
 from tsql.backends.io.parquet.pages import Selection, free
 from tsql.backends.io.parquet.picked_columns import LateSplit, keep
@@ -54,7 +54,7 @@ class Lane:
         self.codes = pa.dictionary(pa.int32(), form.arrow) if form.form == TEXT else None
         self.room, self.data, self.base = 0, memoryview(b""), 0
 
-    def open(self, file: int, chunk: Chunk) -> bool:
+    def open(self, file: int, chunk: ColumnChunk) -> bool:
         """Read the bytes of a chunk; whether they are there."""
         size = chunk.stored_bytes
         if size > self.room:
@@ -205,7 +205,7 @@ class LaneReader:
         self.opened.add(name)
         return lane
 
-    def _is_plain(self, name: str, position: int, chunk: Chunk, form: ColumnForm) -> bool:
+    def _is_plain(self, name: str, position: int, chunk: ColumnChunk, form: ColumnForm) -> bool:
         """Whether a lane reads a chunk: what it gives needs no conversion, and what the footer says of it is possible."""
         file = self.file
         return (

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from tsql.backends.io.parquet.decoder import Call, Decoder, decoder
-from tsql.backends.io.parquet.footer import Chunk
+from tsql.backends.io.parquet.footer import ColumnChunk
 from tsql.backends.io.parquet.forms import CODECS, GZIP, SNAPPY, UNCOMPRESSED, ColumnForm
 from tsql.kernels.codegen import memory
 from tsql.kernels.expr.errors import SourceError
@@ -112,7 +112,7 @@ class ChunkReader:
 
     words: Any = None
 
-    def __init__(self, file: int, file_size: int, chunk: Chunk, column: ColumnForm, rows: int, codes: bool, origin: str, kernel: Decoder | None = None):
+    def __init__(self, file: int, file_size: int, chunk: ColumnChunk, column: ColumnForm, rows: int, codes: bool, origin: str, kernel: Decoder | None = None):
         self.chunk, self.column, self.form, self.origin = chunk, column, column.form, origin
         self.kernel = kernel or decoder(chunk.values)
         size = chunk.stored_bytes

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tsql.backends.io import ColumnStatistics
-from tsql.backends.io.parquet.footer import Chunk, Footer
+from tsql.backends.io.parquet.footer import ColumnChunk, Footer
 from tsql.backends.io.prune import Bounds
 from tsql.kernels.expr.types import Type
 
@@ -36,7 +36,7 @@ def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
     return found
 
 
-def _bound(raw: bytes | None, chunk: Chunk, arrow: pa.DataType, kind: Type) -> Any:
+def _bound(raw: bytes | None, chunk: ColumnChunk, arrow: pa.DataType, kind: Type) -> Any:
     if raw is None:
         return None
     if chunk.physical in _NUMBERS:

@@ -17,7 +17,7 @@ from tsql.backends.local.run.constants import constant_array
 from tsql.backends.local.run.dataset import BlockData, ChunkData, Dataset, Part, SourceData, TopData
 from tsql.backends.local.run.host import Chunk, result_array
 from tsql.backends.local.run.range_data import RangeData
-from tsql.backends.local.run.repeat import Call, to_batch
+from tsql.backends.local.run.repeat import KernelCall, to_batch
 from tsql.backends.local.run.runner import Flow, Kernels, row_bound
 from tsql.backends.local.run.sliced_groups import relies_on_hashes
 from tsql.backends.local.spill.groups import GroupRunner
@@ -175,7 +175,7 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
             context.let_go()
         take()
         if self.recorder is not None:
-            self.recorder.ran([Call(code, context, part.morsels, pipeline.sink)])
+            self.recorder.ran([KernelCall(code, context, part.morsels, pipeline.sink)])
         self._close(context)
         self.run.done_rows = max(self.run.done_rows, self.shared.rows_done)
         kept.reverse()

@@ -40,7 +40,7 @@ NOT_READ = (0, 0, 0, 0)
 
 
 @dataclass
-class Stage:
+class DecodingStage:
     """Operators that are decided together, and the columns of the scan that they read."""
 
     columns: tuple[str, ...]
@@ -48,7 +48,7 @@ class Stage:
     reads: frozenset[str] = frozenset()
 
 
-def split_operators(operators: list[Operator], columns: tuple[str, ...]) -> tuple[list[Stage], list[Operator]]:
+def split_operators(operators: list[Operator], columns: tuple[str, ...]) -> tuple[list[DecodingStage], list[Operator]]:
     """The stages at the head of a pipeline, and the operators that are left for the pipeline itself."""
     origin: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in columns}
     head: list[tuple[Operator, frozenset[str]]] = []
@@ -83,15 +83,15 @@ def _needs(reads: frozenset[str], origin: dict[str, frozenset[str]]) -> frozense
     return frozenset().union(*(origin[name] for name in reads))
 
 
-def _stages(head: list[tuple[Operator, frozenset[str]]], columns: tuple[str, ...]) -> list[Stage]:
-    stages: list[Stage] = []
+def _stages(head: list[tuple[Operator, frozenset[str]]], columns: tuple[str, ...]) -> list[DecodingStage]:
+    stages: list[DecodingStage] = []
     known: frozenset[str] = frozenset()
     chooses = [isinstance(o, Filter | Admit) for o, _ in head]
     projects: list[Operator] = []
     for (operator, needs), is_choice in zip(head, chooses, strict=True):
         if is_choice and (not stages or (not needs <= known and len(stages) < MOST_STAGES)):
             # What a projection computes is computed again for the rows that a stage has left.
-            stages.append(Stage((), list(projects)))
+            stages.append(DecodingStage((), list(projects)))
         if isinstance(operator, Project):
             projects.append(operator)
         if not stages:
@@ -143,7 +143,7 @@ class LateData(Dataset):
 
     positioned = True
 
-    def __init__(self, runner: PipelineRunner, step: Step, role: str, flow: Flow, stages: list[Stage]):
+    def __init__(self, runner: PipelineRunner, step: Step, role: str, flow: Flow, stages: list[DecodingStage]):
         self.runner, self.step, self.role, self.flow, self.stages = runner, step, role, flow, stages
         self.data: SourceData = flow.data
         self.shards, self.rows = self.data.shards, self.data.rows

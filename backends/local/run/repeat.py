@@ -57,7 +57,7 @@ Work = Callable[[list[Chunk]], list[Chunk]]
 
 
 @dataclass(frozen=True)
-class Call:
+class KernelCall:
     """One worker's call of a kernel."""
 
     code: Code
@@ -100,12 +100,12 @@ class Recorder:
     """Watches a run of the executor, which says what it does. `refused`: it has done what another run could not repeat."""
 
     def __init__(self) -> None:
-        self.stages: list[list[Call]] = []
+        self.stages: list[list[KernelCall]] = []
         self.columns: tuple[OutputColumn, ...] | None = None
         self.work: list[Work] = []
         self.refused = False
 
-    def ran(self, calls: list[Call | None]) -> None:
+    def ran(self, calls: list[KernelCall | None]) -> None:
         """A pipeline has run: the call of each of its workers, or None for one that has made several."""
         made = [call for call in calls if call is not None and _can_keep(call)]
         collects = [call.sink.columns for call in made if isinstance(call.sink, Collect)]
@@ -132,7 +132,7 @@ class Recorder:
         return None if self.refused or self.columns is None or bytes > MOST_BYTES else Recording(self, run, shared, threads, seconds)
 
 
-def _can_keep(call: Call) -> bool:
+def _can_keep(call: KernelCall) -> bool:
     """Whether the state of a call is all that it leaves behind."""
     match call.sink:
         case ScalarAggregate() | DenseAggregate():
@@ -144,14 +144,14 @@ def _can_keep(call: Call) -> bool:
     return whole and not call.context.has_scratch and all(slot.kind in FIXED_SLOTS or slot.kind in VARYING_SLOTS for slot in call.context.program.slots)
 
 
-def _memory(call: Call) -> list[tuple[int, int]]:
+def _memory(call: KernelCall) -> list[tuple[int, int]]:
     """(address, bytes) of the memory that a kernel finds zeroed: its state, and its buffers."""
     context = call.context
     slots = [context.address + SLOTS + SLOT_BYTES * index for index, slot in enumerate(context.program.slots) if slot.kind == "buffer"]
     return [(context.state_address, context.state_bytes), *((read_u64(slot), read_i64(slot + 8)) for slot in slots)]
 
 
-def _free(stages: list[list[Call]]) -> None:
+def _free(stages: list[list[KernelCall]]) -> None:
     for call in (call for stage in stages for call in stage):
         call.context.kept = False
         free_state(call.sink, call.context, call.context.shared)

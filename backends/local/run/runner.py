@@ -20,7 +20,7 @@ from tsql.backends import Run
 from tsql.backends.local.run.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, end_chunks, free_state, presize_table
 from tsql.backends.local.run.host import Code, Context, Full, Shared, take_chunks
 from tsql.backends.local.run.late_decoding import read_late
-from tsql.backends.local.run.repeat import Call, Recorder, Recording
+from tsql.backends.local.run.repeat import KernelCall, Recorder, Recording
 from tsql.backends.local.run.workers import parallel
 from tsql.backends.local.spill.spill import AnyChunk, Spill, Store
 from tsql.kernels.codegen.llvm import FULL, QUICK, TIERED
@@ -169,9 +169,9 @@ class Task:
         else:
             self.context.counter.value = 0
 
-    def call(self) -> Call | None:
+    def call(self) -> KernelCall | None:
         """The one call of a kernel that this was, if it was one."""
-        return Call(self.code, self.context, self.done[0], self.pipeline.sink) if len(self.done) == len(self.opened) == 1 else None
+        return KernelCall(self.code, self.context, self.done[0], self.pipeline.sink) if len(self.done) == len(self.opened) == 1 else None
 
     def _run_empty(self) -> None:
         source = self.flow.data.empty_source()

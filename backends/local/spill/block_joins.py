@@ -25,7 +25,7 @@ from tsql.backends.local.run.host import Reserved, chunk_type, library_chunk
 from tsql.backends.local.run.runner import Flow
 from tsql.backends.local.spill.sides import Pair, Side
 from tsql.backends.local.spill.spill import AnyChunk, Store
-from tsql.backends.local.steps.hash_join import Join, JoinRunner
+from tsql.backends.local.steps.hash_join import JoinRunner, ReadyJoin
 from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.operators.collect import OutputColumn, columns_of
@@ -55,7 +55,7 @@ class OpenEnds:
 class BlockJoinRunner(JoinRunner):
     """Joins partitions one by one, and collects their rows."""
 
-    def _pair_rows(self, join: Join, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
+    def _pair_rows(self, join: ReadyJoin, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
         """The rows of one pair of partitions; `open_ends` for a mark join with keys."""
         step = join.step
         if (len(pair.blocks) == 1 and open_ends is None) or (step.marks and step.kind != "full"):
@@ -78,7 +78,7 @@ class BlockJoinRunner(JoinRunner):
 
     def _block_rows(
         self,
-        join: Join,
+        join: ReadyJoin,
         built: Side,
         probed: Side,
         block: list[AnyChunk],
@@ -102,21 +102,21 @@ class BlockJoinRunner(JoinRunner):
             free_state(*self.states.pop(key), self.shared)
         return rows
 
-    def _answers(self, join: Join, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk]) -> pa.Array:
+    def _answers(self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk]) -> pa.Array:
         """For each row of the other side, in order, whether it has a partner in the block."""
         column = (OutputColumn(FOUND, Column(FOUND, BOOLEAN)),)
         store = self.spill.store(f"{join.step.name} answers")
         rows = self._block_rows(self._variant(join, "mark"), built, probed, block, partners, store, 1, column)
         return pa.concat_arrays([c.arrays[0] for c in rows]) if rows else pa.array([], pa.bool_())
 
-    def _alone(self, join: Join, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store) -> list[AnyChunk]:
+    def _alone(self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store) -> list[AnyChunk]:
         """The rows of a block without a partner, with NULLs for the other side."""
         variant = self._variant(join, "anti", marks=True)
         nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in join.schema else Literal(None, f.type)) for f in join.step.schema)
         columns = tuple(OutputColumn(n, e) for n, e in nulls)
         return self._block_rows(variant, built, probed, block, partners, store, columns=columns)
 
-    def _decided(self, join: Join, probed: Side, partners: list[AnyChunk], found: pa.Array, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
+    def _decided(self, join: ReadyJoin, probed: Side, partners: list[AnyChunk], found: pa.Array, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
         """The rows of the other side that go on, now that it is known which have a partner."""
         kind, names = join.step.kind, [c.name for c in probed.columns]
         rows: list[AnyChunk] = []
@@ -139,7 +139,7 @@ class BlockJoinRunner(JoinRunner):
                 rows += store.keep([library_chunk(chunk.order, made, size, self.shared)])
         return rows
 
-    def _variant(self, join: Join, kind: str, marks: bool = False) -> Join:
+    def _variant(self, join: ReadyJoin, kind: str, marks: bool = False) -> ReadyJoin:
         """The same sides in a join of another kind, built on its right; with `marks`, built on its left."""
         step = join.step
         known = self.kernels.variants

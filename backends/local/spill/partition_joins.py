@@ -34,7 +34,7 @@ from tsql.backends.local.spill.block_joins import BlockJoinRunner, OpenEnds
 from tsql.backends.local.spill.partitions import PartitionRunner
 from tsql.backends.local.spill.sides import Pair, Side, table_bytes
 from tsql.backends.local.spill.spill import TABLE, AnyChunk, bytes_of
-from tsql.backends.local.steps.hash_join import Join, JoinTable
+from tsql.backends.local.steps.hash_join import JoinTable, ReadyJoin
 from tsql.kernels.emit.pipeline import ColumnarScan
 from tsql.kernels.emit.rows import POSITION
 from tsql.kernels.expr.nodes import Column, Expr
@@ -54,7 +54,7 @@ PLACE = "#place"
 class PartitionData(Dataset):
     """The probing side, partition by partition. While the rows of one are read, the record of the shard is that of its table."""
 
-    def __init__(self, runner: SpillingJoinRunner, join: Join, side: Side, pairs: list[list[Pair]], records: list[ctypes.Array]):
+    def __init__(self, runner: SpillingJoinRunner, join: ReadyJoin, side: Side, pairs: list[list[Pair]], records: list[ctypes.Array]):
         self.runner, self.join, self.side, self.pairs, self.records = runner, join, side, pairs, records
         self.shards = len(pairs)
         self.rows = sum(c.rows * len(p.blocks) for of_shard in pairs for p in of_shard for c in p.probed)
@@ -75,7 +75,7 @@ class PartitionData(Dataset):
 class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     """Runs `hash_join` steps within the memory that there is."""
 
-    def _joined(self, join: Join) -> Flow:
+    def _joined(self, join: ReadyJoin) -> Flow:
         share = self.spill.share(TABLE, join.built.data.shards)
         if share is None or self.dry:
             return super()._joined(join)
@@ -91,7 +91,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             return self._by_parts(self._pair_by_pair(join))
         return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
 
-    def _pair_by_pair(self, join: Join) -> Join:
+    def _pair_by_pair(self, join: ReadyJoin) -> ReadyJoin:
         """The same mark join without keys: where NULLs leave answers open, a row depends on rows of all partitions."""
         known = self.kernels.variants
         step = known.get((id(join.step), "pairs"))
@@ -107,7 +107,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         if table is not None:
             table.release()
 
-    def _by_parts(self, join: Join) -> Flow:
+    def _by_parts(self, join: ReadyJoin) -> Flow:
         step, shards = join.step, join.probed.data.shards
         built = Side.of(join.built, join.build_keys, {n for n, _ in join.columns} | join.sorted_by)
         probed = Side.of(join.probed, join.probe_keys, None)
@@ -131,13 +131,13 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             return self._lazily(inside, built, probed, pairs)
         return self._one_by_one(inside, built, probed, pairs)
 
-    def _parts_of(self, join: Join, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int) -> list[list[list[AnyChunk]]]:
+    def _parts_of(self, join: ReadyJoin, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int) -> list[list[list[AnyChunk]]]:
         if keys:
             return self._partitions(join.step, role, flow, keys, side.columns, 1, number)
         lists = self._collect(join.step, replace(flow, data=flow.data.again()), side.columns, role)
         return [[chunks] for chunks in lists]
 
-    def _pairs(self, join: Join, built: Side, probed: Side, rows: list[AnyChunk], partners: list[AnyChunk], level: int, whole: int) -> list[Pair]:
+    def _pairs(self, join: ReadyJoin, built: Side, probed: Side, rows: list[AnyChunk], partners: list[AnyChunk], level: int, whole: int) -> list[Pair]:
         """The pairs of partitions that a pair becomes: itself, if the table will fit."""
         kind = join.step.probe_kind
         # What a mark leaves open depends on the rows of all partitions.
@@ -172,7 +172,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             bytes += table_bytes([chunk])
         yield block
 
-    def _lazily(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
+    def _lazily(self, join: ReadyJoin, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The probing side as a flow that changes the table as it is read."""
         step = join.step
         inside = replace(join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema))
@@ -186,7 +186,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         return Flow(PartitionData(self, inside, probed, pairs, records), step.schema, [probe])
 
     @contextmanager
-    def _partition_table(self, join: Join, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
+    def _partition_table(self, join: ReadyJoin, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
         """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
         flow = Flow(ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema)
         sink, context = Task(self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0).run()
@@ -210,7 +210,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
                 self.shared.release(size * 8)
             self._free(sink, context)
 
-    def _sorted_partition(self, join: Join, sink: SortedBuild, context: Context, record: ctypes.Array) -> Iterator[None]:
+    def _sorted_partition(self, join: ReadyJoin, sink: SortedBuild, context: Context, record: ctypes.Array) -> Iterator[None]:
         bytes = 0
         try:
             chunks = list(table_chunks(context.state_address))
@@ -230,7 +230,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         self.states.pop(id(context), None)
         free_state(sink, context, self.shared)
 
-    def _nulls(self, join: Join, built: Side, pairs: list[list[Pair]]) -> int:
+    def _nulls(self, join: ReadyJoin, built: Side, pairs: list[list[Pair]]) -> int:
         """How many rows of the built side have no partner because a key is NULL."""
         names = [c.name for c in built.columns]
         places = [names.index(k.name) for k, key in zip(built.keys, join.step.keys, strict=True) if not key.null_safe]
@@ -248,7 +248,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
                 count += 0 if missing is None else pc.sum(missing).as_py() or 0
         return count
 
-    def _one_by_one(self, join: Join, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
+    def _one_by_one(self, join: ReadyJoin, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The rows of each pair collected before the next is joined."""
         columns = columns_of(join.step.schema)
         store = self.spill.store(f"{join.step.name} pairs")
@@ -260,7 +260,7 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), join.step.schema)
 
 
-def _placed(join: Join) -> Join:
+def _placed(join: ReadyJoin) -> ReadyJoin:
     """A nearest join whose right rows bring their places in the input with them."""
     place = Column(PLACE, BIGINT, False)
     columns = (*((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema), (PLACE, Column(POSITION, BIGINT, False)))

@@ -63,7 +63,7 @@ Cursors = tuple[int, np.ndarray]
 
 
 @dataclass
-class Join:
+class ReadyJoin:
     """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all of them."""
 
     step: HashJoin
@@ -177,7 +177,7 @@ class EntryData(Dataset):
 class JoinRunner(MovementRunner):
     """Runs `hash_join` steps."""
 
-    kept_joins: dict[int, tuple[Join, JoinTable] | None]
+    kept_joins: dict[int, tuple[ReadyJoin, JoinTable] | None]
     """Joins whose table serves many runs of their probe, by id of the step; None until it is built."""
 
     kept_states: set[int]
@@ -199,7 +199,7 @@ class JoinRunner(MovementRunner):
         probed, probe_keys = self._host_calls(step, probed, probe_keys)
         is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
-        join = Join(step, one_copy(built), probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
+        join = ReadyJoin(step, one_copy(built), probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
         if id(step) in self.kept_joins:
             table = self._built(join)
             self.kept_joins[id(step)] = (join, table)
@@ -214,10 +214,10 @@ class JoinRunner(MovementRunner):
             if kept is not None:
                 self.kept_states.difference_update(id(c) for c in kept[1].contexts)
 
-    def _joined(self, join: Join) -> Flow:
+    def _joined(self, join: ReadyJoin) -> Flow:
         return self._probed(join, self._built(join))
 
-    def _built(self, join: Join, full_at: int | None = None) -> JoinTable:
+    def _built(self, join: ReadyJoin, full_at: int | None = None) -> JoinTable:
         """The table of the built side; `Full` if a worker takes more than `full_at` bytes for it."""
         states = self._run(join.step, "build", join.built, join.sink(self.run.settings.equal_hashes), full_at=full_at)
         contexts = [c for _, c in states]
@@ -225,7 +225,7 @@ class JoinRunner(MovementRunner):
         table.origin = join.built.data
         return table
 
-    def _probed(self, join: Join, table: JoinTable) -> Flow:
+    def _probed(self, join: ReadyJoin, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
         probe = join.probe(TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks, table.large), step.marks)

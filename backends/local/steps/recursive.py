@@ -57,7 +57,7 @@ class Rounds(Dataset):
         return morsels, position
 
 
-class Seen:
+class SeenRows:
     """The rows of a recursion by UNION: each once, in the order in which they came."""
 
     def __init__(self, runner: RecursionRunner, step: Recursive, data: Rounds):
@@ -123,7 +123,7 @@ class RecursionRunner(JoinRunner):
         working = self._working(step)
         again = _dependent(body, {id(w) for w in working})
         data = Rounds(self, step, columns, shards)
-        seen = Seen(self, step, data) if step.distinct else None
+        seen = SeenRows(self, step, data) if step.distinct else None
         joins = self._keep_invariant(body, again)
         chunks = self._round(step, first, columns, "first", shards)
         try:

@@ -35,7 +35,7 @@ class Huge(int):
 
 
 @dataclass(frozen=True)
-class Spec:
+class FormatSpec:
     """How a value is shown. `align`: `=` puts the fill between the sign and the digits; empty is what suits the value."""
 
     fill: str = " "
@@ -62,7 +62,7 @@ def _number(text: str | None) -> int:
     return int(text or 0)
 
 
-def _shown(value: Any, spec: Spec) -> str:
+def _shown(value: Any, spec: FormatSpec) -> str:
     """One value as a specification asks for it."""
     name = _type_name(value)
     if spec.kind and spec.kind not in _KINDS[name]:
@@ -76,7 +76,7 @@ def _shown(value: Any, spec: Spec) -> str:
     return _shown_float(value, spec) if name == "float" else _shown_integer(int(value), spec)
 
 
-def _padded(sign: str, text: str, spec: Spec) -> str:
+def _padded(sign: str, text: str, spec: FormatSpec) -> str:
     missing = spec.width - len(sign) - len(text)
     if missing <= 0:
         return sign + text
@@ -96,7 +96,7 @@ def _byte(value: int) -> str:
     return chr(value & 0xFF)
 
 
-def _shown_integer(value: int, spec: Spec) -> str:
+def _shown_integer(value: int, spec: FormatSpec) -> str:
     digits = format(abs(value), {"": "d", "n": "d", "B": "b"}.get(spec.kind, spec.kind))
     sign = "-" if value < 0 else spec.sign.replace("-", "")
     if spec.kind in ("", "d", "n"):
@@ -112,7 +112,7 @@ def _grouped(digits: str, group: str) -> str:
     return f"{int(digits):,}".replace(",", group) if group else digits
 
 
-def _shown_float(value: float, spec: Spec) -> str:
+def _shown_float(value: float, spec: FormatSpec) -> str:
     is_negative = str(value).startswith("-")
     sign, size = "-" if is_negative else spec.sign.replace("-", ""), abs(value)
     if size != size or size == float("inf"):
@@ -130,7 +130,7 @@ def _shown_float(value: float, spec: Spec) -> str:
     return _padded(sign, text, spec)
 
 
-def _digits(value: float, spec: Spec) -> str:
+def _digits(value: float, spec: FormatSpec) -> str:
     """A number that is not negative, in decimal digits."""
     kind, precision = spec.kind.replace("n", "g"), spec.precision
     if not kind and precision is None:
@@ -208,7 +208,7 @@ def format_one(template: str, values: list[Any]) -> str:
     return "".join(out)
 
 
-def _braces_spec(value: Any, text: str) -> Spec:
+def _braces_spec(value: Any, text: str) -> FormatSpec:
     """What stands between the braces, behind the colon."""
     found = _BRACES.fullmatch(text)
     if found is None:
@@ -226,7 +226,7 @@ def _braces_spec(value: Any, text: str) -> Spec:
         raise _wrong(f'Invalid type specifier "{part["kind"]}" for formatting a value of type int')
     kind = "d" if part["group"] and (name == "int" or (name == "bool" and part["kind"])) else part["kind"]
     precision = None if found["precision"] is None else _number(part["precision"])
-    return Spec("0" if zero else part["fill"] or " ", align, part["sign"], bool(part["form"]), _number(part["width"]), part["group"], precision, kind)
+    return FormatSpec("0" if zero else part["fill"] or " ", align, part["sign"], bool(part["form"]), _number(part["width"]), part["group"], precision, kind)
 
 
 def _argument(values: list[Any], place: int) -> Any:
@@ -255,7 +255,7 @@ def printf_one(template: str, values: list[Any]) -> str:
     return _PRINTF.sub(put, template)
 
 
-def _converted(value: Any, match: re.Match[str]) -> tuple[Any, Spec]:
+def _converted(value: Any, match: re.Match[str]) -> tuple[Any, FormatSpec]:
     """The value of the size that a conversion names, and how it is shown."""
     flags, kind, name = match["flags"], match["kind"], _type_name(value)
     if name == "bool" and kind != "s":
@@ -272,7 +272,7 @@ def _converted(value: Any, match: re.Match[str]) -> tuple[Any, Spec]:
         # A point without digits is the mark between thousands.
         group, precision = ".", None
     align = ">" if kind == "c" else "=" if zero else "<" if "-" in flags else ">"
-    spec = Spec("0" if zero else " ", align, signs[-1] if signs else "", "#" in flags and not (name == "int" and value == 0), _number(match["width"]), group, precision, kind)
+    spec = FormatSpec("0" if zero else " ", align, signs[-1] if signs else "", "#" in flags and not (name == "int" and value == 0), _number(match["width"]), group, precision, kind)
     return value, spec
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tsql.kernels.aggregates.base import Input, State
+from tsql.kernels.aggregates.base import AggregateArgument, AggregateState
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import SourceColumn
@@ -25,10 +25,10 @@ from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.runtime.calendar import floor_div
 from tsql.kernels.windows.base import Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
-from tsql.kernels.windows.folds import BodyFold, Choice, Fold, PickFold, choice_of
+from tsql.kernels.windows.folds import BodyFold, FoldChoice, FrameFold, PickFold, choice_of
 from tsql.kernels.windows.running import registers
 from tsql.kernels.windows.sliding import SlidingRun
-from tsql.kernels.windows.stacks import Run
+from tsql.kernels.windows.stacks import FrameStacks
 
 KINDS: dict[str, tuple[str, ...]] = {
     "hop": ("pane", "slide", "size", "width", "offset"),
@@ -104,12 +104,12 @@ class Windows:
         return Column(self.pane, BIGINT, False) if self.pane is not None else Column(self.first, TIMESTAMP, False)
 
 
-class StateFold(Fold):
+class StateFold(FrameFold):
     """Folds the exported states that rows hold."""
 
     def __init__(self, name: str, call: Aggregate):
         self.aggregate = call
-        self.body = make_body(call, tuple(Input(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)
+        self.body = make_body(call, tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)
         self.fields, self.removable = self.body.fields, self.body.removable
         types = self.body.exported()
         self.columns = tuple(Column(n, t) for n, t in zip(state_names(name, len(types)), types, strict=True))
@@ -117,29 +117,29 @@ class StateFold(Fold):
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         self.rows = rows
 
-    def init(self, k: PipelineKernel, state: State) -> None:
+    def init(self, k: PipelineKernel, state: AggregateState) -> None:
         self.body.init(k, state)
 
-    def add(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def add(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         with k.guarded(None, self.aggregate.position):
             self.body.absorb(k, state, self._exported(k, row))
 
-    def remove(self, k: PipelineKernel, state: State, row: Val) -> None:
+    def remove(self, k: PipelineKernel, state: AggregateState, row: Val) -> None:
         self.body.difference(k, state, self._exported(k, row))
 
     def _exported(self, k: PipelineKernel, row: Val) -> tuple[Datum, ...]:
         return tuple(self.rows.value(k, c, row) for c in self.columns)
 
-    def merge(self, k: PipelineKernel, state: State, other: State) -> None:
+    def merge(self, k: PipelineKernel, state: AggregateState, other: AggregateState) -> None:
         with k.guarded(None, self.aggregate.position):
             self.body.absorb(k, state, self.body.export(k, other))
 
-    def finish(self, k: PipelineKernel, state: State, place: Place) -> Datum:
+    def finish(self, k: PipelineKernel, state: AggregateState, place: Place) -> Datum:
         with k.guarded(None, self.aggregate.position):
             return as_type(self.body.finish(k, state), self.aggregate.type)
 
 
-def fold_of(name: str, call: Aggregate) -> Fold | None:
+def fold_of(name: str, call: Aggregate) -> FrameFold | None:
     """How the states of a call are folded; None if they cannot be."""
     body = plain_body(call)
     if not body.release() and not any(t.is_string for t in body.exported()):
@@ -147,7 +147,7 @@ def fold_of(name: str, call: Aggregate) -> Fold | None:
     if call.name in ("min", "max") and len(body.exported()) == 1:
         # A string is not copied: the state is the number of the pane that has it.
         held = WindowCall(call.name, (Column(name, body.exported()[0]),), call.type)
-        choice: Choice | None = choice_of(held)
+        choice: FoldChoice | None = choice_of(held)
         return None if choice is None else PickFold(held, choice)
     return None
 
@@ -175,7 +175,7 @@ def needs_places(calls: tuple[tuple[str, Aggregate], ...], windows: Windows) -> 
     return windows.over == "rows" and windows.follows_input and any(is_placed(call) for _, call in calls)
 
 
-def _row_fold(call: Aggregate, windows: Windows) -> Fold:
+def _row_fold(call: Aggregate, windows: Windows) -> FrameFold:
     """How the rows of a call are folded."""
     over = WindowCall(call.name, call.args, call.type, filter=call.filter, order=call.order, position=call.position)
     if windows.follows_input and is_placed(call):
@@ -227,7 +227,7 @@ class Walk:
         self.folds = {name: _row_fold(call, self.windows) if self.windows.over == "rows" else fold_of(name, call) for name, call in scan.calls}
         for fold in self.folds.values():
             fold.begin(k, panes)
-        self.runs = {name: (SlidingRun if self.windows.overlap and fold.removable else Run)(k, fold) for name, fold in self.folds.items()}
+        self.runs = {name: (SlidingRun if self.windows.overlap and fold.removable else FrameStacks)(k, fold) for name, fold in self.folds.items()}
         self.states = {name: registers(k, fold.fields) for name, fold in self.folds.items()}
         self.place = Place(k, panes)
 

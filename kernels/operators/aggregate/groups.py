@@ -15,7 +15,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from tsql.kernels.aggregates.base import Body, Input, MemoryState, RegisterState, State, field_offsets, fields_bytes
+from tsql.kernels.aggregates.base import AggregateArgument, AggregateState, Body, MemoryState, RegisterState, field_offsets, fields_bytes
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import Layout, SourceColumn
@@ -51,7 +51,7 @@ class Item:
 
     name: str
     call: Aggregate
-    inputs: tuple[Input, ...] = ()
+    inputs: tuple[AggregateArgument, ...] = ()
     body: Body | None = None
     offset: int = 0
     shared: Item | None = None
@@ -94,10 +94,10 @@ class Grouping:
         for name, call in self.calls:
             item = Item(name, call)
             if self.absorbs:
-                item.inputs = tuple(Input(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args)
+                item.inputs = tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args)
             else:
                 data = self.arguments(k, item, row)
-                item.inputs = tuple(Input(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None) for a, d in zip(call.args, data, strict=True))
+                item.inputs = tuple(AggregateArgument(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None) for a, d in zip(call.args, data, strict=True))
             item.body = make_body(call, item.inputs, None if self.absorbs else self.rows)
             if call.distinct and not self.absorbs:
                 fields = [KeyField.of(f"a{i}", d) for i, d in enumerate(data)]
@@ -145,7 +145,7 @@ class Grouping:
         """The aggregates that a row updates: each state once."""
         return [item for item in self.items if item.shared is None]
 
-    def state(self, k: PipelineKernel, item: Item, entry: Val) -> State:
+    def state(self, k: PipelineKernel, item: Item, entry: Val) -> AggregateState:
         return MemoryState(k, entry, item.body.fields, item.offset)
 
     def init(self, k: PipelineKernel, entry: Val) -> None:
@@ -164,7 +164,7 @@ class Grouping:
         return columns
 
 
-def update(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row: CachedRow, mask: Val | None, table: Val | None, group: Val | None) -> None:
+def update(k: PipelineKernel, grouping: Grouping, item: Item, state: AggregateState, row: CachedRow, mask: Val | None, table: Val | None, group: Val | None) -> None:
     """Take one row into one aggregate: FILTER, NULLs and DISTINCT are handled here, once for all aggregates."""
     body, call = item.body, item.call
     if grouping.absorbs:
@@ -196,7 +196,7 @@ def _taken(k: PipelineKernel, grouping: Grouping, item: Item, row: CachedRow, ma
     return Taken(item.body, item.offset, args, both(mask, all_valid(args)) if item.body.skips_nulls else mask)
 
 
-def _update_row(k: PipelineKernel, grouping: Grouping, item: Item, state: State, row: CachedRow, table: Val | None, group: Val | None) -> None:
+def _update_row(k: PipelineKernel, grouping: Grouping, item: Item, state: AggregateState, row: CachedRow, table: Val | None, group: Val | None) -> None:
     body = item.body
     args = grouping.arguments(k, item, row)
     if body.wants_position:
@@ -280,7 +280,7 @@ class ScalarAggregate(AggregateSink):
         with k.when(k.load("i64", self.table) == 0):
             self.grouping.init(k, self.table)
             k.store(self.table, k.i64(1))
-        self.registers: list[tuple[State, list[Var]]] = []
+        self.registers: list[tuple[AggregateState, list[Var]]] = []
         for item in self.grouping.updated:
             memory = self.grouping.state(k, item, self.table)
             variables = [k.var(memory.get(i)) for i in range(len(item.body.fields))]

@@ -242,7 +242,7 @@ class Chain:
         self.cursor.set(self.k.load("ptr", self.cursor.value))
 
 
-class Run:
+class EntryRange:
     """The entries of a sorted table from one place up to another. Behind the last one there is a row that may be read."""
 
     def __init__(self, k: PipelineKernel, probe: Probe, start: Val, end: Val):
@@ -350,7 +350,7 @@ class Probe(Operator):
             case _:
                 self.consume(k, row, push)
 
-    def _range(self, k: PipelineKernel, row: CachedRow, data: list[Datum]) -> Run:
+    def _range(self, k: PipelineKernel, row: CachedRow, data: list[Datum]) -> EntryRange:
         """The entries whose order key lies within the bounds that a row gives; none if one of these is NULL."""
         if self.table.walks:
             return self._walk(k, row)
@@ -365,9 +365,9 @@ class Probe(Operator):
                 start = k.max(start, found.place(value, after))
             else:
                 end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after, is_least=True))
-        return Run(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
+        return EntryRange(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
 
-    def _walk(self, k: PipelineKernel, row: CachedRow) -> Run:
+    def _walk(self, k: PipelineKernel, row: CachedRow) -> EntryRange:
         """The entries with the value that a row asks for, searched for from where the last row found its own."""
         keys, count = self._record(k, 0, "ptr"), self._record(k, 1)
         expr = self.table.bounds[0][1]
@@ -377,9 +377,9 @@ class Probe(Operator):
         start = next_place(k, keys, count, last.value, value)
         last.set(start)
         end = run_end(k, keys, count, start, value)
-        return Run(k, self, start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
+        return EntryRange(k, self, start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
 
-    def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run, push: Push) -> None:
+    def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange, push: Push) -> None:
         """Push each pair; for a left join also a row without a partner, once, from the same place."""
         outer = self.kind in ("left", "single")
         seen = k.var(k.false)
@@ -447,7 +447,7 @@ class Probe(Operator):
             return hash_key(k, key_words(k, self.keys[0], data[0])[0])
         return hash_of(k, self.keys, self.build.safe, data, self.build.equal_hashes)
 
-    def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> None:
+    def _search(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange) -> None:
         """Move on to the next partner; to the end if there is none."""
         if self._is_exact(data) and self.residual is None:
             return
@@ -477,7 +477,7 @@ class Probe(Operator):
             same = same & equal
         return same
 
-    def _marked(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | Run) -> Datum:
+    def _marked(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange) -> Datum:
         """true if there is a partner; NULL if there is none, but a comparison with NULL leaves it open; else false."""
         unknown = k.var(k.false)
         with k.forever() as loop:

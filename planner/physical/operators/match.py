@@ -14,7 +14,7 @@ from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.kernels.expr.printer import string_sql
 from tsql.kernels.expr.schema import Schema
-from tsql.kernels.patterns.program import Program
+from tsql.kernels.patterns.program import PatternProgram
 from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
@@ -113,7 +113,7 @@ def _pattern(text: str, context: Any) -> Pattern:
     try:
         with deep_recursion():
             pattern = read_pattern(_unquoted(text, context))
-            Program(pattern)
+            PatternProgram(pattern)
     except ValueError as error:
         raise context.error(str(error)) from None
     return pattern

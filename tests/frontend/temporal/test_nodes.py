@@ -14,7 +14,7 @@ from tsql.grammar.time.match_nodes import PatternAnchor, PatternChoice, PatternR
 from tsql.grammar.time.parameters import PARAMETERS, USAGE
 from tsql.grammar.time.pattern import pattern_text, read_pattern
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import Call
+from tsql.planner.bind.syntax import CallNode
 
 
 def tree(text):
@@ -75,7 +75,7 @@ def test_functions_of_time_nest():
 
 def test_the_names_are_ordinary_outside_of_from():
     query = tree("SELECT tumble(ts), session, t.hop FROM t AS clip WHERE slide(1) = shift")
-    assert [call.name for call in query.find_all(Call)] == ["tumble", "slide"]
+    assert [call.name for call in query.find_all(CallNode)] == ["tumble", "slide"]
     assert not list(query.find_all(nodes.TimeFunction))
     assert not list(tree('SELECT * FROM "TUMBLE"(t, ts)').find_all(nodes.TimeFunction))
     assert first("SELECT * FROM tumble").name == "tumble"
@@ -153,7 +153,7 @@ def test_match_recognize():
     assert constant_interval(match.args["within"]) == (0, 0, 3_600_000_000)
     assert [(one.name, [member.name for member in one.expressions]) for one in match.args["subset"]] == [("u", ["A", "B"])]
     assert [one.alias for one in match.args["define"]] == ["B", "C"]
-    assert [call.name for call in match.args["define"][0].find_all(Call)] == ["prev"]
+    assert [call.name for call in match.args["define"][0].find_all(CallNode)] == ["prev"]
     assert pattern_text(match.args["pattern"]) == "A B+ C"
 
 

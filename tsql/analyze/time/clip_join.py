@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tsql.analyze.scope import Relation
+from tsql.analyze.scope import AnalyzedRelation
 from tsql.analyze.subquery import pendings
 from tsql.analyze.time.clip_plan import clip
 from tsql.analyze.time.lifetime_functions import timed
-from tsql.analyze.time.lifetime_joins import Side
+from tsql.analyze.time.lifetime_joins import TemporalSide
 from tsql.grammar.time.nodes import ClipJoin
 
 if TYPE_CHECKING:
@@ -36,14 +36,14 @@ class ClipJoins:
         condition = JoinCondition(self.owner, "inner", self.left, right, False).bound(node.args["on"])
         if pendings(condition):
             raise self.queries.error("a subquery in the condition of a CLIP JOIN is not supported", node.args["on"])
-        side = clip(Side(self.left.plan, self.left.scope.life), Side(right.plan, right.scope.life), condition, (*self.queries.taken, *right.plan.schema.names))
+        side = clip(TemporalSide(self.left.plan, self.left.scope.life), TemporalSide(right.plan, right.scope.life), condition, (*self.queries.taken, *right.plan.schema.names))
         return Joined(side.plan, self.left.scope.living(side.life))
 
     def _timed(self, node: ClipJoin, right: Joined) -> Joined:
         """The right side with the time that its table says."""
         from tsql.analyze.from_ import Joined
 
-        relation = Relation(right.plan, tuple(right.scope.fields))
+        relation = AnalyzedRelation(right.plan, tuple(right.scope.fields))
         found = timed(self.queries, node.this, relation, self.owner.environment, self.left.plan.schema.names)
         if found is None:
             raise self.queries.error("CLIP JOIN needs the time of its right rows", node.this, "as in CLIP JOIN LIFETIME(logouts, start => ts) e ON ..")

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from tsql.analyze.scope import Names
 from tsql.analyze.time.cut import UP_TO_ROW
-from tsql.analyze.time.lifetime_joins import Side, matched
+from tsql.analyze.time.lifetime_joins import TemporalSide, matched
 from tsql.analyze.time.lifetimes import bound, bounds, columns_of, earliest, equal, every, kept, less, new_life
 from tsql.kernels.expr.nodes import Aggregate, Call, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BOOLEAN, TIMESTAMP
@@ -21,7 +21,7 @@ from tsql.planner.logical.predicates import conjuncts
 Pairs = list[tuple[Expr, Expr]]
 
 
-def clip(left: Side, right: Side, condition: Expr, taken: Iterable[str]) -> Side:
+def clip(left: TemporalSide, right: TemporalSide, condition: Expr, taken: Iterable[str]) -> TemporalSide:
     """The left rows with their ends clipped."""
     names = Names((*taken, *left.plan.schema.names, *right.plan.schema.names))
     first = names.unique("first_start")
@@ -33,10 +33,10 @@ def clip(left: Side, right: Side, condition: Expr, taken: Iterable[str]) -> Side
     start, end = bounds(left.life)
     life = new_life((*taken, *joined.schema.names))
     clipped = earliest(end, Call("coalesce", (Column(first, TIMESTAMP), end), TIMESTAMP))
-    return Side(logical.Project(joined, (*kept(left.plan), (life.start, start), (life.end, clipped))), life)
+    return TemporalSide(logical.Project(joined, (*kept(left.plan), (life.start, start), (life.end, clipped))), life)
 
 
-def _equalities(condition: Expr, left: Side, right: Side) -> Pairs | None:
+def _equalities(condition: Expr, left: TemporalSide, right: TemporalSide) -> Pairs | None:
     """The two sides of each equality, left first; None if something else is in the condition."""
     ours, theirs = set(left.plan.schema.names), set(right.plan.schema.names)
     pairs: Pairs = []
@@ -52,7 +52,7 @@ def _equalities(condition: Expr, left: Side, right: Side) -> Pairs | None:
     return pairs
 
 
-def _by_trying(left: Side, right: Side, condition: Expr, first: str, names: Names) -> logical.Node:
+def _by_trying(left: TemporalSide, right: TemporalSide, condition: Expr, first: str, names: Names) -> logical.Node:
     """The left rows with the first start of all right rows that match and start later."""
     later = less(bound(left.life.start), bound(right.life.start))
     found = matched(left, right, every([condition, later]))
@@ -62,7 +62,7 @@ def _by_trying(left: Side, right: Side, condition: Expr, first: str, names: Name
     return logical.Join("left", left.plan, firsts, every(equal(columns_of(left.plan, found.keys), columns_of(firsts, over))))
 
 
-def _by_order(left: Side, right: Side, pairs: Pairs, first: str, names: Names) -> logical.Node:
+def _by_order(left: TemporalSide, right: TemporalSide, pairs: Pairs, first: str, names: Names) -> logical.Node:
     """The left rows with the next right start of their key: backwards in time, it is the last one seen. Of equal times the left ones come first,
     since a right row must start later."""
     keys = [names.unique("key") for _ in pairs]

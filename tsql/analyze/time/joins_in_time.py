@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.scope import Field, Relation
+from tsql.analyze.scope import AnalyzedRelation, ScopeField
 from tsql.analyze.subquery import Level, Pending, pendings
 from tsql.grammar.time.nodes import AsOf
 from tsql.grammar.time.nodes import AsofJoin as AsofNode
@@ -37,11 +37,11 @@ HINT = "ON l.key = r.key AND l.ts >= r.ts"
 TIMES = ("TIME", "TIMESTAMP", "TIMESTAMPTZ")
 
 
-def asof_join(owner: FromAnalyzer, left: Joined, right: Joined, node: AsofNode) -> tuple[logical.Node, dict[str, Field] | None]:
+def asof_join(owner: FromAnalyzer, left: Joined, right: Joined, node: AsofNode) -> tuple[logical.Node, dict[str, ScopeField] | None]:
     """The plan of an ASOF join, and the columns that USING makes one of."""
     kind = (node.args.get("side") or "inner").lower()
     using = node.args.get("using")
-    merged: dict[str, Field] | None = None
+    merged: dict[str, ScopeField] | None = None
     if using:
         condition, merged = _using(owner, left, right, using)
         plans = (left.plan, right.plan)
@@ -50,11 +50,11 @@ def asof_join(owner: FromAnalyzer, left: Joined, right: Joined, node: AsofNode) 
     return _Asof(owner, kind, plans, node).join(condition), merged
 
 
-def _using(owner: FromAnalyzer, left: Joined, right: Joined, names: list[exp.Expr]) -> tuple[Expr, dict[str, Field]]:
+def _using(owner: FromAnalyzer, left: Joined, right: Joined, names: list[exp.Expr]) -> tuple[Expr, dict[str, ScopeField]]:
     """Equalities, and of the last column `left >= right`, as in DuckDB."""
     binder = Binder(owner.source, lambda node: node, clause="USING")
     parts: list[Expr] = []
-    merged: dict[str, Field] = {}
+    merged: dict[str, ScopeField] = {}
     for place, name in enumerate(names, 1):
         sides = owner.side_of(name, left, "left"), owner.side_of(name, right, "right")
         position = position_of(name)
@@ -192,7 +192,7 @@ def _in_type(value: Literal, target: Type) -> Literal | None:
     return Literal(units, target) if low <= units <= high else None
 
 
-def as_of(queries: QueryAnalyzer, relation: Relation, period: tuple[str, str] | None, node: exp.Table, environment: Any) -> Relation:
+def as_of(queries: QueryAnalyzer, relation: AnalyzedRelation, period: tuple[str, str] | None, node: exp.Table, environment: Any) -> AnalyzedRelation:
     """The rows of a table whose period holds the instant of FOR VALID_TIME AS OF: `start <= x AND (end IS NULL OR x < end)`.
 
     x may name columns of the relations before: the relation is then lateral, and the condition becomes that of the join.
@@ -211,7 +211,7 @@ def as_of(queries: QueryAnalyzer, relation: Relation, period: tuple[str, str] | 
     has_begun = compare(binder, "<=", start, instant, position)
     is_open = Call("is_null", (end,), BOOLEAN, position)
     has_not_ended = compare(binder, "<", instant, end, position)
-    return Relation(logical.Filter(plan, Call("and", (has_begun, Call("or", (is_open, has_not_ended), BOOLEAN, position)), BOOLEAN, position)), relation.fields)
+    return AnalyzedRelation(logical.Filter(plan, Call("and", (has_begun, Call("or", (is_open, has_not_ended), BOOLEAN, position)), BOOLEAN, position)), relation.fields)
 
 
 def without_period(queries: QueryAnalyzer, what: str, version: AsOf) -> Exception:

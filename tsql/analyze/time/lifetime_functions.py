@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.scope import INFINITY, LIFETIME_NAMES, Field, Names, Relation, Scope, Table
+from tsql.analyze.scope import INFINITY, LIFETIME_NAMES, AnalyzedRelation, Names, Scope, ScopeField, ScopeTable
 from tsql.analyze.subquery import Level
 from tsql.analyze.time.lifetimes import ONE_MICROSECOND, bounds, earliest, latest, less, plus, relived, without_lifetime
 from tsql.analyze.time.stitch import stitched
@@ -38,17 +38,17 @@ class LifetimeFunctions:
         self.queries = queries
         self.environment = environment
 
-    def table(self, node: nodes.LifetimeFunction) -> Table:
+    def table(self, node: nodes.LifetimeFunction) -> ScopeTable:
         """The relation, under the name of its input."""
         self.node = node
         table = self.queries.table(node.this, self.environment)
         relation = without_lifetime(table.relation)
-        self.scope = Scope((Table(table.alias, relation),), self.queries.source, life=relation.life)
+        self.scope = Scope((ScopeTable(table.alias, relation),), self.queries.source, life=relation.life)
         self.level = Level(self.queries, self.environment, relation.plan.schema.names)
         self.binder = Binder(self.queries.source, self._resolve, clause=f"the arguments of {node.sql_name}", parameters=self.queries.parameters)
-        return Table(table.alias, self._relation(relation))
+        return ScopeTable(table.alias, self._relation(relation))
 
-    def _relation(self, relation: Relation) -> Relation:
+    def _relation(self, relation: AnalyzedRelation) -> AnalyzedRelation:
         match self.node:
             case nodes.Lifetime():
                 return self._lifetime(relation)
@@ -66,14 +66,14 @@ class LifetimeFunctions:
             case nodes.Clip():
                 return self._living(relation, start, earliest(end, plus(start, self._interval("duration"))))
             case nodes.PointAtEnd():
-                ended = Relation(logical.Filter(relation.plan, less(end, INFINITY)), relation.fields, relation.life)
+                ended = AnalyzedRelation(logical.Filter(relation.plan, less(end, INFINITY)), relation.fields, relation.life)
                 return self._living(ended, end, plus(end, _us(1, self.binder.position(self.node))))
             case nodes.Quantize():
                 return self._quantized(relation, start, end)
             case nodes.Chop():
                 return self._chopped(relation, start, end)
         plan, life = stitched(relation, self.queries.taken)
-        return Relation(plan, relation.fields, life)
+        return AnalyzedRelation(plan, relation.fields, life)
 
     def _resolve(self, node: exp.Column) -> Expr:
         found = self.scope.find(node) or self.level.outside(node)
@@ -81,7 +81,7 @@ class LifetimeFunctions:
             raise self.scope.unknown(node)
         return found
 
-    def _lifetime(self, relation: Relation) -> Relation:
+    def _lifetime(self, relation: AnalyzedRelation) -> AnalyzedRelation:
         if self.node.args.get("start") is None:
             return self._timed(relation)
         start, end = self._time("start"), INFINITY
@@ -91,7 +91,7 @@ class LifetimeFunctions:
             end = _or_open(self._time("end"))
         return self._living(relation, start, end, counted=True)
 
-    def _timed(self, relation: Relation) -> Relation:
+    def _timed(self, relation: AnalyzedRelation) -> AnalyzedRelation:
         """The relation with the lifetime that it has, or that its table says."""
         if relation.life is not None:
             return relation
@@ -103,10 +103,10 @@ class LifetimeFunctions:
             raise self.queries.error(f"{self.node.sql_name} {what}: this one has no lifetimes", self.node, f"as in {call}")
         return found
 
-    def _living(self, relation: Relation, start: Expr, end: Expr, counted: bool = False) -> Relation:
+    def _living(self, relation: AnalyzedRelation, start: Expr, end: Expr, counted: bool = False) -> AnalyzedRelation:
         """The relation with another lifetime; columns that are called like it are gone."""
         plan, life = relived(relation.plan, start, end, self.queries.taken, counted)
-        return Relation(plan, tuple(f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES), life)
+        return AnalyzedRelation(plan, tuple(f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES), life)
 
     def _time(self, name: str) -> Expr:
         node = self.node.args[name]
@@ -132,7 +132,7 @@ class LifetimeFunctions:
             raise self.queries.error(f"{name} of {self.node.sql_name} is longer than 146,000 years", node)
         return None if parts is None else length_us(parts)
 
-    def _quantized(self, relation: Relation, start: Expr, end: Expr) -> Relation:
+    def _quantized(self, relation: AnalyzedRelation, start: Expr, end: Expr) -> AnalyzedRelation:
         """Starts to the grid `offset + k * step` below, ends to the grid `offset + size + k * slide` above; a row lives `size` at least."""
         slide, offset = self._length("slide"), self._length("offset") or 0
         size, step = self._length("size") or slide, self._length("step") or slide
@@ -140,7 +140,7 @@ class LifetimeFunctions:
         least_end = _floor(plus(start, _us(size, at)), slide, offset + size, at)
         return self._living(relation, _floor(start, step, offset, at), latest(_ceiling(end, slide, offset + size, at), least_end))
 
-    def _chopped(self, relation: Relation, start: Expr, end: Expr) -> Relation:
+    def _chopped(self, relation: AnalyzedRelation, start: Expr, end: Expr) -> AnalyzedRelation:
         """A row for each part of its lifetime between two points of the grid."""
         size, offset = self._length("size"), self._length("offset") or 0
         names = Names((*self.queries.taken, *relation.plan.schema.names))
@@ -148,17 +148,17 @@ class LifetimeFunctions:
         first, closed = (Call(f"closed_{side}", (bound,), TIMESTAMP, position) for side, bound in (("start", start), ("end", end)))
         plan = Series(relation.plan, piece, _floor(first, size, offset, position), closed, _us(size, position))
         at = Column(piece, TIMESTAMP, False)
-        return self._living(Relation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size, position))))
+        return self._living(AnalyzedRelation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size, position))))
 
 
-def timed(queries: QueryAnalyzer, node: exp.Expr, relation: Relation, environment: Any, taken: Iterable[str] = ()) -> Relation | None:
+def timed(queries: QueryAnalyzer, node: exp.Expr, relation: AnalyzedRelation, environment: Any, taken: Iterable[str] = ()) -> AnalyzedRelation | None:
     """The relation of a table that says when its rows are valid: by its PERIOD, or as points if it is a stream. None for others.
     `taken` are names that its lifetime must not have, besides those of the queries around."""
     named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and (node.args.get("db") is not None or node.name.lower() not in environment)
     return by_entry(queries, node.name, relation, taken) if named else None
 
 
-def by_entry(queries: QueryAnalyzer, name: str, relation: Relation, taken: Iterable[str] = ()) -> Relation | None:
+def by_entry(queries: QueryAnalyzer, name: str, relation: AnalyzedRelation, taken: Iterable[str] = ()) -> AnalyzedRelation | None:
     """The relation of a table of the catalog with the lifetime that the catalog says; None if it says none."""
     find = getattr(queries.catalog, "entry", queries.catalog.lookup)
     entry = find(name)
@@ -172,11 +172,11 @@ def by_entry(queries: QueryAnalyzer, name: str, relation: Relation, taken: Itera
     else:
         return None
     plan, life = relived(relation.plan, start, end, (*queries.taken, *taken), counted=True)
-    return Relation(plan, relation.fields, life)
+    return AnalyzedRelation(plan, relation.fields, life)
 
 
-def _column(relation: Relation, name: str) -> Expr:
-    field: Field = next(f for f in relation.fields if f.name.lower() == name.lower())
+def _column(relation: AnalyzedRelation, name: str) -> Expr:
+    field: ScopeField = next(f for f in relation.fields if f.name.lower() == name.lower())
     return coerce(field.to_column(), TIMESTAMP)
 
 

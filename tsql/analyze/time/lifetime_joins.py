@@ -19,15 +19,15 @@ from tsql.planner.logical import nodes as logical
 
 
 @dataclass(frozen=True)
-class Side:
+class TemporalSide:
     """One side of a join."""
 
     plan: logical.Node
     life: Life | None
 
-    def timed(self, taken: Iterable[str]) -> Side:
+    def timed(self, taken: Iterable[str]) -> TemporalSide:
         """The side with a lifetime: its own, or that of what is alive always."""
-        return self if self.life is not None else Side(*always(self.plan, taken))
+        return self if self.life is not None else TemporalSide(*always(self.plan, taken))
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Matches:
     plan: logical.Node
 
 
-def join(kind: str, left: Side, right: Side, condition: Expr | None, is_lateral: bool, taken: Iterable[str]) -> Side:
+def join(kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, is_lateral: bool, taken: Iterable[str]) -> TemporalSide:
     """A join of SQL's kind (inner, left, right, full, semi, anti) of sides of which one has a lifetime at least."""
     if kind == "right":
         kind, left, right = "left", right, left
     node = logical.Apply if is_lateral else logical.Join
     if right.life is None and kind != "full":
-        return Side(node(kind, left.plan, right.plan, condition), left.life)
+        return TemporalSide(node(kind, left.plan, right.plan, condition), left.life)
     taken = (*taken, *left.plan.schema.names, *right.plan.schema.names)
     if kind == "inner":
         return _pairs(node, left, right, condition, taken)
@@ -61,15 +61,15 @@ def join(kind: str, left: Side, right: Side, condition: Expr | None, is_lateral:
     return _together(parts, (*left.plan.schema, *right.plan.schema), taken)
 
 
-def pieces(kind: str, left: Side, right: Side, condition: Expr | None, taken: Iterable[str]) -> Side:
+def pieces(kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]) -> TemporalSide:
     """The maximal parts of the left rows in which something on the right matches (semi), or nothing (anti)."""
     found = matched(left, right, condition)
     if kind == "semi":
-        return Side(*covered(left.plan, found.plan, found.keys, left.life, right.life, taken))
-    return Side(*uncovered(left.plan, found.domain, found.plan, found.keys, left.life, right.life, taken))
+        return TemporalSide(*covered(left.plan, found.plan, found.keys, left.life, right.life, taken))
+    return TemporalSide(*uncovered(left.plan, found.domain, found.plan, found.keys, left.life, right.life, taken))
 
 
-def matched(left: Side, right: Side, condition: Expr | None) -> Matches:
+def matched(left: TemporalSide, right: TemporalSide, condition: Expr | None) -> Matches:
     """The lifetimes of the right rows that match, for each value of the left columns that the condition or the right side names."""
     named = {outer.name for outer in outers(right.plan)} | set(condition.columns() if condition is not None else ())
     keys = tuple(name for name in left.plan.schema.names if name in named)
@@ -81,16 +81,16 @@ def matched(left: Side, right: Side, condition: Expr | None) -> Matches:
     return Matches(keys, domain, logical.Project(found, (*kept(found, keys), *kept(found, right.life.columns))))
 
 
-def _pairs(node: type[logical.Join], left: Side, right: Side, condition: Expr | None, taken: Iterable[str]) -> Side:
+def _pairs(node: type[logical.Join], left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]) -> TemporalSide:
     if left.life is None or right.life is None:
-        return Side(node("inner", left.plan, right.plan, condition), left.life or right.life)
+        return TemporalSide(node("inner", left.plan, right.plan, condition), left.life or right.life)
     both = every([*([] if condition is None else [condition]), *overlap(left.life, right.life)])
     plan = node("inner", left.plan, right.plan, both)
     life = new_life((*taken, *plan.schema.names))
-    return Side(logical.Project(plan, (*kept(plan), *intersection(life, left.life, right.life))), life)
+    return TemporalSide(logical.Project(plan, (*kept(plan), *intersection(life, left.life, right.life))), life)
 
 
-def _together(parts: Sequence[Side], fields: Iterable[Field], taken: Iterable[str]) -> Side:
+def _together(parts: Sequence[TemporalSide], fields: Iterable[Field], taken: Iterable[str]) -> TemporalSide:
     """The rows of all parts, with NULLs for the columns that one has not."""
     life = new_life(taken)
     fields = list(fields)
@@ -101,4 +101,4 @@ def _together(parts: Sequence[Side], fields: Iterable[Field], taken: Iterable[st
         start, end = bounds(part.life)
         padded = logical.Project(part.plan, (*columns, (life.start, start), (life.end, end)))
         plan = padded if plan is None else logical.SetOperation("union", True, plan, padded)
-    return Side(plan, life)
+    return TemporalSide(plan, life)

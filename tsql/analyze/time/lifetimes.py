@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from tsql.analyze.scope import INFINITY, LIFETIME_NAMES, Life, Names, Relation
+from tsql.analyze.scope import INFINITY, LIFETIME_NAMES, AnalyzedRelation, Life, Names
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal
 from tsql.kernels.expr.types import BOOLEAN, INTERVAL, TIMESTAMP
 from tsql.planner.logical import nodes as logical
@@ -111,7 +111,7 @@ def _has_length(start: Expr, end: Expr) -> bool:
     return False
 
 
-def without_lifetime(relation: Relation) -> Relation:
+def without_lifetime(relation: AnalyzedRelation) -> AnalyzedRelation:
     """The relation without valid_from and valid_to among its columns, where the select list named them: they are its lifetime."""
     if relation.life is None:
         return relation

@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from tsql.analyze.column_names import display_name
-from tsql.analyze.scope import Field, Names, Relation, Scope, plan_name
+from tsql.analyze.scope import AnalyzedRelation, Names, Scope, ScopeField, plan_name
 from tsql.analyze.subquery import Level
 from tsql.grammar.time.match_nodes import MatchSemantics, Pattern, PatternAnchor, PatternChoice, PatternRepeat, PatternSequence, PatternVariable, RowMatch
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMP
 from tsql.kernels.patterns import tree
-from tsql.kernels.patterns.program import Program, TooLarge
+from tsql.kernels.patterns.program import PatternProgram, TooLarge
 from tsql.kernels.patterns.reads import MatchNumber, Read, replace_reads
 from tsql.kernels.patterns.spec import MatchSpec, Skip
 from tsql.planner.bind.binder import Binder
 from tsql.planner.bind.calls import sort_key
 from tsql.planner.bind.match import MatchBinder
-from tsql.planner.bind.match import Names as MatchNames
+from tsql.planner.bind.match import MatchNames as MatchNames
 from tsql.planner.bind.query_text import is_all, position_of
-from tsql.planner.bind.syntax import Call as CallNode
+from tsql.planner.bind.syntax import CallNode as CallNode
 from tsql.planner.bind.types import coerce
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.match import Match
@@ -44,7 +44,7 @@ _OUTPUTS = {
 _TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
 
 
-def matched(queries: QueryAnalyzer, node: RowMatch, environment: Any) -> Relation:
+def matched(queries: QueryAnalyzer, node: RowMatch, environment: Any) -> AnalyzedRelation:
     """The relation of `input MATCH_RECOGNIZE (..)`."""
     return _Analyzer(queries, node, environment).relation()
 
@@ -61,7 +61,7 @@ class _Analyzer:
         self.scope = Scope((table,), queries.source)
         self.level = Level(queries, environment, self.input.plan.schema.names)
         self.taken = Names((*self.input.plan.schema.names, *queries.taken))
-        self.keys: list[Field] = []
+        self.keys: list[ScopeField] = []
         pattern = node.args["pattern"]
         variables: dict[str, str] = {}
         for found in pattern.find_all(PatternVariable):
@@ -75,7 +75,7 @@ class _Analyzer:
             raise self.scope.unknown(node)
         return found
 
-    def relation(self) -> Relation:
+    def relation(self) -> AnalyzedRelation:
         """The node, the projection above it, and the columns that are shown."""
         by = self._partition()
         order = self._order()
@@ -91,13 +91,13 @@ class _Analyzer:
         spec = MatchSpec(by, order, self._pattern(), self._define(), tuple(measures), output, self._skip(), within)
         plan: logical.Node = Match(self.input.plan, spec)
         if all(isinstance(expr, Column) for _, expr in computed):
-            return Relation(plan, self._shown(spec, [Field(name, expr.name, expr.type) for name, expr in computed]))
-        shown = [Field(name, self.taken.unique(name), expr.type) for name, expr in computed]
+            return AnalyzedRelation(plan, self._shown(spec, [ScopeField(name, expr.name, expr.type) for name, expr in computed]))
+        shown = [ScopeField(name, self.taken.unique(name), expr.type) for name, expr in computed]
         kept = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema if f.name not in dict(measures)]
         plan = logical.Project(plan, (*kept, *((field.column, expr) for field, (_, expr) in zip(shown, computed, strict=True))))
-        return Relation(plan, self._shown(spec, shown))
+        return AnalyzedRelation(plan, self._shown(spec, shown))
 
-    def _shown(self, spec: MatchSpec, measures: list[Field]) -> tuple[Field, ...]:
+    def _shown(self, spec: MatchSpec, measures: list[ScopeField]) -> tuple[ScopeField, ...]:
         keys = self.keys
         if spec.is_one_row:
             return (*keys, *measures)
@@ -120,11 +120,11 @@ class _Analyzer:
             if not isinstance(expr, Column):
                 computed.append((self.taken.unique(plan_name(name)), expr))
                 expr = Column(computed[-1][0], expr.type)
-            self.keys.append(Field(name, expr.name, expr.type, expr.nullable))
+            self.keys.append(ScopeField(name, expr.name, expr.type, expr.nullable))
         if computed:
             plan = self.input.plan
             columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema)
-            self.input = Relation(logical.Project(plan, (*columns, *computed)), self.input.fields)
+            self.input = AnalyzedRelation(logical.Project(plan, (*columns, *computed)), self.input.fields)
         self.keys = list({field.column: field for field in reversed(self.keys)}.values())[::-1]
         return tuple(field.to_column() for field in self.keys)
 
@@ -170,7 +170,7 @@ class _Analyzer:
         node = self.node.args["pattern"]
         pattern = self._tree(node)
         try:
-            Program(pattern)
+            PatternProgram(pattern)
         except TooLarge as error:
             raise self.queries.error(str(error), node, "use smaller bounds, or * and +") from None
         return pattern

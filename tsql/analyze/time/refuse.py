@@ -15,7 +15,7 @@ from tsql.grammar.time.parameters import USAGE
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import Call
+from tsql.planner.bind.syntax import CallNode
 
 WITHOUT_PLAN: dict[type[exp.Expr], str] = {
     Progressive: "PROGRESSIVE",
@@ -44,11 +44,11 @@ def _refused(node: exp.Expr) -> list[tuple[int, Callable[[], BindError]]]:
         name = WITHOUT_PLAN.get(type(inner))
         if name is not None:
             wrong.append((position_of(inner) or 0, lambda name=name, inner=inner: refuse(name, inner)))
-        elif isinstance(inner, Call) and inner.name.upper() in FUNCTIONS and not SCALARS.overloads.get(inner.name):
+        elif isinstance(inner, CallNode) and inner.name.upper() in FUNCTIONS and not SCALARS.overloads.get(inner.name):
             wrong.append((position_of(inner) or 0, lambda inner=inner: _misplaced(inner)))
     return wrong
 
 
-def _misplaced(call: Call) -> BindError:
+def _misplaced(call: CallNode) -> BindError:
     name = call.name.upper()
     return BindError(f"{name} is a table function: it stands in FROM", position=position_of(call), hint=f"FROM {USAGE[FUNCTIONS[name]]}")

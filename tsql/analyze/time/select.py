@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tsql.analyze.scope import LIFETIME_NAMES, Field, Life, Names, Relation, lived, plan_name
+from tsql.analyze.scope import LIFETIME_NAMES, AnalyzedRelation, Life, Names, ScopeField, lived, plan_name
 from tsql.analyze.subquery import Pending, pendings
 from tsql.analyze.time.cut import coalesced
-from tsql.analyze.time.lifetime_joins import Side
+from tsql.analyze.time.lifetime_joins import TemporalSide
 from tsql.analyze.time.lifetimes import bound, every, kept
 from tsql.analyze.time.misplaced import misplaced
 from tsql.analyze.time.snapshot import snapshot
@@ -40,7 +40,7 @@ def filter_pieces(select: SelectAnalyzer, where: Expr) -> Expr | None:
     if condition is not None:
         select.plan = select.level.attach(select.plan, [condition])
         select.plan = logical.Filter(select.plan, select.level.settle(condition))
-    side = Side(select.plan, select.life).timed((*select.taken, *select.level.used, *select.level.visible))
+    side = TemporalSide(select.plan, select.life).timed((*select.taken, *select.level.used, *select.level.visible))
     for kind, pending in waiting:
         side = select.level.pieces(kind, side, pending.subquery)
         select.level.visible.update(side.life.columns)
@@ -81,7 +81,7 @@ class Lived:
         self.own = {name: lived(select.life, name) for name in LIFETIME_NAMES}
         self.values: list[tuple[str, Expr]] = []
 
-    def project(self, on: list[Expr] | None, order: list[SortKey]) -> Relation:
+    def project(self, on: list[Expr] | None, order: list[SortKey]) -> AnalyzedRelation:
         select = self.select
         if on:
             raise select._error("DISTINCT ON over a temporal relation is not supported", select.node.args["distinct"], "group by the columns instead")
@@ -144,7 +144,7 @@ class Lived:
         shown = {expr.name for _, expr in self.values if isinstance(expr, Column)}
         return [(self.names.unique(name), column) for name, column in kept(self.select.plan, grouping.key_names) if name not in shown]
 
-    def _finished(self, plan: logical.Node, shown: list[str | None], keys: list[str | None], order: list[SortKey], life: Life) -> Relation:
+    def _finished(self, plan: logical.Node, shown: list[str | None], keys: list[str | None], order: list[SortKey], life: Life) -> AnalyzedRelation:
         """The columns in the order of the select list, with valid_from and valid_to where they are named."""
         own = {lived(self.select.life, name): (name, lived(life, name)) for name in LIFETIME_NAMES}
         columns = kept(plan)
@@ -166,7 +166,7 @@ class Lived:
             column, nullable = column_of(item.expr, found)
             nullable = nullable and not (isinstance(item.expr, Column) and not item.expr.nullable)
             named = None if found is not None else own[item.expr][0]
-            fields.append(Field(item.name, column, item.expr.type, nullable, also=named))
+            fields.append(ScopeField(item.name, column, item.expr.type, nullable, also=named))
         sorting = []
         for key, found in zip(order, keys, strict=True):
             column, _ = column_of(key.expr, found)
@@ -175,4 +175,4 @@ class Lived:
             plan = logical.Project(plan, tuple(columns))
         if sorting:
             plan = logical.Sort(plan, tuple(sorting))
-        return Relation(plan, tuple(fields), life)
+        return AnalyzedRelation(plan, tuple(fields), life)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tsql.analyze.scope import LIFETIME_NAMES, Field, Names, Relation, lived
+from tsql.analyze.scope import LIFETIME_NAMES, AnalyzedRelation, Names, ScopeField, lived
 from tsql.analyze.time.lifetimes import kept
 from tsql.grammar.time.nodes import Sequenced
 from tsql.kernels.expr.types import TIMESTAMP
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tsql.analyze.query import QueryAnalyzer
 
 
-def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bool) -> Relation:
+def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bool) -> AnalyzedRelation:
     """A query in which every table with a PERIOD is a temporal relation, and every stream one of points. top: it is in no other query."""
     from tsql.analyze.query import QueryAnalyzer
 
@@ -29,7 +29,7 @@ def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bo
     return relation
 
 
-def finished(relation: Relation, taken: frozenset[str] = frozenset()) -> Relation:
+def finished(relation: AnalyzedRelation, taken: frozenset[str] = frozenset()) -> AnalyzedRelation:
     """The result of a statement: valid_from and valid_to are columns of it, at the end unless the select list has them (be it by
     another name)."""
     if relation.life is None:
@@ -37,11 +37,11 @@ def finished(relation: Relation, taken: frozenset[str] = frozenset()) -> Relatio
     shown = {name for f in relation.fields for name in (f.name.lower(), f.also)}
     missing = [name for name in LIFETIME_NAMES if name not in shown]
     if not missing:
-        return Relation(relation.plan, relation.fields)
+        return AnalyzedRelation(relation.plan, relation.fields)
     names = Names((*relation.plan.schema.names, *taken))
     fields, columns = list(relation.fields), kept(relation.plan)
     for name in missing:
         column = names.unique(name)
         columns.append((column, lived(relation.life, name)))
-        fields.append(Field(name, column, TIMESTAMP, name == "valid_to"))
-    return Relation(logical.Project(relation.plan, tuple(columns)), tuple(fields))
+        fields.append(ScopeField(name, column, TIMESTAMP, name == "valid_to"))
+    return AnalyzedRelation(logical.Project(relation.plan, tuple(columns)), tuple(fields))

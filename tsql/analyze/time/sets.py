@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tsql.analyze.scope import Life, Names, Relation
+from tsql.analyze.scope import AnalyzedRelation, Life, Names
 from tsql.analyze.time.cut import coalesced, covered, domain_of, levels, uncovered, union
 from tsql.analyze.time.lifetimes import always, bounds, columns_of, kept, new_life
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal, SortKey
@@ -20,7 +20,7 @@ from tsql.planner.logical.generating import Series
 
 
 def combined(
-    kind: str, keep_all: bool, sides: Sequence[Relation], columns: Sequence[str], types: Sequence[Type], taken: Iterable[str]
+    kind: str, keep_all: bool, sides: Sequence[AnalyzedRelation], columns: Sequence[str], types: Sequence[Type], taken: Iterable[str]
 ) -> tuple[logical.Node, Life]:
     """A set operation of relations, with these columns of these types; a plain one among them is alive always."""
     life = new_life((*taken, *columns))
@@ -39,7 +39,7 @@ def combined(
     return logical.Project(plan, (*kept(plan, columns), *kept(plan, result.columns))), result
 
 
-def _recast(side: Relation, columns: Sequence[str], types: Sequence[Type], life: Life, taken: Iterable[str]) -> logical.Node:
+def _recast(side: AnalyzedRelation, columns: Sequence[str], types: Sequence[Type], life: Life, taken: Iterable[str]) -> logical.Node:
     plan, own = (side.plan, side.life) if side.life is not None else always(side.plan, taken)
     start, end = bounds(own)
     shown = [(name, coerce(f.to_column(), dtype)) for name, f, dtype in zip(columns, side.fields, types, strict=True)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tsql.analyze.scope import Life, Names, Relation
+from tsql.analyze.scope import AnalyzedRelation, Life, Names
 from tsql.analyze.time.lifetimes import bounds, columns_of, kept, new_life
 from tsql.kernels.expr.nodes import Aggregate, SortKey
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
@@ -12,7 +12,7 @@ from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical import nodes as logical
 
 
-def stitched(relation: Relation, taken: Iterable[str]) -> tuple[logical.Node, Life]:
+def stitched(relation: AnalyzedRelation, taken: Iterable[str]) -> tuple[logical.Node, Life]:
     """The rows of a relation, each as long as equal ones follow it without a gap."""
     start, end = bounds(relation.life)
     keys = list(dict.fromkeys(f.to_column().name for f in relation.fields))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from tsql.analyze.scope import WINDOW_COLUMNS, Field, Names, Relation, Scope, Table
+from tsql.analyze.scope import WINDOW_COLUMNS, AnalyzedRelation, Names, Scope, ScopeField, ScopeTable
 from tsql.grammar.time.intervals import LONGEST_US, length_us
 from tsql.grammar.time.nodes import Cumulate as CumulateNode
 from tsql.grammar.time.nodes import Hop as HopNode
@@ -36,7 +36,7 @@ MOST_ROWS = 2**48
 """No key has as many rows: windows of more are the same, and numbers of rows can be added to it."""
 
 
-def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> Table:
+def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: Any) -> ScopeTable:
     """The relation of a window function, under the name of its input."""
     return WindowAnalyzer(queries, node, queries.table(node.this, environment)).analyze()
 
@@ -44,7 +44,7 @@ def window_function(queries: QueryAnalyzer, node: WindowFunction, environment: A
 class WindowAnalyzer:
     """Analyzes one window function over its input."""
 
-    def __init__(self, queries: QueryAnalyzer, node: WindowFunction, input: Table):
+    def __init__(self, queries: QueryAnalyzer, node: WindowFunction, input: ScopeTable):
         self.queries, self.node, self.input = queries, node, input
         self.fields = input.relation.fields
         self.plan = input.relation.plan
@@ -59,7 +59,7 @@ class WindowAnalyzer:
 
         self.binder = Binder(queries.source, resolve, clause=node.sql_name, parameters=queries.parameters)
 
-    def analyze(self) -> Table:
+    def analyze(self) -> ScopeTable:
         if self.input.relation.life is not None:
             raise self.queries.error(f"{self.node.sql_name} is over rows with a time: the rows of its input have lifetimes", self.node, "QUANTIZE(t, slide => .., size => ..) with GROUP BY")
         added = WINDOW_COLUMNS if self._by_count else WINDOW_COLUMNS[:2]
@@ -77,9 +77,9 @@ class WindowAnalyzer:
             names = self._sessions(time, keys)
         else:
             names = self._by_time(time)
-        fields = [Field(name, column, BIGINT if name == "window_id" else TIMESTAMP, False) for name, column in zip(added, names, strict=True)]
-        shown = Relation(self.plan, (*self.fields, *fields))
-        return Table(self.input.alias, shown)
+        fields = [ScopeField(name, column, BIGINT if name == "window_id" else TIMESTAMP, False) for name, column in zip(added, names, strict=True)]
+        shown = AnalyzedRelation(self.plan, (*self.fields, *fields))
+        return ScopeTable(self.input.alias, shown)
 
     @property
     def _by_count(self) -> bool:

@@ -20,7 +20,7 @@ from tsql.grammar.time.nodes import ShowStreams
 from tsql.grammar.time.output import OutputParser
 from tsql.grammar.time.sources import SourceParser
 from tsql.kernels.expr.errors import ParseError
-from tsql.planner.bind.query_text import Source, check_parentheses, tokenize
+from tsql.planner.bind.query_text import QueryText, check_parentheses, tokenize
 from tsql.planner.bind.syntax import run_parser
 
 LEVELS = ("LOGICAL", "PHYSICAL", "PIPELINES", "KIR", "LLVM", "ASM", "ANALYZE")
@@ -297,7 +297,7 @@ class Parsed:
     """One statement: its tree, and its place in the text (`start` and `end` are offsets of characters)."""
 
     node: exp.Expr
-    source: Source
+    source: QueryText
     tokens: tuple[Token, ...]
 
     @property
@@ -333,7 +333,7 @@ def parse(text: str) -> list[Parsed]:
     return [_parse_one(source, chunk) for chunk in chunks if chunk]
 
 
-def _parse_one(source: Source, tokens: list[Token]) -> Parsed:
+def _parse_one(source: QueryText, tokens: list[Token]) -> Parsed:
     from tsql.grammar.clauses import check_statement
     from tsql.grammar.dialect import Temporal
 

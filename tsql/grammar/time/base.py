@@ -13,7 +13,7 @@ from sqlglot.tokens import Token, TokenType
 from tsql.grammar.time.nodes import FUNCTIONS
 from tsql.kernels.expr.errors import ParseError
 from tsql.planner.bind.query_text import position_of
-from tsql.planner.bind.syntax import Call, ExpressionParser
+from tsql.planner.bind.syntax import CallNode, ExpressionParser
 
 E = TypeVar("E", bound=exp.Expr)
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
@@ -134,6 +134,6 @@ class TimeParser(ExpressionParser):
     def _parse_function_call(self, *args, **kwargs):  # type: ignore[no-untyped-def]
         """A call like `TUMBLE(..)` outside of FROM is a call like any other; the analyzer says what is wrong if there is no such function."""
         node = super()._parse_function_call(*args, **kwargs)
-        if isinstance(node, Call) and node.name.upper() in FUNCTIONS:
+        if isinstance(node, CallNode) and node.name.upper() in FUNCTIONS:
             self._has_time = True
         return node

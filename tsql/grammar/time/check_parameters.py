@@ -10,7 +10,7 @@ from sqlglot.tokens import Token
 
 from tsql.grammar.time.intervals import constant_interval, length_us, shown
 from tsql.grammar.time.nodes import Cumulate, Hop, Lifetime, Quantize, TimeFunction, Tumble
-from tsql.grammar.time.parameters import PARAMETERS, USAGE, Parameter
+from tsql.grammar.time.parameters import PARAMETERS, USAGE, TimeParameter
 from tsql.kernels.expr.types import INTERVAL, VARCHAR
 from tsql.planner.bind.query_text import position_of
 from tsql.planner.bind.syntax import parse_scalar
@@ -78,7 +78,7 @@ def _check_lifetime(parser: TimeFunctionParser, given: Given) -> None:
             parser._refuse(f"LIFETIME with {name} needs start", given[name].start, f"as in {USAGE[Lifetime]}")
 
 
-def _check_value(parser: TimeFunctionParser, kind: type[TimeFunction], parameter: Parameter, argument: Argument) -> None:
+def _check_value(parser: TimeFunctionParser, kind: type[TimeFunction], parameter: TimeParameter, argument: Argument) -> None:
     value, place = argument.value, f"{parameter.name} of {kind.sql_name}"
     literal = value if isinstance(value, exp.Literal) else None
     match parameter.kind:

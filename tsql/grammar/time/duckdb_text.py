@@ -41,7 +41,7 @@ from tsql.grammar.time.nodes import (
 )
 from tsql.grammar.time.text import TimeGenerator
 from tsql.kernels.aggregates.registry import AGGREGATES
-from tsql.planner.bind.syntax import Call
+from tsql.planner.bind.syntax import CallNode
 
 _POINT = "INTERVAL 1 MICROSECOND"
 Periods = dict[str, tuple[str, str]]
@@ -344,7 +344,7 @@ def _is_temporal(query: exp.Select) -> bool:
     temporal = [relation.this.sql_name for relation in relations if _is_lifetime(relation)]
     if not temporal:
         return False
-    calls = (call for item in (*query.expressions, query.args.get("qualify")) if item is not None for call in item.find_all(Call, exp.Window))
+    calls = (call for item in (*query.expressions, query.args.get("qualify")) if item is not None for call in item.find_all(CallNode, exp.Window))
     is_row_wise = len(relations) == 1 and not any(query.args.get(key) for key in ("group", "having", "distinct", "laterals", "sample"))
     if not is_row_wise or any(isinstance(call, exp.Window) or call.name in AGGREGATES.overloads for call in calls) or not _is_outermost(query):
         cannot_say(f"{temporal[0]} in a query that is evaluated per snapshot")

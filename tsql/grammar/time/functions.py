@@ -16,7 +16,7 @@ from sqlglot.tokens import Token, TokenType
 from tsql.grammar.time.base import TimeParser
 from tsql.grammar.time.check_parameters import check_function
 from tsql.grammar.time.nodes import FUNCTIONS, LifetimeFunction, TimeFunction
-from tsql.grammar.time.parameters import OTHER_NAMES, PARAMETERS, USAGE, Parameter
+from tsql.grammar.time.parameters import OTHER_NAMES, PARAMETERS, USAGE, TimeParameter
 from tsql.planner.bind.binder import nearest
 
 _QUERY_STARTS = (TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES)
@@ -150,7 +150,7 @@ class TimeFunctionParser(TimeParser):
             given[parameter.name] = argument
         return given
 
-    def _option(self, kind: type[TimeFunction], argument: Argument) -> Parameter:
+    def _option(self, kind: type[TimeFunction], argument: Argument) -> TimeParameter:
         name = OTHER_NAMES.get(argument.name, argument.name)
         for parameter in PARAMETERS[kind]:
             if parameter.name == name:
@@ -159,7 +159,7 @@ class TimeFunctionParser(TimeParser):
         hint = nearest(argument.name, names) or (f"there is {', '.join(names)}" if names else f"as in {USAGE[kind]}")
         self._refuse(f'{kind.sql_name} has no option "{argument.name}"', argument.start, hint)
 
-    def _check_order(self, kind: type[TimeFunction], parameter: Parameter, arguments: list[Argument], place: int, table_text: str) -> None:
+    def _check_order(self, kind: type[TimeFunction], parameter: TimeParameter, arguments: list[Argument], place: int, table_text: str) -> None:
         """Refuse an interval where the time belongs, with the call as it should be."""
         value = arguments[place].value
         if parameter.kind != "time" or not isinstance(value, exp.Interval):

@@ -8,7 +8,7 @@ from tsql.grammar.time.nodes import Chop, Clip, Cumulate, Extend, Hop, Lifetime,
 
 
 @dataclass(frozen=True)
-class Parameter:
+class TimeParameter:
     """kind: "time" an expression of the row, "length" an interval > 0 without months, "offset" an interval without months,
     "duration" an interval of the row that is more than zero if literal, "growth" the same or zero, "move" any interval, "count" a
     number of rows, "text" a string.
@@ -20,24 +20,24 @@ class Parameter:
     positional: bool = True
 
 
-_TIME = Parameter("time", "time", required=True)
-_OFFSET = Parameter("offset", "offset")
-_ZONE = Parameter("timezone", "text", positional=False)
-_ROWS = Parameter("rows", "count", positional=False)
+_TIME = TimeParameter("time", "time", required=True)
+_OFFSET = TimeParameter("offset", "offset")
+_ZONE = TimeParameter("timezone", "text", positional=False)
+_ROWS = TimeParameter("rows", "count", positional=False)
 
-PARAMETERS: dict[type[TimeFunction], tuple[Parameter, ...]] = {
-    Tumble: (_TIME, Parameter("size", "length"), _OFFSET, _ROWS, _ZONE),
-    Hop: (_TIME, Parameter("slide", "length"), Parameter("size", "length"), _OFFSET, _ROWS, Parameter("slide_rows", "count", positional=False), _ZONE),
-    Cumulate: (_TIME, Parameter("step", "length", required=True), Parameter("size", "length", required=True), _OFFSET, _ZONE),
-    Session: (_TIME, Parameter("gap", "length", required=True), Parameter("max_size", "length")),
-    Lifetime: (Parameter("start", "time"), Parameter("duration", "duration"), Parameter("end", "time", positional=False)),
-    Slide: (_TIME, Parameter("size", "duration", required=True)),
-    Shift: (Parameter("by", "move", required=True),),
-    Extend: (Parameter("by", "growth", required=True),),
-    Clip: (Parameter("duration", "duration", required=True),),
-    Chop: (Parameter("size", "length", required=True), _OFFSET),
+PARAMETERS: dict[type[TimeFunction], tuple[TimeParameter, ...]] = {
+    Tumble: (_TIME, TimeParameter("size", "length"), _OFFSET, _ROWS, _ZONE),
+    Hop: (_TIME, TimeParameter("slide", "length"), TimeParameter("size", "length"), _OFFSET, _ROWS, TimeParameter("slide_rows", "count", positional=False), _ZONE),
+    Cumulate: (_TIME, TimeParameter("step", "length", required=True), TimeParameter("size", "length", required=True), _OFFSET, _ZONE),
+    Session: (_TIME, TimeParameter("gap", "length", required=True), TimeParameter("max_size", "length")),
+    Lifetime: (TimeParameter("start", "time"), TimeParameter("duration", "duration"), TimeParameter("end", "time", positional=False)),
+    Slide: (_TIME, TimeParameter("size", "duration", required=True)),
+    Shift: (TimeParameter("by", "move", required=True),),
+    Extend: (TimeParameter("by", "growth", required=True),),
+    Clip: (TimeParameter("duration", "duration", required=True),),
+    Chop: (TimeParameter("size", "length", required=True), _OFFSET),
     Stitch: (),
-    Quantize: (Parameter("slide", "length", required=True), Parameter("size", "length"), Parameter("step", "length"), _OFFSET),
+    Quantize: (TimeParameter("slide", "length", required=True), TimeParameter("size", "length"), TimeParameter("step", "length"), _OFFSET),
     PointAtEnd: (),
 }
 """The parameters behind the table, in their order. Flink has the same order, and calls the table DATA and the time TIMECOL."""
