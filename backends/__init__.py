@@ -1,4 +1,5 @@
-"""Backends run physical plans: `local` on the cores of this machine, `spark` on a cluster, `interp` slowly and obviously.
+"""Backends run physical plans: `local` on the cores of this machine, `spark` on a cluster, `interp` slowly and
+obviously.
 
 `Backend` is the protocol; `Run` is what a caller holds on to while a plan runs (cancel, progress, settings, timings).
 """
@@ -88,8 +89,8 @@ class Run:
         return self
 
     def count(self, what: str, rows: int) -> None:
-        """Rows that the result does not show, and why: "rows without a time". Operators call this from any thread, as often as they
-        like; the sum is a note of the run. Who reads the same rows twice counts them once."""
+        """Rows that the result does not show, and why: "rows without a time". Operators call this from any thread, as
+        often as they like; the sum is a note of the run. Who reads the same rows twice counts them once."""
         if rows:
             with self._counting:
                 self.counts[what] = self.counts.get(what, 0) + rows
@@ -102,7 +103,10 @@ class Run:
 
     def told(self) -> list[str]:
         """Everything that the user should hear of the run: the notes, and the counts as texts."""
-        return [*self.notes, *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items()))]
+        return [
+            *self.notes,
+            *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items())),
+        ]
 
     def cancel(self, reason: str | None = None) -> None:
         """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
@@ -141,7 +145,7 @@ class Run:
 
 
 def _one(what: str) -> str:
-    """"rows without a time" for a single row."""
+    """ "rows without a time" for a single row."""
     return what.replace("rows", "row", 1) if what.startswith("rows") else what
 
 

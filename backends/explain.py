@@ -1,4 +1,5 @@
-"""What `explain` prints below the logical plan: the plan file with estimates, the pipelines, KIR, LLVM, assembly, and a run.
+"""What `explain` prints below the logical plan: the plan file with estimates, the pipelines, KIR, LLVM, assembly, and a
+run.
 
 Pipelines are found by a run over no rows: the same code that runs the plan decides what it consists of.
 """
@@ -31,7 +32,10 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
         case "pipelines" | "kir" | "llvm" | "asm":
             return "\n\n".join(_pipeline(p, level) for p in pipelines(plan, run)) + "\n"
     if level == "logical":
-        raise PlanError("a plan file has no logical plan: it begins where planning has ended", hint=f"levels are {', '.join(LEVELS)}")
+        raise PlanError(
+            "a plan file has no logical plan: it begins where planning has ended",
+            hint=f"levels are {', '.join(LEVELS)}",
+        )
     raise PlanError(f"explain has no level {level}", hint=f"levels are logical, {', '.join(LEVELS)}")
 
 
@@ -83,20 +87,39 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     rows = sum(batch.num_rows for batch in backend.run(plan, run))
     total_ms = (time.perf_counter() - start) * 1000
     estimates = estimated_rows(plan)
-    counted = {name: f"{run.rows_of[name]:,} rows, ~{amount(rows)} expected" if name in run.rows_of else f"~{amount(rows)} rows expected" for name, rows in estimates.items()}
+    counted = {
+        name: f"{run.rows_of[name]:,} rows, ~{amount(rows)} expected"
+        if name in run.rows_of
+        else f"~{amount(rows)} rows expected"
+        for name, rows in estimates.items()
+    }
     for name in counted:
-        spilled = sum(step.get("spilled", 0) for pipeline, step in run.steps.items() if pipeline == name or pipeline.startswith(f"{name} "))
+        spilled = sum(
+            step.get("spilled", 0)
+            for pipeline, step in run.steps.items()
+            if pipeline == name or pipeline.startswith(f"{name} ")
+        )
         counted[name] += f", {spilled:,} bytes spilled" if spilled else ""
     spills = any(step.get("spilled") for step in run.steps.values())
-    lines = [print_plan(plan, counted).rstrip(), "", f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else "")]
+    lines = [
+        print_plan(plan, counted).rstrip(),
+        "",
+        f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else ""),
+    ]
     for name, step in run.steps.items():
-        lines.append(f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}" + (f" {step.get('spilled', 0):>16,}" if spills else ""))
+        lines.append(
+            f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}"
+            + (f" {step.get('spilled', 0):>16,}" if spills else "")
+        )
     lines.append("")
     for name in ("parse", "plan", "compile", "run"):
         if name in run.timings_ms:
             lines.append(f"{name:<10} {run.timings_ms[name]:>10.2f} ms")
     if run.memory_bytes:
-        lines.append(f"{'memory':<10} " + ", ".join(f"{bytes / 2**20:,.1f} MiB {what}" for what, bytes in run.memory_bytes.items()))
+        lines.append(
+            f"{'memory':<10} "
+            + ", ".join(f"{bytes / 2**20:,.1f} MiB {what}" for what, bytes in run.memory_bytes.items())
+        )
     lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
     lines += run.told()
     return "\n".join(lines) + "\n"

@@ -1,4 +1,5 @@
-"""The interpreter backend: the same plans and pipelines, with KIR executed in Python. Slow and obvious; it needs no LLVM."""
+"""The interpreter backend: the same plans and pipelines, with KIR executed in Python. Slow and obvious; it needs no
+LLVM."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Ad events, as in the Yahoo streaming benchmark and the numbers of the design: views, clicks and purchases of ads by users.
+"""Ad events, as in the Yahoo streaming benchmark and the numbers of the design: views, clicks and purchases of ads by
+users.
 
     python -m bench.ads --rows 20000000 --out DIR
 
-writes `ads.parquet` (in the order of time), `ads_shuffled.parquet` (the same rows in random order) and `campaigns.parquet`. Everything is
-made with numpy from a seed; a row takes about 60 bytes in Arrow.
-"""
+writes `ads.parquet` (in the order of time), `ads_shuffled.parquet` (the same rows in random order) and
+`campaigns.parquet`. Everything is made with numpy from a seed; a row takes about 60 bytes in Arrow."""
 
 from __future__ import annotations
 
@@ -49,24 +49,37 @@ FROM ads a JOIN campaigns c ON a.ad_id = c.ad_id WHERE a.event_type = 'view' GRO
 """
 
 
-def events(rows: int, ads: int = 10_000, users: int = 1_000_000, per_second: int = 100_000, seed: int = 7, shuffled: bool = False) -> pa.Table:
+def events(
+    rows: int,
+    ads: int = 10_000,
+    users: int = 1_000_000,
+    per_second: int = 100_000,
+    seed: int = 7,
+    shuffled: bool = False,
+) -> pa.Table:
     """The whole table. `shuffled` gives the same rows in a random order, so the same answers."""
     table = pa.concat_tables(chunks(rows, ads, users, per_second, seed)) if rows else SCHEMA.empty_table()
     return _mixed(table, seed) if shuffled else table
 
 
-def chunks(rows: int, ads: int = 10_000, users: int = 1_000_000, per_second: int = 100_000, seed: int = 7) -> Iterator[pa.Table]:
-    """The table in order of time, a part at a time. Each column of each part has its own seed: the first rows do not depend on how many follow."""
+def chunks(
+    rows: int, ads: int = 10_000, users: int = 1_000_000, per_second: int = 100_000, seed: int = 7
+) -> Iterator[pa.Table]:
+    """The table in order of time, a part at a time. Each column of each part has its own seed: the first rows do not
+    depend on how many follow."""
     for number, first in enumerate(range(0, rows, CHUNK_ROWS)):
         count = min(CHUNK_ROWS, rows - first)
 
         def drawn(column: int, low: int, high: int, count: int = count, number: int = number) -> np.ndarray:
             return np.random.default_rng([seed, number, column]).integers(low, high, count)
 
-        # One event per tick with a random delay of less than a tick: in order, and times repeat only if a tick is a microsecond.
+        # One event per tick with a random delay of less than a tick: in order, and times repeat only if a tick is a
+        # microsecond.
         tick = max(1_000_000 // per_second, 1)
         columns = {
-            "event_time": pa.array(START_US + np.arange(first, first + count) * tick + drawn(0, 0, tick)).cast(pa.timestamp("us")),
+            "event_time": pa.array(START_US + np.arange(first, first + count) * tick + drawn(0, 0, tick)).cast(
+                pa.timestamp("us")
+            ),
             "user_id": pa.array(drawn(1, 0, users)),
             "page_id": pa.array(drawn(2, 0, 1_000)),
             "ad_id": pa.array(drawn(3, 0, ads)),

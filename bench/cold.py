@@ -1,9 +1,10 @@
-"""What a query costs before it runs: cold (empty caches), from the disk cache, and dispatch of one that is cached in memory.
+"""What a query costs before it runs: cold (empty caches), from the disk cache, and dispatch of one that is cached in
+memory.
 
-`measure` starts this module in fresh processes; each prints one line of JSON. What a first run takes beyond a warm run of
-the same query over the same small table is parsing, planning and compiling; the imports are not counted. The warm runs of this
-project are those of its executor, as the first run is one; `.arrow()` would repeat the calls of a recorded run, which takes less.
-"""
+`measure` starts this module in fresh processes; each prints one line of JSON. What a first run takes beyond a warm run
+of the same query over the same small table is parsing, planning and compiling; the imports are not counted. The warm
+runs of this project are those of its executor, as the first run is one; `.arrow()` would repeat the calls of a recorded
+run, which takes less."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ def in_process(engine_name: str, path: Path, sql: str) -> dict[str, float]:
     engine = ENGINES[engine_name](threads=2)
     engine.load("lineitem", path)
     times = [_milliseconds(lambda: engine.run(sql))]
-    run_again = (lambda: list(engine.session.sql(sql).batches())) if isinstance(engine, Tsql) else lambda: engine.run(sql)
+    run_again = (
+        (lambda: list(engine.session.sql(sql).batches())) if isinstance(engine, Tsql) else lambda: engine.run(sql)
+    )
     times.extend(_milliseconds(run_again) for _ in range(30))
     warm = statistics.median(times[6:])
     engine.execute("CREATE TABLE one AS SELECT 1 AS x")
@@ -43,14 +46,22 @@ def _milliseconds(call: Callable[[], object]) -> float:
 
 
 def measure(engine_name: str, path: Path, sql: str, repeats: int) -> dict[str, list[dict[str, float]]]:
-    """`cold` and `disk` measurements, each `repeats` times: a process with an empty cache folder, then one that finds it filled."""
+    """`cold` and `disk` measurements, each `repeats` times: a process with an empty cache folder, then one that finds
+    it filled."""
     found: dict[str, list[dict[str, float]]] = {"cold": [], "disk": []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory(prefix="tsql-cold-") as cache:
             for kind in found:
                 environment = os.environ | {"XDG_CACHE_HOME": cache}
                 command = [sys.executable, "-m", "bench.cold", engine_name, str(path)]
-                done = subprocess.run(command, input=sql, env=environment, cwd=Path(__file__).parent.parent, capture_output=True, text=True)
+                done = subprocess.run(
+                    command,
+                    input=sql,
+                    env=environment,
+                    cwd=Path(__file__).parent.parent,
+                    capture_output=True,
+                    text=True,
+                )
                 if done.returncode:
                     raise RuntimeError(f"the {kind} run of {engine_name} failed:\n{done.stderr}")
                 found[kind].append(json.loads(done.stdout))

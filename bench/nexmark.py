@@ -1,12 +1,13 @@
-"""The Nexmark auction site: persons, auctions and bids in the usual proportions 1 : 3 : 46, and the queries over them that bounded data allows.
+"""The Nexmark auction site: persons, auctions and bids in the usual proportions 1 : 3 : 46, and the queries over them
+that bounded data allows.
 
     python -m bench.nexmark --events 1000000 --out DIR
 
-writes `person.parquet`, `auction.parquet`, `bid.parquet` and `side_input.parquet`. Event n happens at n / `per_second` seconds; which kind it is, and
-what is hot, follows the generator that Beam and Flink share. Everything is made with numpy from a seed. `queries()` are the texts in
-`nexmark_queries/`: `q5.sql` in our dialect, `q5.oracle.sql` for DuckDB where that is another text. Processing time (Q12, Q13) is event
-time here; Q6, Q10 and Q21 are left out, since they need a retraction, a sink, or functions of their own.
-"""
+writes `person.parquet`, `auction.parquet`, `bid.parquet` and `side_input.parquet`. Event n happens at n / `per_second`
+seconds; which kind it is, and what is hot, follows the generator that Beam and Flink share. Everything is made with
+numpy from a seed. `queries()` are the texts in `nexmark_queries/`: `q5.sql` in our dialect, `q5.oracle.sql` for DuckDB
+where that is another text. Processing time (Q12, Q13) is event time here; Q6, Q10 and Q21 are left out, since they need
+a retraction, a sink, or functions of their own."""
 
 from __future__ import annotations
 
@@ -28,10 +29,22 @@ FIRST_CATEGORY, CATEGORIES = 10, 5
 IN_FLIGHT = 100
 """Bids go to one of so many latest auctions, and sellers and bidders are among ten times as many latest persons."""
 HOT = 100
-"""A hot auction, seller or bidder has a number that is a multiple of this; half of the bids and three quarters of sellers and bidders are hot."""
+"""A hot auction, seller or bidder has a number that is a multiple of this; half of the bids and three quarters of
+sellers and bidders are hot."""
 
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
-CITIES = ("Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne")
+CITIES = (
+    "Phoenix",
+    "Los Angeles",
+    "San Francisco",
+    "Boise",
+    "Portland",
+    "Bend",
+    "Redmond",
+    "Seattle",
+    "Kent",
+    "Cheyenne",
+)
 FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
 LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
@@ -69,14 +82,22 @@ def tables(events: int, per_second: int = 10_000, seed: int = 42) -> dict[str, p
     numbers = np.arange(events, dtype=np.int64)
     kind = numbers % EVENTS
     times = START_US + numbers * 1_000_000 // per_second
-    random = {name: np.random.default_rng([seed, place]) for place, name in enumerate(("person", "auction", "bid", "side_input"))}
+    random = {
+        name: np.random.default_rng([seed, place])
+        for place, name in enumerate(("person", "auction", "bid", "side_input"))
+    }
     is_person, is_auction = kind < PERSONS, (kind >= PERSONS) & (kind < PERSONS + AUCTIONS)
     is_bid = ~is_person & ~is_auction
     return {
         "person": _persons(numbers[is_person], times[is_person], random["person"]),
         "auction": _auctions(numbers[is_auction], times[is_auction], per_second, random["auction"]),
         "bid": _bids(numbers[is_bid], times[is_bid], random["bid"]),
-        "side_input": pa.table({"key": pa.array(np.arange(10_000)), "value": _numbered("value-", random["side_input"].integers(0, 1_000, 10_000))}),
+        "side_input": pa.table(
+            {
+                "key": pa.array(np.arange(10_000)),
+                "value": _numbered("value-", random["side_input"].integers(0, 1_000, 10_000)),
+            }
+        ),
     }
 
 
@@ -96,7 +117,9 @@ def _persons(numbers: np.ndarray, times: np.ndarray, random: np.random.Generator
     return pa.table(
         {
             "id": pa.array(FIRST_ID + numbers // EVENTS),
-            "name": pa.array(np.array(FIRST_NAMES, object)[first] + " " + np.array(LAST_NAMES, object)[last], pa.string()),
+            "name": pa.array(
+                np.array(FIRST_NAMES, object)[first] + " " + np.array(LAST_NAMES, object)[last], pa.string()
+            ),
             "email_address": _texts(random, count, 7, suffix="@example.com"),
             "credit_card": pa.array([f"{n:016}" for n in random.integers(0, 10**16, count).tolist()], pa.string()),
             "city": _chosen(CITIES, random.integers(0, len(CITIES), count)),
@@ -120,7 +143,9 @@ def _auctions(numbers: np.ndarray, times: np.ndarray, per_second: int, random: n
             "initial_bid": pa.array(first_bid),
             "reserve": pa.array(first_bid + _prices(random, count)),
             "date_time": pa.array(times).cast(pa.timestamp("us")),
-            "expires": pa.array(times + 1_000 + random.integers(0, max(2 * horizon, 1), count)).cast(pa.timestamp("us")),
+            "expires": pa.array(times + 1_000 + random.integers(0, max(2 * horizon, 1), count)).cast(
+                pa.timestamp("us")
+            ),
             "seller": pa.array(_person(numbers, random)),
             "category": pa.array(FIRST_CATEGORY + random.integers(0, CATEGORIES, count)),
             "extra": _texts(random, count, 20),
@@ -136,10 +161,14 @@ def _bids(numbers: np.ndarray, times: np.ndarray, random: np.random.Generator) -
     channel = random.integers(0, 10_000, count)
     is_known = random.random(count) < 0.5
     known = random.integers(0, len(CHANNELS), count)
-    names = np.where(is_known, np.array(CHANNELS, object)[known], np.char.add("channel-", channel.astype("U5")).astype(object))
+    names = np.where(
+        is_known, np.array(CHANNELS, object)[known], np.char.add("channel-", channel.astype("U5")).astype(object)
+    )
     page = np.char.mod("https://www.example.com/%d", random.integers(0, 1_000, count))
     path = np.char.mod("/item-%d", random.integers(0, 100, count))
-    query = np.where(random.random(count) < 0.9, np.char.mod("/item.htm?query=1&channel_id=%d", channel), "/item.htm?query=1")
+    query = np.where(
+        random.random(count) < 0.9, np.char.mod("/item.htm?query=1&channel_id=%d", channel), "/item.htm?query=1"
+    )
     return pa.table(
         {
             "auction": pa.array(FIRST_ID + np.where(random.random(count) < 0.5, hot, cold)),
@@ -193,8 +222,12 @@ def _numbered(prefix: str, numbers: np.ndarray) -> pa.Array:
 def main(arguments: list[str] | None = None) -> int:
     """Write the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench.nexmark", description="Make Nexmark data as Parquet files")
-    parser.add_argument("--events", type=int, default=1_000_000, help="persons, auctions and bids together (default: 1 million)")
-    parser.add_argument("--per-second", type=int, default=10_000, help="events per second of event time (default: 10 thousand)")
+    parser.add_argument(
+        "--events", type=int, default=1_000_000, help="persons, auctions and bids together (default: 1 million)"
+    )
+    parser.add_argument(
+        "--per-second", type=int, default=10_000, help="events per second of event time (default: 10 thousand)"
+    )
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR")
     options = parser.parse_args(arguments)

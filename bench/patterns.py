@@ -1,11 +1,12 @@
-"""MATCH_RECOGNIZE: rows per second over 5 million rows of 1,000 keys, beside DuckDB's hand-written formulation where there is one.
+"""MATCH_RECOGNIZE: rows per second over 5 million rows of 1,000 keys, beside DuckDB's hand-written formulation where
+there is one.
 
     python -m bench.patterns [--rows 5000000] [--runs 5] [--only TEXT]
 
-DuckDB has no MATCH_RECOGNIZE: what it runs says the same with LAG and LEAD, where that can be said. Both engines hold the same table in this one
-process, aggregate the matches, and take turns. An answer that differs ends the benchmark before anything is timed. Sorting the rows by key
-and time is most of the work; the line "lag" is that and a plain window function.
-"""
+DuckDB has no MATCH_RECOGNIZE: what it runs says the same with LAG and LEAD, where that can be said. Both engines hold
+the same table in this one process, aggregate the matches, and take turns. An answer that differs ends the benchmark
+before anything is timed. Sorting the rows by key and time is most of the work; the line "lag" is that and a plain
+window function."""
 
 from __future__ import annotations
 
@@ -40,34 +41,60 @@ def matched(measures: str, pattern: str, define: str, more: str = "") -> str:
 CASES = [
     Case(
         "lag",
-        "SELECT count(*) AS n, sum(d) AS total FROM (SELECT price - lag(price) OVER (PARTITION BY k ORDER BY t) AS d FROM events)",
-        "SELECT count(*) AS n, sum(d) AS total FROM (SELECT price - lag(price) OVER (PARTITION BY k ORDER BY t) AS d FROM events)",
+        (
+            "SELECT count(*) AS n, sum(d) AS total FROM (SELECT price - lag(price) OVER (PARTITION BY k ORDER "
+            "BY t) AS d FROM events)"
+        ),
+        (
+            "SELECT count(*) AS n, sum(d) AS total FROM (SELECT price - lag(price) OVER (PARTITION BY k ORDER "
+            "BY t) AS d FROM events)"
+        ),
     ),
     Case(
         "V of three rows, to next row",
-        f"SELECT count(*) AS n, sum(a) AS first, sum(z) AS last FROM {matched('S.price AS a, UP.price AS z', 'S DOWN UP', MOVES, 'AFTER MATCH SKIP TO NEXT ROW')}",
-        "SELECT count(*) AS n, sum(a) AS first, sum(z) AS last FROM (SELECT price AS a, lead(price) OVER w AS b, lead(price, 2) OVER w AS z FROM events "
+        (
+            "SELECT count(*) AS n, sum(a) AS first, sum(z) AS last FROM "
+            f"{matched('S.price AS a, UP.price AS z', 'S DOWN UP', MOVES, 'AFTER MATCH SKIP TO NEXT ROW')}"
+        ),
+        "SELECT count(*) AS n, sum(a) AS first, sum(z) AS last FROM (SELECT price AS a, lead(price) OVER w "
+        "AS b, lead(price, 2) OVER w AS z FROM events "
         "WINDOW w AS (PARTITION BY k ORDER BY t)) WHERE b < a AND z > b",
     ),
     Case(
         "V of any length",
-        f"SELECT count(*) AS n, sum(bottom) AS bottoms FROM {matched('LAST(DOWN.price) AS bottom', 'S DOWN+ UP+', MOVES, 'AFTER MATCH SKIP TO LAST UP')}",
-        "SELECT count(*) AS n, sum(price) AS bottoms FROM (SELECT price, d, lead(d) OVER (PARTITION BY k ORDER BY t) AS e FROM "
-        "(SELECT k, t, price, price - lag(price) OVER (PARTITION BY k ORDER BY t) AS d FROM events)) WHERE d < 0 AND e > 0",
+        (
+            "SELECT count(*) AS n, sum(bottom) AS bottoms FROM "
+            f"{matched('LAST(DOWN.price) AS bottom', 'S DOWN+ UP+', MOVES, 'AFTER MATCH SKIP TO LAST UP')}"
+        ),
+        "SELECT count(*) AS n, sum(price) AS bottoms FROM (SELECT price, d, lead(d) OVER (PARTITION BY k "
+        "ORDER BY t) AS e FROM "
+        "(SELECT k, t, price, price - lag(price) OVER (PARTITION BY k ORDER BY t) AS d FROM events)) WHERE "
+        "d < 0 AND e > 0",
     ),
     Case(
         "sessions",
-        f"SELECT count(*) AS n, sum(m * m) AS sizes FROM {matched('count(*) AS m', 'B S*', 'DEFINE S AS t - PREV(t) <= 1000')}",
-        "SELECT count(*) AS n, sum(m * m) AS sizes FROM (SELECT count(*) AS m FROM (SELECT k, sum(new) OVER (PARTITION BY k ORDER BY t) AS s FROM "
-        "(SELECT k, t, (coalesce(t - lag(t) OVER (PARTITION BY k ORDER BY t) > 1000, true))::INT AS new FROM events)) GROUP BY k, s)",
+        (
+            "SELECT count(*) AS n, sum(m * m) AS sizes FROM "
+            f"{matched('count(*) AS m', 'B S*', 'DEFINE S AS t - PREV(t) <= 1000')}"
+        ),
+        "SELECT count(*) AS n, sum(m * m) AS sizes FROM (SELECT count(*) AS m FROM (SELECT k, sum(new) "
+        "OVER (PARTITION BY k ORDER BY t) AS s FROM "
+        "(SELECT k, t, (coalesce(t - lag(t) OVER (PARTITION BY k ORDER BY t) > 1000, true))::INT AS new "
+        "FROM events)) GROUP BY k, s)",
     ),
     Case(
         "conditions over the match so far",
-        f"SELECT count(*) AS n, sum(m) AS total FROM {matched('count(*) AS m', 'A B+', 'DEFINE B AS price > FIRST(A.price) AND sum(B.price) < 100000')}",
+        (
+            "SELECT count(*) AS n, sum(m) AS total FROM "
+            f"{matched('count(*) AS m', 'A B+', 'DEFINE B AS price > FIRST(A.price) AND sum(B.price) < 100000')}"
+        ),
     ),
     Case(
         "all rows per match",
-        f"SELECT count(*) AS n, max(c) AS c, sum(m) AS total FROM {matched('CLASSIFIER() AS c, count(UP.price) AS m', 'S DOWN+ UP+', MOVES, 'ALL ROWS PER MATCH')}",
+        (
+            "SELECT count(*) AS n, max(c) AS c, sum(m) AS total FROM "
+            f"{matched('CLASSIFIER() AS c, count(UP.price) AS m', 'S DOWN+ UP+', MOVES, 'ALL ROWS PER MATCH')}"
+        ),
     ),
 ]
 
@@ -75,7 +102,13 @@ CASES = [
 def table(rows: int, seed: int = 7) -> pa.Table:
     """Rows in random order: `t` numbers them by time, `k` has 1,000 keys."""
     random = np.random.default_rng(seed)
-    return pa.table({"t": pa.array(random.permutation(rows)), "k": pa.array(random.integers(0, 1_000, rows)), "price": pa.array(random.integers(0, 10_000, rows))})
+    return pa.table(
+        {
+            "t": pa.array(random.permutation(rows)),
+            "k": pa.array(random.integers(0, 1_000, rows)),
+            "price": pa.array(random.integers(0, 10_000, rows)),
+        }
+    )
 
 
 def measure(case: Case, engines: dict[str, Tsql | DuckDB], runs: int) -> dict[str, float]:

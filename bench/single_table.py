@@ -1,4 +1,5 @@
-"""Queries over one table against DuckDB: TPC-H in memory and from Parquet, thread scaling, and what a query costs before it runs.
+"""Queries over one table against DuckDB: TPC-H in memory and from Parquet, thread scaling, and what a query costs
+before it runs.
 
     python -m bench.single_table [--scale 1] [--runs 9] [--json FILE] [--markdown FILE] [--engines tsql,duckdb]
 
@@ -63,10 +64,15 @@ def memory_cases(comment: str) -> list[Case]:
             1.0,
             ordered=True,
         ),
-        Case("group by o_comment (1.5 M groups)", "SELECT o_comment, count(*) AS n FROM orders GROUP BY o_comment", 1.0),
+        Case(
+            "group by o_comment (1.5 M groups)", "SELECT o_comment, count(*) AS n FROM orders GROUP BY o_comment", 1.0
+        ),
         Case(
             "top 100 (of 6 M rows)",
-            "SELECT l_extendedprice, l_orderkey, l_linenumber FROM lineitem ORDER BY l_extendedprice DESC, l_orderkey, l_linenumber LIMIT 100",
+            (
+                "SELECT l_extendedprice, l_orderkey, l_linenumber FROM lineitem ORDER BY l_extendedprice DESC, "
+                "l_orderkey, l_linenumber LIMIT 100"
+            ),
             1.0,
             ordered=True,
         ),
@@ -75,7 +81,15 @@ def memory_cases(comment: str) -> list[Case]:
 
 def file_cases(path: Path) -> list[Case]:
     """The queries that read Parquet each time."""
-    return [Case(f"Q{number} from Parquet", query(number).replace("FROM lineitem", f"FROM {quoted(path)}"), 1.0, ordered=number == 1) for number in (1, 6)]
+    return [
+        Case(
+            f"Q{number} from Parquet",
+            query(number).replace("FROM lineitem", f"FROM {quoted(path)}"),
+            1.0,
+            ordered=number == 1,
+        )
+        for number in (1, 6)
+    ]
 
 
 def check(engines: dict[str, Engine], cases: list[Case]) -> None:
@@ -93,9 +107,14 @@ def compare(title: str, engines: dict[str, Engine], cases: list[Case], runs: int
     """Time the cases on all engines; the ratio is DuckDB's median over tsql's."""
     section = Section(title, [f"{name}, ms" for name in engines], "times faster")
     for case in cases:
-        times = interleaved({name: partial(engine.run, case.sql) for name, engine in engines.items()}, runs, least_ms=200)
+        times = interleaved(
+            {name: partial(engine.run, case.sql) for name, engine in engines.items()}, runs, least_ms=200
+        )
         row = Row(
-            case.name, {f"{name}, ms": str(t) for name, t in times.items()}, aim=f">= {case.aim:g}", runs_ms={name: t.runs_ms for name, t in times.items()}
+            case.name,
+            {f"{name}, ms": str(t) for name, t in times.items()},
+            aim=f">= {case.aim:g}",
+            runs_ms={name: t.runs_ms for name, t in times.items()},
         )
         if {"tsql", "duckdb"} <= times.keys():
             row.value = times["duckdb"].median / times["tsql"].median
@@ -106,15 +125,23 @@ def compare(title: str, engines: dict[str, Engine], cases: list[Case], runs: int
 
 
 def scaling(names: list[str], path: Path, scale: float, runs: int) -> Section:
-    """One thread against two, for each engine by itself; each number of threads has a process of its own, in which the table is once."""
+    """One thread against two, for each engine by itself; each number of threads has a process of its own, in which the
+    table is once."""
     section = Section("Two threads against one, in memory", list(ONE_AND_TWO), "times faster")
     for name in names:
         with Worker(name, 1) as one, Worker(name, 2) as two:
             for worker in (one, two):
                 worker.load({"lineitem": path})
             for number in (1, 6):
-                work = {shown: partial(worker.run, number, query(number), scale) for shown, worker in zip(ONE_AND_TWO, (one, two))}
-                section.rows.append(_speedup(f"Q{number}, {name}", taking_turns(work, runs, least_ms=500), 1.8 if name == "tsql" else None))
+                work = {
+                    shown: partial(worker.run, number, query(number), scale)
+                    for shown, worker in zip(ONE_AND_TWO, (one, two))
+                }
+                section.rows.append(
+                    _speedup(
+                        f"Q{number}, {name}", taking_turns(work, runs, least_ms=500), 1.8 if name == "tsql" else None
+                    )
+                )
     section.rows.extend((reading_memory(runs), computing(runs)))
     return section
 
@@ -124,7 +151,9 @@ def _speedup(name: str, times: dict[str, Times], aim: float | None = None) -> Ro
     one, two = times.values()
     ratio = ratios(one, two).median
     shown, all_runs = {name: str(t) for name, t in times.items()}, {name: t.runs_ms for name, t in times.items()}
-    return Row(name, shown, ratio, "" if aim is None else f">= {aim:g}", None if aim is None else ratio >= aim, all_runs)
+    return Row(
+        name, shown, ratio, "" if aim is None else f">= {aim:g}", None if aim is None else ratio >= aim, all_runs
+    )
 
 
 def reading_memory(runs: int) -> Row:
@@ -135,7 +164,10 @@ def reading_memory(runs: int) -> Row:
 
 def computing(runs: int) -> Row:
     """What it gives to work that reads next to no memory: digests of digests."""
-    return _speedup("PBKDF2 with SHA-256, twice 20,000 rounds, hashlib", _at_once(partial(pbkdf2_hmac, "sha256", b"", iterations=20_000), [b"1", b"2"], runs))
+    return _speedup(
+        "PBKDF2 with SHA-256, twice 20,000 rounds, hashlib",
+        _at_once(partial(pbkdf2_hmac, "sha256", b"", iterations=20_000), [b"1", b"2"], runs),
+    )
 
 
 def _at_once(work: Callable[[Any], object], parts: Sequence[Any], runs: int) -> dict[str, Times]:
@@ -156,7 +188,11 @@ def before_running(names: list[str], repeats: int) -> Section:
         ("a cached query over one row, whole call", "disk", "dispatch", 1.0),
     ):
         values = {name: [one[part] for one in found[name][kind]] for name in names}
-        row = Row(case, {name: f"{statistics.median(v):.2f} ({min(v):.2f}..{max(v):.2f})" for name, v in values.items()}, aim=f"< {limit:g} ms")
+        row = Row(
+            case,
+            {name: f"{statistics.median(v):.2f} ({min(v):.2f}..{max(v):.2f})" for name, v in values.items()},
+            aim=f"< {limit:g} ms",
+        )
         if "tsql" in values:
             row.value = statistics.median(values["tsql"])
             row.met = row.value < limit
@@ -167,8 +203,12 @@ def before_running(names: list[str], repeats: int) -> Section:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; exit code 0 also where an aim is not met, since a slow machine is not a failure."""
-    parser = argparse.ArgumentParser(prog="python -m bench.single_table", description="Queries over one table against DuckDB")
-    parser.add_argument("--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1, for which the aims are stated)")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.single_table", description="Queries over one table against DuckDB"
+    )
+    parser.add_argument(
+        "--scale", type=float, default=1.0, help="TPC-H scale factor (default: 1, for which the aims are stated)"
+    )
     parser.add_argument("--runs", type=int, default=9, help="timed runs of each query on each engine (default: 9)")
     parser.add_argument("--engines", default="tsql,duckdb", help="comma-separated, of: " + ", ".join(ENGINES))
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measured times as JSON")
@@ -183,7 +223,11 @@ def main(arguments: list[str] | None = None) -> int:
     for engine in engines.values():
         for table in ("lineitem", "orders"):
             engine.load(table, paths[table])
-    facts |= {"data": f"TPC-H scale {options.scale:g}", "threads": str(THREADS), **{name: engine.version for name, engine in engines.items()}}
+    facts |= {
+        "data": f"TPC-H scale {options.scale:g}",
+        "threads": str(THREADS),
+        **{name: engine.version for name, engine in engines.items()},
+    }
 
     in_memory, from_files = memory_cases(_some_comment(paths["lineitem"])), file_cases(paths["lineitem"])
     check(engines, in_memory + from_files)
@@ -202,7 +246,9 @@ def _some_comment(path: Path) -> str:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(path)
-    return file.read_row_group(file.num_row_groups // 2, columns=["l_comment"])["l_comment"][0].as_py().replace("'", "''")
+    return (
+        file.read_row_group(file.num_row_groups // 2, columns=["l_comment"])["l_comment"][0].as_py().replace("'", "''")
+    )
 
 
 if __name__ == "__main__":

@@ -1,11 +1,12 @@
 """Windows, lifetimes and joins in time against DuckDB, Polars and Spark.
 
-    python -m bench.temporal [--rows 20000000] [--runs 5] [--engines tsql,duckdb,polars] [--only TEXT] [--skip TEXT] [--json FILE] [--markdown FILE]
+    python -m bench.temporal [--rows 20000000] [--runs 5] [--engines tsql,duckdb,polars] [--only TEXT] [--skip TEXT]
+    [--json FILE] [--markdown FILE]
 
-All engines hold the same tables in this one process (Spark beside it), give their whole answer as an Arrow table, and take turns. Before anything is
-timed the answers are compared, first over a sample and then over all rows; one that differs ends the benchmark. A query that our engine does
-not take is shown as refused, and the others are measured. `docs/benchmarks.md` holds tables made by it.
-"""
+All engines hold the same tables in this one process (Spark beside it), give their whole answer as an Arrow table, and
+take turns. Before anything is timed the answers are compared, first over a sample and then over all rows; one that
+differs ends the benchmark. A query that our engine does not take is shown as refused, and the others are measured.
+`docs/benchmarks.md` holds tables made by it."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def check(bench: Bench, case: Case) -> Checked:
 
 
 def comparable(answer: pa.Table) -> pa.Table:
-    """The same numbers and times in the same types: engines differ in how wide a sum is and whether a time has a zone."""
+    """The same numbers and times in the same types: engines differ in how wide a sum is and whether a time has a
+    zone."""
     columns = []
     for column in answer.columns:
         if pa.types.is_integer(column.type) or (pa.types.is_decimal(column.type) and column.type.scale == 0):
@@ -117,17 +119,24 @@ def comparable(answer: pa.Table) -> pa.Table:
 
 
 def compare(title: str, bench: Bench, cases: Iterable[Case], runs: int) -> Section:
-    """Time the cases on all engines. The number that counts is the least of (ratio to a peer) / (aim for it): 1 or more is met."""
+    """Time the cases on all engines. The number that counts is the least of (ratio to a peer) / (aim for it): 1 or more
+    is met."""
     section = Section(title, [*(f"{name}" for name in bench.engines), "peers over tsql"], "share of the aim")
     for case in cases:
         checked = check(bench, case)
         times = interleaved(checked.work, runs, warmup=1) if checked.work else {}
-        row = Row(case.name, _shown(times, bench.rows * case.rows), aim=", ".join(f">= {aim:g}x {peer}" for peer, aim in case.aims.items()))
+        row = Row(
+            case.name,
+            _shown(times, bench.rows * case.rows),
+            aim=", ".join(f">= {aim:g}x {peer}" for peer, aim in case.aims.items()),
+        )
         row.runs_ms = {name: measured.runs_ms for name, measured in times.items()}
         if checked.refusal is not None:
             row.measured["tsql"] = f"refused: {checked.refusal}"
         if "tsql" in times:
-            ratios = {peer: measured.median / times["tsql"].median for peer, measured in times.items() if peer != "tsql"}
+            ratios = {
+                peer: measured.median / times["tsql"].median for peer, measured in times.items() if peer != "tsql"
+            }
             row.measured["peers over tsql"] = ", ".join(f"{peer} {ratio:.2f}x" for peer, ratio in ratios.items())
             shares = [ratios[peer] / aim for peer, aim in case.aims.items() if peer in ratios]
             if shares:
@@ -137,7 +146,9 @@ def compare(title: str, bench: Bench, cases: Iterable[Case], runs: int) -> Secti
     return section
 
 
-def against_itself(title: str, bench: Bench, pairs: Iterable[tuple[Case, Case]], runs: int, limit: float, same_answer: bool) -> Section:
+def against_itself(
+    title: str, bench: Bench, pairs: Iterable[tuple[Case, Case]], runs: int, limit: float, same_answer: bool
+) -> Section:
     """Each engine by itself: how many times longer the second query takes than the first. The aim is for ours."""
     section = Section(title, ["first", "second"], "times longer")
     for before, after in pairs:
@@ -150,7 +161,11 @@ def against_itself(title: str, bench: Bench, pairs: Iterable[tuple[Case, Case]],
                     continue
                 row.measured["first"] = f"refused: {one.refusal or other.refusal}"
             else:
-                if same_answer and (why := difference(comparable(one.work[name]()), comparable(other.work[name]()), ordered=False)) is not None:
+                if (
+                    same_answer
+                    and (why := difference(comparable(one.work[name]()), comparable(other.work[name]()), ordered=False))
+                    is not None
+                ):
                     sys.exit(f"{name} gives different answers to {before.tables[0]} and {after.tables[0]}: {why}")
                 times = interleaved({"first": one.work[name], "second": other.work[name]}, runs, warmup=1)
                 row.measured = _shown(times, bench.rows)
@@ -163,7 +178,9 @@ def against_itself(title: str, bench: Bench, pairs: Iterable[tuple[Case, Case]],
 
 
 def _shown(times: dict[str, Times], rows: float) -> dict[str, str]:
-    return {name: f"{measured.median:.0f} ms, {rows / measured.median / 1000:.1f} M/s" for name, measured in times.items()}
+    return {
+        name: f"{measured.median:.0f} ms, {rows / measured.median / 1000:.1f} M/s" for name, measured in times.items()
+    }
 
 
 def _say(row: Row) -> None:
@@ -172,17 +189,30 @@ def _say(row: Row) -> None:
 
 def _chosen(cases: Iterable[Case], only: str, skip: str | None = None) -> list[Case]:
     left_out = (skip or "").lower().split(",") if skip else []
-    return [case for case in cases if only.lower() in case.name.lower() and not any(text in case.name.lower() for text in left_out)]
+    return [
+        case
+        for case in cases
+        if only.lower() in case.name.lower() and not any(text in case.name.lower() for text in left_out)
+    ]
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the benchmark; exit code 0 also where an aim is not met, since a slow machine is not a failure."""
-    parser = argparse.ArgumentParser(prog="python -m bench.temporal", description="Temporal queries against DuckDB, Polars and Spark")
-    parser.add_argument("--rows", type=int, default=20_000_000, help="ad events; trades and quotes are half as many each (default: 20 million, for which the aims are stated)")
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.temporal", description="Temporal queries against DuckDB, Polars and Spark"
+    )
+    parser.add_argument(
+        "--rows",
+        type=int,
+        default=20_000_000,
+        help="ad events; trades and quotes are half as many each (default: 20 million, for which the aims are stated)",
+    )
     parser.add_argument("--runs", type=int, default=5, help="timed runs of each query on each engine (default: 5)")
     parser.add_argument("--engines", default="tsql,duckdb,polars", help="comma-separated, of: " + ", ".join(ENGINES))
     parser.add_argument("--only", default="", metavar="TEXT", help="only the cases whose name has this text")
-    parser.add_argument("--skip", metavar="TEXT", help="not the cases whose names have this text, or one of several with commas between")
+    parser.add_argument(
+        "--skip", metavar="TEXT", help="not the cases whose names have this text, or one of several with commas between"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all measured times as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables as markdown")
     options = parser.parse_args(arguments)
@@ -193,22 +223,40 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error("--rows is at least 1000 and --runs at least 1")
     facts = machine()
     chosen = partial(_chosen, only=options.only, skip=options.skip)
-    groups = {"Windows and lifetimes": chosen(WINDOWS), "Joins in time": chosen(JOINS), "From 1 to 10 M keys": chosen(KEYS)}
+    groups = {
+        "Windows and lifetimes": chosen(WINDOWS),
+        "Joins in time": chosen(JOINS),
+        "From 1 to 10 M keys": chosen(KEYS),
+    }
     order = [pair for pair in ORDER if chosen(pair[:1])]
     long_window = [LONG_WINDOW] if chosen(LONG_WINDOW) else []
 
     if options.rows > SAMPLE_ROWS:
         sample = Bench(names, SAMPLE_ROWS)
-        for case in [*(case for cases in groups.values() for case in cases), *(case for pair in (*order, *long_window) for case in pair)]:
+        for case in [
+            *(case for cases in groups.values() for case in cases),
+            *(case for pair in (*order, *long_window) for case in pair),
+        ]:
             check(sample, case)
         sample.close()
     bench = Bench(names, options.rows)
-    facts |= {"data": f"{options.rows:,} ad events", "threads": str(THREADS), **{name: engine.version for name, engine in bench.engines.items()}, **bench.absent}
+    facts |= {
+        "data": f"{options.rows:,} ad events",
+        "threads": str(THREADS),
+        **{name: engine.version for name, engine in bench.engines.items()},
+        **bench.absent,
+    }
     sections = [compare(title, bench, cases, options.runs) for title, cases in groups.items() if cases]
     if order:
-        sections.append(against_itself("Rows in the order of time, and shuffled", bench, order, options.runs, 1.5, same_answer=True))
+        sections.append(
+            against_itself("Rows in the order of time, and shuffled", bench, order, options.runs, 1.5, same_answer=True)
+        )
     if long_window:
-        sections.append(against_itself("The longest window against a tumbling one", bench, long_window, options.runs, 1.5, same_answer=False))
+        sections.append(
+            against_itself(
+                "The longest window against a tumbling one", bench, long_window, options.runs, 1.5, same_answer=False
+            )
+        )
     bench.close()
     print(write(sections, facts, options.markdown, options.json))
     return 0

@@ -1,8 +1,8 @@
-"""The queries of the temporal benchmark: for each line our text and how each of the others says the same as fast as it can.
+"""The queries of the temporal benchmark: for each line our text and how each of the others says the same as fast as it
+can.
 
-DuckDB has integer arithmetic in place of `time_bucket`, which is slower; a hopping window is a join with a series. Polars has lazy queries over frames.
-Spark has `window()`.
-"""
+DuckDB has integer arithmetic in place of `time_bucket`, which is slower; a hopping window is a join with a series.
+Polars has lazy queries over frames. Spark has `window()`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from bench.temporal_polars import Lazy
 
 @dataclass(frozen=True)
 class Case:
-    """One line: texts by engine, and how many times faster than each peer we want to be. `rows`: the input in shares of the ad events."""
+    """One line: texts by engine, and how many times faster than each peer we want to be. `rows`: the input in shares of
+    the ad events."""
 
     name: str
     tables: tuple[str, ...]
@@ -35,16 +36,20 @@ def bucket(seconds: float, column: str = "event_time") -> str:
     return f"epoch_us({column}) // {size} * {size}"
 
 
-def tumble(table: str = "ads", key: str = "ad_id", seconds: int = 10, aims: Mapping[str, float] | None = None, name: str = "") -> Case:
+def tumble(
+    table: str = "ads", key: str = "ad_id", seconds: int = 10, aims: Mapping[str, float] | None = None, name: str = ""
+) -> Case:
     """Filter, tumble, sum."""
     shown = "ad_id" if key == "ad_id" else f"{key} AS ad_id"
     return Case(
         name or f"filter, tumble {seconds} s, sum by ad",
         (table,),
-        f"SELECT window_start, {shown}, sum(amount) AS total FROM TUMBLE({table}, event_time, INTERVAL '{seconds} seconds') "
+        f"SELECT window_start, {shown}, sum(amount) AS total FROM TUMBLE({table}, event_time, INTERVAL "
+        f"'{seconds} seconds') "
         f"WHERE event_type = 'view' GROUP BY window_start, {key}",
         f"SELECT make_timestamp(w) AS window_start, k AS ad_id, total FROM "
-        f"(SELECT {bucket(seconds)} AS w, {key} AS k, sum(amount) AS total FROM {table} WHERE event_type = 'view' GROUP BY w, k)",
+        f"(SELECT {bucket(seconds)} AS w, {key} AS k, sum(amount) AS total FROM {table} WHERE event_type = "
+        "'view' GROUP BY w, k)",
         temporal_polars.tumble(table, seconds) if key == "ad_id" else None,
         f"SELECT window.start AS window_start, {shown}, sum(amount) AS total FROM {table} "
         f"WHERE event_type = 'view' GROUP BY window(event_time, '{seconds} seconds'), {key}",
@@ -52,18 +57,32 @@ def tumble(table: str = "ads", key: str = "ad_id", seconds: int = 10, aims: Mapp
     )
 
 
-def hop(seconds: int, table: str = "ads", *, key: str = "ad_id", aims: Mapping[str, float] | None = None, polars: bool = False, panes: bool = False) -> Case:
-    """Filter, hop every second, sum. `panes`: DuckDB sums each second first, as a person could write it who knows how, and Spark takes no part."""
-    source = f"(SELECT (epoch_us(event_time) // 1000000)::INTEGER AS w, {key}, amount FROM {table} WHERE event_type = 'view')"
+def hop(
+    seconds: int,
+    table: str = "ads",
+    *,
+    key: str = "ad_id",
+    aims: Mapping[str, float] | None = None,
+    polars: bool = False,
+    panes: bool = False,
+) -> Case:
+    """Filter, hop every second, sum. `panes`: DuckDB sums each second first, as a person could write it who knows how,
+    and Spark takes no part."""
+    source = (
+        f"(SELECT (epoch_us(event_time) // 1000000)::INTEGER AS w, {key}, amount FROM {table} WHERE "
+        "event_type = 'view')"
+    )
     if panes:
         source = f"(SELECT w, {key}, sum(amount) AS amount FROM {source} GROUP BY ALL)"
     return Case(
         f"filter, hop {seconds} s / 1 s, sum by {key}" + (", DuckDB by panes" if panes else ""),
         (table,),
-        f"SELECT window_start, {key}, sum(amount) AS total FROM HOP({table}, event_time, slide => INTERVAL '1 second', size => INTERVAL '{seconds} seconds') "
+        f"SELECT window_start, {key}, sum(amount) AS total FROM HOP({table}, event_time, slide => INTERVAL "
+        f"'1 second', size => INTERVAL '{seconds} seconds') "
         f"WHERE event_type = 'view' GROUP BY window_start, {key}",
         f"SELECT make_timestamp(s::BIGINT * 1000000) AS window_start, {key}, total FROM "
-        f"(SELECT w - back AS s, {key}, sum(amount) AS total FROM {source}, (SELECT unnest(range({seconds}))::INTEGER AS back) GROUP BY ALL)",
+        f"(SELECT w - back AS s, {key}, sum(amount) AS total FROM {source}, (SELECT "
+        f"unnest(range({seconds}))::INTEGER AS back) GROUP BY ALL)",
         temporal_polars.hop(table, seconds, key) if polars else None,
         None
         if panes
@@ -79,7 +98,8 @@ def session(table: str = "ads", aims: Mapping[str, float] | None = None) -> Case
         "sessions of users, gap 2 s",
         (table,),
         f"SELECT user_id, window_start, window_end, count(*) AS n, sum(amount) AS total "
-        f"FROM SESSION({table} PARTITION BY user_id, event_time, gap => INTERVAL '2 seconds') GROUP BY user_id, window_start, window_end",
+        f"FROM SESSION({table} PARTITION BY user_id, event_time, gap => INTERVAL '2 seconds') GROUP BY "
+        "user_id, window_start, window_end",
         f"""WITH marked AS (
               SELECT user_id, event_time, amount,
                      CASE WHEN epoch_us(event_time) - lag(epoch_us(event_time)) OVER (PARTITION BY user_id ORDER BY event_time) <= 2000000 THEN 0 ELSE 1 END AS new
@@ -111,8 +131,14 @@ def holistic(call: str, name: str) -> Case:
     return Case(
         f"{name} by ad, tumble 10 s",
         ("ads",),
-        f"SELECT window_start, ad_id, {call} AS found FROM TUMBLE(ads, event_time, INTERVAL '10 seconds') GROUP BY window_start, ad_id",
-        f"SELECT make_timestamp(w) AS window_start, ad_id, found FROM (SELECT {bucket(10)} AS w, ad_id, {call} AS found FROM ads GROUP BY ALL)",
+        (
+            f"SELECT window_start, ad_id, {call} AS found FROM TUMBLE(ads, event_time, INTERVAL '10 seconds') "
+            "GROUP BY window_start, ad_id"
+        ),
+        (
+            f"SELECT make_timestamp(w) AS window_start, ad_id, found FROM (SELECT {bucket(10)} AS w, ad_id, "
+            f"{call} AS found FROM ads GROUP BY ALL)"
+        ),
         aims={"duckdb": 1},
     )
 
@@ -137,8 +163,14 @@ def snapshot(name: str, lifetime: str, end: str) -> Case:
 ASOF = Case(
     "ASOF join of trades and quotes",
     ("trades", "quotes"),
-    "SELECT count(*) AS n, sum(t.price - q.bid) AS gain FROM trades t ASOF JOIN quotes q ON t.sym = q.sym AND t.ts >= q.ts",
-    "SELECT count(*) AS n, sum(t.price - q.bid) AS gain FROM trades t ASOF JOIN quotes q ON t.sym = q.sym AND t.ts >= q.ts",
+    (
+        "SELECT count(*) AS n, sum(t.price - q.bid) AS gain FROM trades t ASOF JOIN quotes q ON t.sym = "
+        "q.sym AND t.ts >= q.ts"
+    ),
+    (
+        "SELECT count(*) AS n, sum(t.price - q.bid) AS gain FROM trades t ASOF JOIN quotes q ON t.sym = "
+        "q.sym AND t.ts >= q.ts"
+    ),
     temporal_polars.asof,
     aims={"duckdb": 2, "polars": 2},
     rows=1.0,
@@ -167,7 +199,11 @@ WINDOWS = (
     COUNT_WINDOWS,
     holistic("count(DISTINCT user_id)", "distinct count"),
     holistic("median(amount)", "median"),
-    snapshot("snapshot count by ad, 10 s each", "SLIDE(ads, event_time, INTERVAL '10 seconds')", "event_time + INTERVAL '10 seconds'"),
+    snapshot(
+        "snapshot count by ad, 10 s each",
+        "SLIDE(ads, event_time, INTERVAL '10 seconds')",
+        "event_time + INTERVAL '10 seconds'",
+    ),
     snapshot(
         "snapshot count by ad, lifetimes of their own",
         "LIFETIME(ads, start => event_time, duration => to_milliseconds(amount))",
@@ -180,8 +216,12 @@ JOINS = (BAND, ASOF)
 ORDER = tuple((made("ads"), made("ads_shuffled")) for made in (tumble, partial(hop, 60, panes=True), session))
 """Each query over rows in the order of time and over the same rows shuffled: at most 1.5 times longer."""
 
-LONG_WINDOW = (tumble(key="ad_type", seconds=1, name="tumble 1 s, sum by ad_type"), hop(3_600, key="ad_type", panes=True))
-"""The second takes at most 1.5 times longer than the first. By type of ad there are 2,000 times less rows than by ad, so that writing them costs nothing."""
+LONG_WINDOW = (
+    tumble(key="ad_type", seconds=1, name="tumble 1 s, sum by ad_type"),
+    hop(3_600, key="ad_type", panes=True),
+)
+"""The second takes at most 1.5 times longer than the first. By type of ad there are 2,000 times less rows than by ad,
+so that writing them costs nothing."""
 
 KEYS = tuple(
     tumble(key=f"(user_id * 10 + ad_id % 10) % {keys}", name=f"filter, tumble 10 s, sum by {keys:,} keys")

@@ -1,4 +1,5 @@
-"""The tables of the temporal benchmark as Parquet files, made once per size and kept in the cache folder of benchmark data."""
+"""The tables of the temporal benchmark as Parquet files, made once per size and kept in the cache folder of benchmark
+data."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ TABLES = ("ads", "ads_shuffled", "campaigns", "trades", "quotes")
 
 
 def tables(rows: int) -> dict[str, Path]:
-    """The path of each table for so many ad events and half as many trades and quotes; made if they are not there yet."""
+    """The path of each table for so many ad events and half as many trades and quotes; made if they are not there
+    yet."""
     folder = data_folder() / "temporal" / str(rows)
     paths = {name: folder / f"{name}.parquet" for name in TABLES}
     if not all(path.exists() for path in paths.values()):
@@ -38,7 +40,13 @@ def write(folder: Path, rows: int) -> None:
     """All tables in a new folder."""
     # A sample has fewer ads and users, so that as many rows fall to each.
     shrink = max(20_000_000 // rows, 1)
-    ads.write(folder, rows, ads=max(10_000 // shrink, 10), users=max(1_000_000 // shrink, 100), per_second=max(100_000 // shrink, 100))
+    ads.write(
+        folder,
+        rows,
+        ads=max(10_000 // shrink, 10),
+        users=max(1_000_000 // shrink, 100),
+        per_second=max(100_000 // shrink, 100),
+    )
     count = rows // 2
     pq.write_table(prices(count, "price", offset_us=3), folder / "trades.parquet")
     pq.write_table(prices(count, "bid", offset_us=0), folder / "quotes.parquet")
@@ -51,8 +59,12 @@ def prices(rows: int, column: str, offset_us: int) -> pa.Table:
     codes = random.integers(0, SYMBOLS, rows).astype(np.int16)
     return pa.table(
         {
-            "sym": pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(symbols.astype(object), pa.string())).cast(pa.string()),
-            "ts": pa.array(ads.START_US + np.arange(rows) * 10 + random.integers(0, 5, rows) + offset_us).cast(pa.timestamp("us")),
+            "sym": pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(symbols.astype(object), pa.string())).cast(
+                pa.string()
+            ),
+            "ts": pa.array(ads.START_US + np.arange(rows) * 10 + random.integers(0, 5, rows) + offset_us).cast(
+                pa.timestamp("us")
+            ),
             column: pa.array(random.integers(1, 10_000, rows)),
         }
     )

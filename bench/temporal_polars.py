@@ -19,7 +19,12 @@ def tumble(table: str, seconds: int) -> Lazy:
         import polars as pl
 
         start = pl.col("event_time").dt.truncate(f"{seconds}s").alias("window_start")
-        return frames[table].filter(pl.col("event_type") == "view").group_by(start, "ad_id").agg(pl.col("amount").sum().alias("total"))
+        return (
+            frames[table]
+            .filter(pl.col("event_type") == "view")
+            .group_by(start, "ad_id")
+            .agg(pl.col("amount").sum().alias("total"))
+        )
 
     return query
 
@@ -36,7 +41,9 @@ def hop(table: str, seconds: int, key: str) -> Lazy:
             .filter(pl.col("event_type") == "view")
             .group_by_dynamic("event_time", every="1s", period=f"{seconds}s", offset=f"-{seconds - 1}s", group_by=key)
         )
-        return windows.agg(pl.col("amount").sum().alias("total")).select(pl.col("event_time").alias("window_start"), key, "total")
+        return windows.agg(pl.col("amount").sum().alias("total")).select(
+            pl.col("event_time").alias("window_start"), key, "total"
+        )
 
     return query
 
@@ -67,5 +74,9 @@ def asof(frames: Mapping[str, pl.LazyFrame]) -> pl.LazyFrame:
     """Trades with the last quote before each; both tables are in the order of time."""
     import polars as pl
 
-    pairs = frames["trades"].join_asof(frames["quotes"], on="ts", by="sym", check_sortedness=False).filter(pl.col("bid").is_not_null())
+    pairs = (
+        frames["trades"]
+        .join_asof(frames["quotes"], on="ts", by="sym", check_sortedness=False)
+        .filter(pl.col("bid").is_not_null())
+    )
     return pairs.select(pl.len().cast(pl.Int64).alias("n"), (pl.col("price") - pl.col("bid")).sum().alias("gain"))

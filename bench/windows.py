@@ -2,11 +2,10 @@
 
     python -m bench.windows [--rows 1000000] [--runs 5] [--only TEXT]
 
-Both engines hold the same table in this one process, aggregate the results of the window functions (so that no time goes into
-handing out rows), and take turns. An answer that differs ends the benchmark before anything is timed. The time per row of a
-sliding frame should be flat: the last column is the slowest over the fastest frame. The second table has what has no size of
-frame, and beside DuckDB the same query on one thread.
-"""
+Both engines hold the same table in this one process, aggregate the results of the window functions (so that no time
+goes into handing out rows), and take turns. An answer that differs ends the benchmark before anything is timed. The
+time per row of a sliding frame should be flat: the last column is the slowest over the fastest frame. The second table
+has what has no size of frame, and beside DuckDB the same query on one thread."""
 
 from __future__ import annotations
 
@@ -27,7 +26,8 @@ FRAMES = (10, 1_000, 100_000)
 
 @dataclass(frozen=True)
 class Case:
-    """A window function; `{}` in its text is the size of the frame. `peer`: DuckDB takes part (it takes minutes where it does not)."""
+    """A window function; `{}` in its text is the size of the frame. `peer`: DuckDB takes part (it takes minutes where
+    it does not)."""
 
     name: str
     call: str
@@ -41,10 +41,20 @@ SLIDING = [
     Case("max(text), rows", "max(s) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)"),
     Case("stddev(double), rows", "stddev(x) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)"),
     Case("sum(bigint), range", "sum(v) OVER (ORDER BY t RANGE BETWEEN {} PRECEDING AND CURRENT ROW)"),
-    Case("sum(bigint) by 1,000 keys, rows", "sum(v) OVER (PARTITION BY k ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)"),
-    Case("max(double), exclude current row", "max(x) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW)"),
+    Case(
+        "sum(bigint) by 1,000 keys, rows",
+        "sum(v) OVER (PARTITION BY k ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)",
+    ),
+    Case(
+        "max(double), exclude current row",
+        "max(x) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW EXCLUDE CURRENT ROW)",
+    ),
     Case("median(bigint), rows", "median(v) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)", peer=False),
-    Case("count(distinct), rows", "count(DISTINCT k) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)", peer=False),
+    Case(
+        "count(distinct), rows",
+        "count(DISTINCT k) OVER (ORDER BY t ROWS BETWEEN {} PRECEDING AND CURRENT ROW)",
+        peer=False,
+    ),
 ]
 OTHERS = [
     Case("row_number", "row_number() OVER (ORDER BY t)"),
@@ -59,7 +69,9 @@ OTHERS = [
     Case("rank by 1,000 keys", "rank() OVER (PARTITION BY k ORDER BY v)"),
     Case("lag by 1,000 keys", "lag(v) OVER (PARTITION BY k ORDER BY t)"),
     Case("running sum by 1,000 keys", "sum(v) OVER (PARTITION BY k ORDER BY t)"),
-    Case("range by 1,000 keys", "sum(v) OVER (PARTITION BY k ORDER BY t RANGE BETWEEN 100000 PRECEDING AND CURRENT ROW)"),
+    Case(
+        "range by 1,000 keys", "sum(v) OVER (PARTITION BY k ORDER BY t RANGE BETWEEN 100000 PRECEDING AND CURRENT ROW)"
+    ),
     Case("whole partition, 1,000 keys", "max(v) OVER (PARTITION BY k)"),
     Case("row_number by 3 keys", "row_number() OVER (PARTITION BY k % 3 ORDER BY t)"),
     Case("first_value, 100,000 keys of text", "first_value(v) OVER (PARTITION BY s ORDER BY t)"),
@@ -128,7 +140,11 @@ def main(arguments: list[str] | None = None) -> int:
     def per_row(times: dict[str, float]) -> str:
         return f"{times['tsql'] * 1e6 / options.rows:8.0f}"
 
-    print(f"{'ns per row, duckdb / tsql':<36}" + "".join(f"{f'{f:,} rows':>24}" for f in FRAMES) + f"{'slowest/fastest':>18}")
+    print(
+        f"{'ns per row, duckdb / tsql':<36}"
+        + "".join(f"{f'{f:,} rows':>24}" for f in FRAMES)
+        + f"{'slowest/fastest':>18}"
+    )
     for case in SLIDING:
         if options.only in case.name:
             found = [measure(case, case.call.format(frame), both, options.runs) for frame in FRAMES]

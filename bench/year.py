@@ -1,10 +1,11 @@
-"""A year of events in daily windows, in the memory of some days: files in the order of time (`progress`) beside the run over all windows at once.
+"""A year of events in daily windows, in the memory of some days: files in the order of time (`progress`) beside the run
+over all windows at once.
 
     python -m bench.year [--rows 24000000] [--keys 500000]
 
-Writes a year of events to Parquet files in the cache folder, once. Each way runs in a process of its own; what is measured is the most memory that
-it had, less what it had before the query, and the time. DuckDB's answer is compared first.
-"""
+Writes a year of events to Parquet files in the cache folder, once. Each way runs in a process of its own; what is
+measured is the most memory that it had, less what it had before the query, and the time. DuckDB's answer is compared
+first."""
 
 from __future__ import annotations
 
@@ -27,11 +28,21 @@ MONTHS, DAYS = 12, 30
 QUERIES = {
     "daily windows": (
         "SELECT window_start AS w, k, count(*) AS n, sum(v) AS s FROM TUMBLE('{}', ts, INTERVAL '1 day') GROUP BY ALL",
-        "SELECT time_bucket(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01') AS w, k, count(*) AS n, sum(v) AS s FROM '{}' GROUP BY ALL",
+        (
+            "SELECT time_bucket(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01') AS w, k, count(*) AS n, sum(v) "
+            "AS s FROM '{}' GROUP BY ALL"
+        ),
     ),
     "two days, hopping by one": (
-        "SELECT window_start AS w, k, count(*) AS n, sum(v) AS s FROM HOP('{}', ts, slide => INTERVAL '1 day', size => INTERVAL '2 days') GROUP BY ALL",
-        "SELECT b - to_days(d::INTEGER) AS w, k, count(*) AS n, sum(v) AS s FROM (SELECT time_bucket(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01') AS b, k, v FROM '{}'), range(2) r(d) GROUP BY ALL",
+        (
+            "SELECT window_start AS w, k, count(*) AS n, sum(v) AS s FROM HOP('{}', ts, slide => INTERVAL '1 "
+            "day', size => INTERVAL '2 days') GROUP BY ALL"
+        ),
+        (
+            "SELECT b - to_days(d::INTEGER) AS w, k, count(*) AS n, sum(v) AS s FROM (SELECT "
+            "time_bucket(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01') AS b, k, v FROM '{}'), range(2) r(d) "
+            "GROUP BY ALL"
+        ),
     ),
 }
 AROUND = "SELECT count(*) AS windows, sum(n)::BIGINT AS n, sum(s)::BIGINT AS s, max(n) AS most FROM ({})"
@@ -47,7 +58,11 @@ def files(rows: int, keys: int) -> str:
         for month in range(MONTHS):
             length = DAYS * DAY_US
             times = np.sort(random.integers(0, length, rows // MONTHS)) + START_US + month * length
-            columns = {"k": random.integers(0, keys, len(times)), "v": random.integers(0, 100, len(times)), "ts": pa.array(times, pa.timestamp("us"))}
+            columns = {
+                "k": random.integers(0, keys, len(times)),
+                "v": random.integers(0, 100, len(times)),
+                "ts": pa.array(times, pa.timestamp("us")),
+            }
             pq.write_table(pa.table(columns), folder / f"{month:02}.parquet", row_group_size=200_000)
         (folder / "done").touch()
     return str(folder / "*.parquet")
@@ -81,7 +96,11 @@ def one(way: str, name: str, pattern: str) -> dict[str, object]:
         plan = tsql.load_plan_text(text)
         before, begun = status("VmRSS"), time.perf_counter()
         answer = plan.run(session).fetchall()
-    return {"answer": [int(v) for v in answer[0]], "ms": (time.perf_counter() - begun) * 1000, "mib": (status("VmHWM") - before) / (1 << 20)}
+    return {
+        "answer": [int(v) for v in answer[0]],
+        "ms": (time.perf_counter() - begun) * 1000,
+        "mib": (status("VmHWM") - before) / (1 << 20),
+    }
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -98,7 +117,18 @@ def main(arguments: list[str] | None = None) -> int:
     for name in QUERIES:
         found = {}
         for way in WAYS:
-            command = [sys.executable, "-m", "bench.year", "--rows", str(chosen.rows), "--keys", str(chosen.keys), "--one", way, name]
+            command = [
+                sys.executable,
+                "-m",
+                "bench.year",
+                "--rows",
+                str(chosen.rows),
+                "--keys",
+                str(chosen.keys),
+                "--one",
+                way,
+                name,
+            ]
             found[way] = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
         if any(f["answer"] != found["DuckDB"]["answer"] for f in found.values()):
             print(f"{name}: the answers differ: {found}", file=sys.stderr)

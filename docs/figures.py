@@ -1,8 +1,8 @@
-"""Draws the pictures of docs/temporal.md from the rows that the page shows: `python docs/figures.py` writes docs/figures/*.svg.
+"""Draws the pictures of docs/temporal.md from the rows that the page shows: `python docs/figures.py` writes
+docs/figures/*.svg.
 
-The tests run every query of the page and compare its rows, and they draw every picture again and compare it with the file; so what a picture
-shows is what the engine gives. Text in, text out: the same rows are the same file.
-"""
+The tests run every query of the page and compare its rows, and they draw every picture again and compare it with the
+file; so what a picture shows is what the engine gives. Text in, text out: the same rows are the same file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ DAY = dt.datetime(2024, 5, 1)
 
 Row = dict[str, Any]
 
-_BLOCK = re.compile(r"^<!-- block: (\w+) -->\n```sql\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^<!-- block: (\w+) -->\n```sql\n(.*?)^```\n(?:\n?```text\n(.*?)^```\n)?", re.MULTILINE | re.DOTALL
+)
 _VALUE = re.compile(r"TIMESTAMP '([^']*)'|'([^']*)'|(NULL)|(-?[0-9]+)")
 
 
@@ -45,7 +47,9 @@ class Block:
         names = re.search(r"\) t\((.*?)\)|TABLE \w+ \(([^()]*), PERIOD", text)
         assert names is not None
         columns = [part.split()[0] for part in (names[1] or names[2]).split(",")]
-        found = re.findall(r"\(((?:[^()']|'[^']*')*)\)", text[text.index("VALUES") : names.end(1) if names[1] else None])
+        found = re.findall(
+            r"\(((?:[^()']|'[^']*')*)\)", text[text.index("VALUES") : names.end(1) if names[1] else None]
+        )
         rows = [[_literal(match) for match in _VALUE.finditer(row)] for row in found]
         return [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns)]
 
@@ -122,15 +126,26 @@ def draw(lanes: list[Lane], start: dt.datetime, end: dt.datetime, every: int) ->
     parts = _opening(height)
     moment = start
     while moment <= end:
-        parts.append(f'<line x1="{x(moment):.1f}" x2="{x(moment):.1f}" y1="{TOP}" y2="{height - 24}" stroke="{_FAINT}"/>')
-        parts.append(f'<text x="{x(moment):.1f}" y="{height - 9}" text-anchor="middle" fill="{_INK}">{moment:%H:%M}</text>')
+        parts.append(
+            f'<line x1="{x(moment):.1f}" x2="{x(moment):.1f}" y1="{TOP}" y2="{height - 24}" stroke="{_FAINT}"/>'
+        )
+        parts.append(
+            f'<text x="{x(moment):.1f}" y="{height - 9}" text-anchor="middle" fill="{_INK}">{moment:%H:%M}</text>'
+        )
         moment += dt.timedelta(minutes=every)
     y = float(TOP)
     for lane, rows in placed:
         y += GAP / 2
-        parts.append(f'<text x="{LEFT - 10}" y="{y + ROW / 2 + 4:.1f}" text-anchor="end" fill="{_INK}" font-weight="bold">{escape(lane.title)}</text>')
+        parts.append(
+            f'<text x="{LEFT - 10}" y="{y + ROW / 2 + 4:.1f}" text-anchor="end" fill="{_INK}" '
+            f'font-weight="bold">{escape(lane.title)}</text>'
+        )
         for at in lane.marks:
-            parts.append(f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{y:.1f}" y2="{y + ROW * max(1, len(rows)):.1f}" stroke="{TONES[lane.tone][0]}" stroke-dasharray="2 2"/>')
+            parts.append(
+                f'<line x1="{x(at):.1f}" x2="{x(at):.1f}" y1="{y:.1f}" '
+                f'y2="{y + ROW * max(1, len(rows)):.1f}" stroke="{TONES[lane.tone][0]}" '
+                'stroke-dasharray="2 2"/>'
+            )
         for number, row in enumerate(rows):
             parts += [_span(span, x, y + number * ROW, lane.tone, end) for span in row]
         y += ROW * max(1, len(rows)) + GAP / 2
@@ -139,7 +154,10 @@ def draw(lanes: list[Lane], start: dt.datetime, end: dt.datetime, every: int) ->
 
 def _opening(height: float) -> list[str]:
     return [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" height="{height:.0f}" font-family="sans-serif" font-size="12">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" width="{WIDTH}" '
+            f'height="{height:.0f}" font-family="sans-serif" font-size="12">'
+        ),
         '<rect width="100%" height="100%" fill="white"/>',
     ]
 
@@ -148,17 +166,31 @@ def _span(span: Span, x: Callable[[dt.datetime], float], y: float, tone: int, en
     line, fill = TONES[tone]
     left, middle = x(span.start), y + ROW / 2
     if span.end == span.start:
-        label = f'<text x="{left + 8:.1f}" y="{middle + 4:.1f}" fill="{_INK}">{escape(span.label)}</text>' if span.label else ""
+        label = (
+            f'<text x="{left + 8:.1f}" y="{middle + 4:.1f}" fill="{_INK}">{escape(span.label)}</text>'
+            if span.label
+            else ""
+        )
         return f'<circle cx="{left:.1f}" cy="{middle:.1f}" r="4.5" fill="{line}"/>{label}'
     right = x(span.end if span.end is not None else end)
-    shape = f'<rect x="{left:.1f}" y="{y + 3:.1f}" width="{right - left:.1f}" height="{ROW - 6}" rx="3" fill="{fill}" stroke="{line}"/>'
+    shape = (
+        f'<rect x="{left:.1f}" y="{y + 3:.1f}" width="{right - left:.1f}" height="{ROW - 6}" rx="3" '
+        f'fill="{fill}" stroke="{line}"/>'
+    )
     if span.end is None:
-        shape += f'<path d="M{right - 7:.1f} {middle - 5:.1f} L{right - 1:.1f} {middle:.1f} L{right - 7:.1f} {middle + 5:.1f}" fill="none" stroke="{line}"/>'
-    return f'{shape}<text x="{(left + right) / 2:.1f}" y="{middle + 4:.1f}" text-anchor="middle" fill="{_INK}">{escape(span.label)}</text>'
+        shape += (
+            f'<path d="M{right - 7:.1f} {middle - 5:.1f} L{right - 1:.1f} {middle:.1f} L{right - 7:.1f} '
+            f'{middle + 5:.1f}" fill="none" stroke="{line}"/>'
+        )
+    return (
+        f'{shape}<text x="{(left + right) / 2:.1f}" y="{middle + 4:.1f}" text-anchor="middle" '
+        f'fill="{_INK}">{escape(span.label)}</text>'
+    )
 
 
 def _rows(spans: list[Span], label: dt.timedelta) -> list[list[Span]]:
-    """Spans in as few rows as they need so as not to overlap, in their order; `label` is the time that the label of a point covers."""
+    """Spans in as few rows as they need so as not to overlap, in their order; `label` is the time that the label of a
+    point covers."""
     rows: list[list[Span]] = []
     for span in spans:
         for row in rows:
@@ -174,7 +206,10 @@ def _rows(spans: list[Span], label: dt.timedelta) -> list[list[Span]]:
 
 def points(rows: list[Row], time: str = "ts", label: str | None = None) -> list[Span]:
     """Rows as points; those without a time are not there."""
-    return [Span(row[time], row[time], "" if label is None else str(row[label])) for row in sorted((r for r in rows if r[time] is not None), key=lambda r: r[time])]
+    return [
+        Span(row[time], row[time], "" if label is None else str(row[label]))
+        for row in sorted((r for r in rows if r[time] is not None), key=lambda r: r[time])
+    ]
 
 
 def spans(rows: list[Row], label: Callable[[Row], str], start: str = "valid_from", end: str = "valid_to") -> list[Span]:
@@ -201,7 +236,9 @@ def _minutes(start: int, end: int) -> tuple[dt.datetime, dt.datetime]:
 
 def _tumble(page: dict[str, Block]) -> str:
     bids = Lane("bids", points(_bids(page), label="price"))
-    return draw([bids, _windows(page, "tumble", lambda row: f"{_bids_said(row)}, top {row['top']}")], *_minutes(0, 16), 5)
+    return draw(
+        [bids, _windows(page, "tumble", lambda row: f"{_bids_said(row)}, top {row['top']}")], *_minutes(0, 16), 5
+    )
 
 
 def _hop(page: dict[str, Block]) -> str:
@@ -225,17 +262,31 @@ def _session(page: dict[str, Block]) -> str:
 def _snapshot(page: dict[str, Block]) -> str:
     lives = Lane("bids", spans(page["lives"].rows(), lambda row: f"{row['id']}: {row['price']}"))
     found = page["snapshot"].rows()
-    return draw([lives, Lane("how many", spans(found, lambda row: row["n"]), 1), Lane("the top", spans(found, lambda row: row["top"]), 2)], *_minutes(0, 18), 2)
+    return draw(
+        [
+            lives,
+            Lane("how many", spans(found, lambda row: row["n"]), 1),
+            Lane("the top", spans(found, lambda row: row["top"]), 2),
+        ],
+        *_minutes(0, 18),
+        2,
+    )
 
 
 def _chop(page: dict[str, Block]) -> str:
-    whole = Lane("SLIDE", spans([row for row in page["lives"].rows() if row["id"] in ("1", "3", "4", "6")], lambda row: str(row["id"])))
+    whole = Lane(
+        "SLIDE",
+        spans([row for row in page["lives"].rows() if row["id"] in ("1", "3", "4", "6")], lambda row: str(row["id"])),
+    )
     return draw([whole, Lane("CHOP", spans(page["chop"].rows(), lambda row: str(row["id"])), 1)], *_minutes(0, 18), 5)
 
 
 def _rates(page: dict[str, Block]) -> list[Lane]:
     found = page["rates"].values()
-    return [Lane(cur, spans([row for row in found if row["cur"] == cur], lambda row: str(row["rate"]), "vs", "ve"), 2) for cur in ("EUR", "USD")]
+    return [
+        Lane(cur, spans([row for row in found if row["cur"] == cur], lambda row: str(row["rate"]), "vs", "ve"), 2)
+        for cur in ("EUR", "USD")
+    ]
 
 
 def _sequenced(page: dict[str, Block]) -> str:
@@ -244,7 +295,10 @@ def _sequenced(page: dict[str, Block]) -> str:
 
 
 def _join(page: dict[str, Block]) -> str:
-    orders = [Span(row["ts"], row["ts"] + dt.timedelta(minutes=6), f"{row['id']} {row['cur']}") for row in page["orders"].values()]
+    orders = [
+        Span(row["ts"], row["ts"] + dt.timedelta(minutes=6), f"{row['id']} {row['cur']}")
+        for row in page["orders"].values()
+    ]
     pairs = Lane("pairs", spans(page["temporal_join"].rows(), lambda row: f"{row['id']} at {row['rate']}"), 1)
     rest = Lane("no rate", spans(page["not_exists"].rows(), lambda row: str(row["id"])), 3)
     return draw([Lane("orders", orders), *_rates(page), pairs, rest], *_minutes(0, 18), 2)
@@ -252,22 +306,45 @@ def _join(page: dict[str, Block]) -> str:
 
 def _clip(page: dict[str, Block]) -> str:
     block = page["logins"]
-    lanes = [Lane("logins", points(block.values("logins"), label="who")), Lane("logouts", points(block.values("logouts"), label="who"), 3)]
-    return draw([*lanes, Lane("logged in", spans(page["clip_join"].rows(), lambda row: str(row["who"])), 1)], *_minutes(0, 16), 2)
+    lanes = [
+        Lane("logins", points(block.values("logins"), label="who")),
+        Lane("logouts", points(block.values("logouts"), label="who"), 3),
+    ]
+    return draw(
+        [*lanes, Lane("logged in", spans(page["clip_join"].rows(), lambda row: str(row["who"])), 1)],
+        *_minutes(0, 16),
+        2,
+    )
 
 
 def _asof(page: dict[str, Block]) -> str:
     orders = {str(row["id"]): row["ts"] for row in page["orders"].values()}
     bids = {str(row["id"]): row["ts"] for row in _bids(page)}
-    found = [Span(bids[row["bid_id"]], orders[row["order_id"]], f"order {row['order_id']}") for row in page["asof"].rows() if row["bid_id"] is not None]
-    lanes = [Lane("orders", points(page["orders"].values(), label="id")), Lane("bids", points(_bids(page), label="id"), 2), Lane("ASOF", found, 1)]
+    found = [
+        Span(bids[row["bid_id"]], orders[row["order_id"]], f"order {row['order_id']}")
+        for row in page["asof"].rows()
+        if row["bid_id"] is not None
+    ]
+    lanes = [
+        Lane("orders", points(page["orders"].values(), label="id")),
+        Lane("bids", points(_bids(page), label="id"), 2),
+        Lane("ASOF", found, 1),
+    ]
     return draw(lanes, *_minutes(0, 14), 2)
 
 
 def _pattern(page: dict[str, Block]) -> str:
     ticks = page["ticks"].values()
     (match,) = page["pattern"].rows()
-    lanes = [Lane("ticks", points(ticks, label="price")), Lane("match", [Span(match["falls"], match["recovered"], f"low {match['low']}")], 1, [match["falls"], match["recovered"]])]
+    lanes = [
+        Lane("ticks", points(ticks, label="price")),
+        Lane(
+            "match",
+            [Span(match["falls"], match["recovered"], f"low {match['low']}")],
+            1,
+            [match["falls"], match["recovered"]],
+        ),
+    ]
     return draw(lanes, *_minutes(0, 6), 1)
 
 
@@ -276,7 +353,8 @@ ARRIVALS = (1, 3, 2, 6, 5, 9, 4, 12, 8, 11)
 
 
 def _watermark(page: dict[str, Block]) -> str:
-    """Arrival from left to right, time upwards; the line is the watermark after each row, by the code that live sources use."""
+    """Arrival from left to right, time upwards; the line is the watermark after each row, by the code that live sources
+    use."""
     import pyarrow as pa
 
     from tsql.backends.io.watermark import Lateness, Watermark
@@ -296,20 +374,33 @@ def _watermark(page: dict[str, Block]) -> str:
 
     parts = _opening(height)
     for tick in range(0, 14, 2):
-        parts.append(f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="{_FAINT}"/>')
-        parts.append(f'<text x="{LEFT - 10}" y="{y(tick) + 4:.1f}" text-anchor="end" fill="{_INK}">12:{tick:02d}</text>')
+        parts.append(
+            f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}" stroke="{_FAINT}"/>'
+        )
+        parts.append(
+            f'<text x="{LEFT - 10}" y="{y(tick) + 4:.1f}" text-anchor="end" fill="{_INK}">12:{tick:02d}</text>'
+        )
     path: list[str] = []
     for number, time in enumerate(ARRIVALS):
         x = LEFT + (number + 0.5) * step
         batch = pa.RecordBatch.from_arrays([pa.array([time * minute], pa.timestamp("us"))], names=["ts"])
         arrived = stream.consume(batch)
         late = arrived.batch.num_rows == 0
-        path.append(f"{'L' if path else 'M'}{x:.1f} {y(stream.current / minute):.1f} L{x + step:.1f} {y(stream.current / minute):.1f}")
-        parts.append(f'<circle cx="{x:.1f}" cy="{y(time):.1f}" r="4.5" fill="{"white" if late else TONES[0][0]}" stroke="{"#b91c1c" if late else TONES[0][0]}"/>')
+        path.append(
+            f"{'L' if path else 'M'}{x:.1f} {y(stream.current / minute):.1f} L{x + step:.1f} "
+            f"{y(stream.current / minute):.1f}"
+        )
+        parts.append(
+            f'<circle cx="{x:.1f}" cy="{y(time):.1f}" r="4.5" fill="{"white" if late else TONES[0][0]}" '
+            f'stroke="{"#b91c1c" if late else TONES[0][0]}"/>'
+        )
         if late:
             parts.append(f'<text x="{x + 9:.1f}" y="{y(time) + 4:.1f}" fill="#b91c1c">late</text>')
     parts.append(f'<path d="{" ".join(path)}" fill="none" stroke="{TONES[1][0]}" stroke-width="1.5"/>')
-    parts.append(f'<text x="{WIDTH - RIGHT}" y="{y(stream.current / minute) + 15:.1f}" text-anchor="end" fill="{TONES[1][0]}">watermark</text>')
+    parts.append(
+        f'<text x="{WIDTH - RIGHT}" y="{y(stream.current / minute) + 15:.1f}" text-anchor="end" '
+        f'fill="{TONES[1][0]}">watermark</text>'
+    )
     parts.append(f'<text x="{LEFT}" y="{height - 12}" fill="{_INK}">rows in the order of their arrival →</text>')
     return "\n".join([*parts, "</svg>"]) + "\n"
 

@@ -1,7 +1,7 @@
 """Ad clicks: windows over a stream of Parquet files that arrive in no order. `python examples/ad_clicks.py [rows]`.
 
-How many clicks does each ad have per minute, which ads are at the top of the last five minutes, and how does the day add up?
-"""
+How many clicks does each ad have per minute, which ads are at the top of the last five minutes, and how does the day
+add up?"""
 
 from __future__ import annotations
 
@@ -51,7 +51,11 @@ GROUP BY window_start, window_end
 ORDER BY window_start, window_end
 """
 
-QUERIES = {"Clicks per ad and minute": PER_MINUTE, "The top ad of the last five minutes": TOP_ADS, "The hour so far": SO_FAR}
+QUERIES = {
+    "Clicks per ad and minute": PER_MINUTE,
+    "The top ad of the last five minutes": TOP_ADS,
+    "The hour so far": SO_FAR,
+}
 
 
 def clicks(rows: int, seed: int = 1) -> pa.Table:
@@ -72,7 +76,10 @@ def connected(rows: int, folder: Path) -> tsql.Session:
     """A session with the stream `clicks` over three files."""
     table = clicks(rows)
     for number in range(3):
-        pq.write_table(table.slice(number * rows // 3, (number + 1) * rows // 3 - number * rows // 3), folder / f"part-{number}.parquet")
+        pq.write_table(
+            table.slice(number * rows // 3, (number + 1) * rows // 3 - number * rows // 3),
+            folder / f"part-{number}.parquet",
+        )
     db = tsql.connect()
     db.sql(STREAM.format(folder=folder))
     return db

@@ -1,9 +1,9 @@
 """Bot elimination (the running example of Quill's paper, section 3.7): `python examples/bot_elimination.py [rows]`.
 
-A user is a bot while there are more than three clicks of theirs within the last ten seconds. Clicks per ad and minute, without those of bots.
-A bot is one only for a while, so that is a question about every moment: `SLIDE` keeps each click alive for ten seconds, the groups with
-more than three are alive as long as they are bots, and NOT EXISTS leaves the clicks that come while their user is none.
-"""
+A user is a bot while there are more than three clicks of theirs within the last ten seconds. Clicks per ad and minute,
+without those of bots. A bot is one only for a while, so that is a question about every moment: `SLIDE` keeps each click
+alive for ten seconds, the groups with more than three are alive as long as they are bots, and NOT EXISTS leaves the
+clicks that come while their user is none."""
 
 from __future__ import annotations
 

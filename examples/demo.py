@@ -1,7 +1,7 @@
 """`make demo`: three queries on this machine's cores, one of them again on Spark, with their results, plans and times.
 
-The data (4 million ad events and TPC-H at scale 0.1) is made once and kept in the user's cache folder, or in $TSQL_DATA.
-"""
+The data (4 million ad events and TPC-H at scale 0.1) is made once and kept in the user's cache folder, or in
+$TSQL_DATA."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def present(title: str, db: tsql.Session, sql: str) -> Any:
-    """Run a query twice and print it, its rows, its plan and both times: the first run compiles, the second does not."""
+    """Run a query twice and print it, its rows, its plan and both times: the first run compiles, the second does
+    not."""
     print(f"\n=== {title}\n{sql.strip()}\n")
     relation = db.sql(sql)
     table, first_ms = timed(relation.arrow)

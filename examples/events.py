@@ -20,7 +20,8 @@ START_US = 1_767_225_600_000_000
 
 
 def ad_events(rows: int) -> Path:
-    """The folder with `rows` events over one day, in `FILES` Parquet files ordered by time; made if it is not there yet."""
+    """The folder with `rows` events over one day, in `FILES` Parquet files ordered by time; made if it is not there
+    yet."""
     folder = data_folder() / "events" / f"rows{rows}"
     if folder.exists():
         return folder
@@ -55,7 +56,9 @@ def _part(number: int, rows: int) -> pa.Table:
             "user_id": pa.array(random.integers(0, 500_000, rows), pa.int64(), mask=random.random(rows) < 0.02),
             "event_type": pa.DictionaryArray.from_arrays(event_type, EVENT_TYPES).cast(pa.string()),
             "price": _decimals(random.integers(0, 25_000, rows) * event_type, pa.decimal128(10, 4)),
-            "country": pa.DictionaryArray.from_arrays(random.integers(0, len(COUNTRIES), rows).astype(np.int8), COUNTRIES).cast(pa.string()),
+            "country": pa.DictionaryArray.from_arrays(
+                random.integers(0, len(COUNTRIES), rows).astype(np.int8), COUNTRIES
+            ).cast(pa.string()),
         }
     )
 

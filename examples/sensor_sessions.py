@@ -1,7 +1,8 @@
-"""Sensors that fall silent: sessions per sensor, and the gaps between them. `python examples/sensor_sessions.py [rows]`.
+"""Sensors that fall silent: sessions per sensor, and the gaps between them. `python examples/sensor_sessions.py
+[rows]`.
 
-A session is a stretch in which a sensor reports at least every two minutes. What lies between two sessions is an outage.
-"""
+A session is a stretch in which a sensor reports at least every two minutes. What lies between two sessions is an
+outage."""
 
 from __future__ import annotations
 
@@ -59,7 +60,13 @@ def readings(rows: int, seed: int = 3) -> pa.Table:
     celsius = np.round(20 + 5 * np.sin(times / 7.2e9) + random.normal(0, 0.5, (sensors, each)), 2)
     order = random.permutation(sensors * each)
     names = np.repeat([f"s{number}" for number in range(sensors)], each)
-    return pa.table({"sensor": pa.array(names[order]), "celsius": pa.array(celsius.reshape(-1)[order]), "ts": pa.array(times.reshape(-1)[order], pa.timestamp("us"))})
+    return pa.table(
+        {
+            "sensor": pa.array(names[order]),
+            "celsius": pa.array(celsius.reshape(-1)[order]),
+            "ts": pa.array(times.reshape(-1)[order], pa.timestamp("us")),
+        }
+    )
 
 
 def connected(rows: int) -> tsql.Session:

@@ -1,7 +1,7 @@
 """Trades and quotes: joins in time over plain rows. `python examples/trades_and_quotes.py [rows]`.
 
-What was the last quote before each trade, if it was not too old; what did the trade cost against it; and which fee was valid then?
-"""
+What was the last quote before each trade, if it was not too old; what did the trade cost against it; and which fee was
+valid then?"""
 
 from __future__ import annotations
 
@@ -52,13 +52,31 @@ def market(rows: int, seed: int = 5) -> dict[str, pa.Table]:
     def table(count: int) -> tuple[pa.Array, np.ndarray, pa.Array]:
         symbols = pa.array([f"S{number}" for number in random.integers(0, 5, count)])
         times = random.integers(0, 7_200_000_000, count)
-        return symbols, 100 + np.sin(times / 6e8) + random.normal(0, 0.02, count), pa.array(times + START_US, pa.timestamp("us"))
+        return (
+            symbols,
+            100 + np.sin(times / 6e8) + random.normal(0, 0.02, count),
+            pa.array(times + START_US, pa.timestamp("us")),
+        )
 
     symbols, middle, times = table(rows)
-    quotes = pa.table({"sym": symbols, "bid": pa.array(np.round(middle - 0.01, 3)), "ask": pa.array(np.round(middle + 0.01, 3)), "ts": times})
+    quotes = pa.table(
+        {
+            "sym": symbols,
+            "bid": pa.array(np.round(middle - 0.01, 3)),
+            "ask": pa.array(np.round(middle + 0.01, 3)),
+            "ts": times,
+        }
+    )
     count = max(rows // 10, 1)
     symbols, price, times = table(count)
-    trades = pa.table({"sym": symbols, "price": pa.array(np.round(price, 3)), "size": pa.array(random.integers(1, 500, count)), "ts": times})
+    trades = pa.table(
+        {
+            "sym": symbols,
+            "price": pa.array(np.round(price, 3)),
+            "size": pa.array(random.integers(1, 500, count)),
+            "ts": times,
+        }
+    )
     return {"quotes": quotes, "trades": trades}
 
 

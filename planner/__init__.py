@@ -1,4 +1,5 @@
-"""Logical plans to physical plans: rules, choice of steps by cost, movement, a last check. `make_plan` is the way in."""
+"""Logical plans to physical plans: rules, choice of steps by cost, movement, a last check. `make_plan` is the way
+in."""
 
 from __future__ import annotations
 
@@ -21,14 +22,28 @@ from tsql.planner.unnest.unnest import unnest
 
 
 def make_plan(
-    query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None, hints: Iterable[Hint] = (), costs: Costs = DEFAULT
+    query: Output,
+    settings: Any,
+    text: str = "",
+    target: str = "local",
+    shards: int | None = None,
+    hints: Iterable[Hint] = (),
+    costs: Costs = DEFAULT,
 ) -> PhysicalPlan:
-    """The physical plan of a query: optimised unless the settings say otherwise, for `shards` shards, as its hints demand."""
+    """The physical plan of a query: optimised unless the settings say otherwise, for `shards` shards, as its hints
+    demand."""
     return build(query, settings, text, target, shards, hints, costs)[0]
 
 
 def build(
-    query: Output, settings: Any, text: str, target: str, shards: int | None, hints: Iterable[Hint], costs: Costs, choices: tuple[str, ...] = ()
+    query: Output,
+    settings: Any,
+    text: str,
+    target: str,
+    shards: int | None,
+    hints: Iterable[Hint],
+    costs: Costs,
+    choices: tuple[str, ...] = (),
 ) -> tuple[PhysicalPlan, Enumerator]:
     """A plan that takes `choices` where there are some, and the enumerator that made it."""
     wanted = constraints(hints, query)

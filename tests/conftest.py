@@ -23,12 +23,42 @@ from tsql.kernels.emit import program_store
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("tsql")
-    group.addoption("--config", action="append", default=[], metavar="NAME", help="run the slt corpus under this configuration only, in full (repeatable)")
-    group.addoption("--all-configurations", action="store_true", help="run every record of the slt corpus under every configuration, and all tests marked all_configurations or in_turn")
-    group.addoption("--complete", action="store_true", help="fill in the expected rows of the slt corpus from DuckDB instead of testing")
-    group.addoption("--regen", action="store_true", help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff")
-    group.addoption("--engine", default="tsql", choices=("tsql", "duckdb"), help="duckdb: check the slt corpus against the oracle alone")
-    group.addoption("--strict-names", action="store_true", help="compare also the column names that DuckDB makes up from expressions")
+    group.addoption(
+        "--config",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="run the slt corpus under this configuration only, in full (repeatable)",
+    )
+    group.addoption(
+        "--all-configurations",
+        action="store_true",
+        help=(
+            "run every record of the slt corpus under every configuration, and all tests marked "
+            "all_configurations or in_turn"
+        ),
+    )
+    group.addoption(
+        "--complete",
+        action="store_true",
+        help="fill in the expected rows of the slt corpus from DuckDB instead of testing",
+    )
+    group.addoption(
+        "--regen",
+        action="store_true",
+        help="rewrite golden texts (rules, plans, errors, documents) instead of testing; review reads the diff",
+    )
+    group.addoption(
+        "--engine",
+        default="tsql",
+        choices=("tsql", "duckdb"),
+        help="duckdb: check the slt corpus against the oracle alone",
+    )
+    group.addoption(
+        "--strict-names",
+        action="store_true",
+        help="compare also the column names that DuckDB makes up from expressions",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,7 +81,8 @@ def no_user_config(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def no_stored_plans() -> Iterator[None]:
-    """Tests that patch rules, costs or the catalog must not find plans that other tests have left on disk; those of stored plans turn them on."""
+    """Tests that patch rules, costs or the catalog must not find plans that other tests have left on disk; those of
+    stored plans turn them on."""
     os.environ["TSQL_STORED_PLANS"] = "0"
     program_store.CHECKED = True
     yield
@@ -60,9 +91,10 @@ def no_stored_plans() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_level_of_code() -> Iterator[Any]:
-    """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the suite's time and was ready when nobody
-    needed it any more. So what would be made twice is made once: in full for one kernel in `FULL_IN`, chosen by its text, and quickly for the others.
-    Gives `Code.__init__` as it is, for tests of that."""
+    """Most queries of tests run once: code that is made better afterwards, in the background, took a tenth of the
+    suite's time and was ready when nobody needed it any more. So what would be made twice is made once: in full for one
+    kernel in `FULL_IN`, chosen by its text, and quickly for the others. Gives `Code.__init__` as it is, for tests of
+    that."""
     made = Code.__init__
 
     def make(code: Code, program: Any, interpret: bool = False, opt: int = FULL, *rest: Any) -> None:
@@ -76,7 +108,8 @@ def one_level_of_code() -> Iterator[Any]:
 
 @pytest.fixture(autouse=True)
 def sigint_as_it_was() -> Iterator[None]:
-    """A test that leaves another handler of Ctrl-C behind fails, and not the one after it. The run may have been started with SIGINT ignored."""
+    """A test that leaves another handler of Ctrl-C behind fails, and not the one after it. The run may have been
+    started with SIGINT ignored."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -102,7 +135,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         chosen = chosen[:1]
     # By file, then by configuration: a worker gets neighbours and asks the oracle once for all of them.
     pairs = [(path, name) for path in corpus_files() for name in chosen]
-    metafunc.parametrize(("slt_path", "slt_config"), pairs, ids=[f"{path.relative_to(CORPUS).with_suffix('')}-{name}" for path, name in pairs])
+    metafunc.parametrize(
+        ("slt_path", "slt_config"),
+        pairs,
+        ids=[f"{path.relative_to(CORPUS).with_suffix('')}-{name}" for path, name in pairs],
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -119,8 +156,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """What was imported and collected stays to the end: the garbage collector need not walk it again and again, nor look for cycles
-    after every few hundred objects, of which a compilation makes thousands. (Both together are a fifth of the suite's time.)"""
+    """What was imported and collected stays to the end: the garbage collector need not walk it again and again, nor
+    look for cycles after every few hundred objects, of which a compilation makes thousands. (Both together are a fifth
+    of the suite's time.)"""
     gc.collect()
     gc.freeze()
     gc.set_threshold(1_000_000, 20, 100)
@@ -128,8 +166,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.fixture(scope="module")
 def settled() -> None:
-    """For tests that look for leaks, or measure: they collect garbage dozens of times, and need not walk over what earlier modules have left (kernels, caches)
-    each time, which takes a second by the end of the suite."""
+    """For tests that look for leaks, or measure: they collect garbage dozens of times, and need not walk over what
+    earlier modules have left (kernels, caches) each time, which takes a second by the end of the suite."""
     gc.collect()
     gc.freeze()
 
@@ -142,7 +180,8 @@ def thaw() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """A worker tells xdist one thing of a test that passes, and not three: for ten thousand tests, telling takes a fiftieth of the time."""
+    """A worker tells xdist one thing of a test that passes, and not three: for ten thousand tests, telling takes a
+    fiftieth of the time."""
     if not hasattr(item.config, "workerinput"):
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
@@ -156,7 +195,8 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """`--dist loadgroup` with one group: the tests of the Spark cluster go to one worker, which starts it once. (The
-    xdist_group mark has no effect under pytest 9.2: xdist 3.8 writes groups into node ids, which can no longer be changed.)"""
+    xdist_group mark has no effect under pytest 9.2: xdist 3.8 writes groups into node ids, which can no longer be
+    changed.)"""
     if config.getoption("dist") != "loadgroup":
         return None
     from tests.scheduling import OneCluster
@@ -167,7 +207,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Count the failed records of the corpus by what is wrong with them."""
     kinds = Counter(
-        kind for report in terminalreporter.getreports("failed") for name, found in report.user_properties if name == "slt_failures" for kind in found
+        kind
+        for report in terminalreporter.getreports("failed")
+        for name, found in report.user_properties
+        if name == "slt_failures"
+        for kind in found
     )
     if kinds:
-        terminalreporter.write_line("slt records that fail: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common()))
+        terminalreporter.write_line(
+            "slt records that fail: " + ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+        )

@@ -1,4 +1,5 @@
-"""An empty DuckDB for a test, without the time that one takes to start: a database in memory that is attached to the one of this process.
+"""An empty DuckDB for a test, without the time that one takes to start: a database in memory that is attached to the
+one of this process.
 
 A connection of its own, with its own settings, tables, views and registered objects. It has one thread, so that rows
 without ORDER BY keep the order of their table.
@@ -41,7 +42,9 @@ class Duck:
     def __enter__(self) -> Duck:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         self.close()
 
 

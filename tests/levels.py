@@ -1,4 +1,5 @@
-"""At which level tests compile a kernel, where it does not matter to them: in full for some, chosen by their text, quickly for the others."""
+"""At which level tests compile a kernel, where it does not matter to them: in full for some, chosen by their text,
+quickly for the others."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How long tests wait for what must happen soon: far longer than it takes on a busy machine, far shorter than what it interrupts.
+"""How long tests wait for what must happen soon: far longer than it takes on a busy machine, far shorter than what it
+interrupts.
 
-No test asserts how fast something is; benchmarks measure that. A test that cancels work of hours shows that it ended by being
-cancelled, whatever else the machine is doing.
-"""
+No test asserts how fast something is; benchmarks measure that. A test that cancels work of hours shows that it ended by
+being cancelled, whatever else the machine is doing."""
 
 from __future__ import annotations
 

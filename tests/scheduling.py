@@ -1,8 +1,9 @@
-"""Which worker of pytest-xdist runs which test: each test by itself, except that one worker runs all tests of the Spark cluster.
+"""Which worker of pytest-xdist runs which test: each test by itself, except that one worker runs all tests of the Spark
+cluster.
 
-xdist's own scheduling by scope puts back what a dead worker had been given, with the tests that were done and the one that
-killed it, and a run of single tests then waits for ever. Here the killer is reported as failed and is not tried again.
-"""
+xdist's own scheduling by scope puts back what a dead worker had been given, with the tests that were done and the one
+that killed it, and a run of single tests then waits for ever. Here the killer is reported as failed and is not tried
+again."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class OneCluster(LoadScopeScheduling):
         return "spark" if nodeid.startswith("tests/spark/test_cluster") else nodeid
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """What is done is forgotten: xdist would count through all of it after each test, of which there are ten thousand."""
+        """What is done is forgotten: xdist would count through all of it after each test, of which there are ten
+        thousand."""
         nodeid = self.registered_collections[node][item_index]
         scope, assigned = self._split_scope(nodeid), self.assigned_work[node]
         assigned[scope][nodeid] = True
@@ -43,7 +45,12 @@ class OneCluster(LoadScopeScheduling):
             node.shutdown()
 
     def remove_node(self, node: Any) -> str | None:
-        waiting = [(scope, nodeid) for scope, unit in self.assigned_work.pop(node).items() for nodeid, done in unit.items() if not done]
+        waiting = [
+            (scope, nodeid)
+            for scope, unit in self.assigned_work.pop(node).items()
+            for nodeid, done in unit.items()
+            if not done
+        ]
         if not waiting:
             return None
         (_, crashed), *rest = waiting

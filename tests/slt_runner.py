@@ -42,7 +42,15 @@ def corpus_files(root: Path = CORPUS) -> list[Path]:
     return sorted(root.rglob("*.slt"))
 
 
-def run_file(path: Path, engine: Any, config: str = "default", *, strict_names: bool = False, sampled: bool = False, every: int = 1) -> list[Failure]:
+def run_file(
+    path: Path,
+    engine: Any,
+    config: str = "default",
+    *,
+    strict_names: bool = False,
+    sampled: bool = False,
+    every: int = 1,
+) -> list[Failure]:
     """All failures of a file on a fresh engine, which the caller closes.
 
     `sampled` runs what the configuration runs by default, `every` = n about each n-th query or failing statement.
@@ -57,7 +65,8 @@ def run_file(path: Path, engine: Any, config: str = "default", *, strict_names: 
 
 @functools.cache
 def oracle_outcomes(path: Path) -> dict[int, Outcome]:
-    """What a live DuckDB does with each record of a file, by line. Every configuration is compared with the same run."""
+    """What a live DuckDB does with each record of a file, by line. Every configuration is compared with the same
+    run."""
     outcomes: dict[int, Outcome] = {}
     with closing(DuckDB()) as oracle:
         for record in slt.read(path):
@@ -75,7 +84,9 @@ def oracle_outcomes(path: Path) -> dict[int, Outcome]:
     return outcomes
 
 
-def _run(records: list[slt.Record], engine: Any, oracle: dict[int, Outcome], config: str, strict_names: bool) -> Iterator[Failure]:
+def _run(
+    records: list[slt.Record], engine: Any, oracle: dict[int, Outcome], config: str, strict_names: bool
+) -> Iterator[Failure]:
     for record in records:
         if not record.runs_under(config):
             continue
@@ -86,7 +97,9 @@ def _run(records: list[slt.Record], engine: Any, oracle: dict[int, Outcome], con
             case "names":
                 strict_names = strict_names or record.argument == "exact"
             case "statement" if record.error is None:
-                yield from _succeeds(record, engine, expected, lambda record=record: engine.execute(record.sql, record.params))
+                yield from _succeeds(
+                    record, engine, expected, lambda record=record: engine.execute(record.sql, record.params)
+                )
             case "statement":
                 yield from _fails(record, engine, expected)
             case "query":
@@ -107,11 +120,15 @@ def _fails(record: slt.Record, engine: Any, expected: Outcome) -> Iterator[Failu
         yield Failure(record.line, "oracle", "DuckDB accepts what must fail", record.sql)
     try:
         engine.execute(record.sql, record.params)
-        yield Failure(record.line, "no error", f"{engine.name} accepts what must fail with /{record.error}/", record.sql)
+        yield Failure(
+            record.line, "no error", f"{engine.name} accepts what must fail with /{record.error}/", record.sql
+        )
     except engine.error as problem:
         # DuckDB's own words are its own affair: the pattern is a promise of our messages.
         if engine.name != DuckDB.name and not re.search(record.error, str(problem), re.IGNORECASE):
-            yield Failure(record.line, "message", f"{_first_line(problem)!r} does not match /{record.error}/", record.sql)
+            yield Failure(
+                record.line, "message", f"{_first_line(problem)!r} does not match /{record.error}/", record.sql
+            )
     except Exception as problem:
         yield _raised(record, engine, problem)
 
@@ -127,9 +144,16 @@ def _query(record: slt.Record, engine: Any, expected: Outcome, strict_names: boo
         stored = [tuple(row.split("\t")) for row in record.rows]
         difference = differing_row(expected.sorted(record.sort), stored, expected.types, by_value=by_value)
         if difference:
-            yield Failure(record.line, "oracle", f"DuckDB no longer gives the rows of the file: {difference}", record.sql)
+            yield Failure(
+                record.line, "oracle", f"DuckDB no longer gives the rows of the file: {difference}", record.sql
+            )
         if record.types != expected.letters:
-            yield Failure(record.line, "oracle", f"column types are {expected.letters}, the file says {record.types or 'nothing'}", record.sql)
+            yield Failure(
+                record.line,
+                "oracle",
+                f"column types are {expected.letters}, the file says {record.types or 'nothing'}",
+                record.sql,
+            )
     try:
         sql = record.oracle or record.sql if isinstance(engine, DuckDB) else record.sql
         given = render(engine.query(sql, record.params))
@@ -140,20 +164,29 @@ def _query(record: slt.Record, engine: Any, expected: Outcome, strict_names: boo
         yield Failure(record.line, "types", _differing_types(given, expected), record.sql)
     if not _same_names(given.names, expected.names, strict_names):
         yield Failure(record.line, "names", f"{given.names} instead of {expected.names}", record.sql)
-    difference = differing_row(given.sorted(record.sort), expected.sorted(record.sort), expected.types, by_value=by_value)
+    difference = differing_row(
+        given.sorted(record.sort), expected.sorted(record.sort), expected.types, by_value=by_value
+    )
     if difference:
         yield Failure(record.line, "rows", difference, record.sql)
 
 
 def _same_names(given: list[str], expected: list[str], strict: bool) -> bool:
-    """Names that the query gives must be DuckDB's. Names that DuckDB generates from an expression are compared if strict."""
-    return len(given) == len(expected) and all(g == e for g, e in zip(given, expected, strict=True) if strict or _IDENTIFIER.fullmatch(e))
+    """Names that the query gives must be DuckDB's. Names that DuckDB generates from an expression are compared if
+    strict."""
+    return len(given) == len(expected) and all(
+        g == e for g, e in zip(given, expected, strict=True) if strict or _IDENTIFIER.fullmatch(e)
+    )
 
 
 def _differing_types(given: Result, expected: Result) -> str:
     if len(given.types) != len(expected.types):
         return f"{len(given.types)} columns instead of {len(expected.types)}"
-    return "; ".join(f"{name}: {g} instead of {e}" for name, g, e in zip(expected.names, given.types, expected.types, strict=True) if g != e)
+    return "; ".join(
+        f"{name}: {g} instead of {e}"
+        for name, g, e in zip(expected.names, given.types, expected.types, strict=True)
+        if g != e
+    )
 
 
 def _raised(record: slt.Record, engine: Any, problem: Exception) -> Failure:

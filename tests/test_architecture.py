@@ -28,7 +28,11 @@ WHERE price > 1 + 1
 GROUP BY ad_id
 """
 CLICKS = pa.table(
-    {"ad_id": pa.array([1, 2, 1, 3, 1, 2], pa.int64()), "price": pa.array([5, 7, 1, 2, 4, 8], pa.int64()), "country": ["DE", "DE", "FR", "DE", "DE", "NZ"]}
+    {
+        "ad_id": pa.array([1, 2, 1, 3, 1, 2], pa.int64()),
+        "price": pa.array([5, 7, 1, 2, 4, 8], pa.int64()),
+        "country": ["DE", "DE", "FR", "DE", "DE", "NZ"],
+    }
 )
 
 
@@ -59,7 +63,8 @@ def make_text(text: str) -> str:
 
 
 def first_branch(text: str, opening: str) -> str:
-    """The first block of KIR that begins so, with its indentation taken off: what is done for a row that passes the filter."""
+    """The first block of KIR that begins so, with its indentation taken off: what is done for a row that passes the
+    filter."""
     lines = text.split("\n")
     start = next(i for i, line in enumerate(lines) if line.lstrip().startswith(opening))
     depth = len(lines[start]) - len(lines[start].lstrip())
@@ -97,5 +102,9 @@ def test_paths() -> None:
 def test_folders() -> None:
     """Every folder of the project has its paragraph."""
     page = PAGE.read_text(encoding="utf-8")
-    folders = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith((".", "_")) and (path / "__init__.py").exists()}
+    folders = {
+        path.name
+        for path in ROOT.iterdir()
+        if path.is_dir() and not path.name.startswith((".", "_")) and (path / "__init__.py").exists()
+    }
     assert {name for name in folders if f"**`{name}/`**" not in page} == set()

@@ -14,7 +14,13 @@ from tsql.cli.benchmarks import benchmarks
 from tsql.tpch.measure import difference, interleaved
 from tsql.tpch.report import Row, Section, write
 
-TABLE = pa.table({"k": ["a", "b", None], "d": pa.array([Decimal("1.10"), None, Decimal("2.00")], pa.decimal128(15, 2)), "f": [0.5, None, 1e12]})
+TABLE = pa.table(
+    {
+        "k": ["a", "b", None],
+        "d": pa.array([Decimal("1.10"), None, Decimal("2.00")], pa.decimal128(15, 2)),
+        "f": [0.5, None, 1e12],
+    }
+)
 
 
 def test_equal_answers() -> None:
@@ -27,10 +33,18 @@ def test_equal_answers() -> None:
 def test_different_answers() -> None:
     assert difference(TABLE, TABLE.take([2, 0, 1]), ordered=True) == "column k differs"
     assert difference(TABLE, TABLE.slice(0, 2), ordered=True) == "3 and 2 rows"
-    assert difference(TABLE, TABLE.rename_columns(["k", "d", "g"]), ordered=True) == "columns ['k', 'd', 'f'] and ['k', 'd', 'g']"
-    assert difference(TABLE, TABLE.set_column(2, "f", pa.array([0.5, None, 1e12 + 1e4])), ordered=True) == "column f differs"
+    assert (
+        difference(TABLE, TABLE.rename_columns(["k", "d", "g"]), ordered=True)
+        == "columns ['k', 'd', 'f'] and ['k', 'd', 'g']"
+    )
+    assert (
+        difference(TABLE, TABLE.set_column(2, "f", pa.array([0.5, None, 1e12 + 1e4])), ordered=True)
+        == "column f differs"
+    )
     assert difference(TABLE, TABLE.set_column(2, "f", pa.array([0.5, 0.0, 1e12])), ordered=True) == "column f differs"
-    assert difference(TABLE, TABLE.set_column(1, "d", TABLE["d"].cast(pa.decimal128(16, 2))), ordered=True).startswith("types")
+    assert difference(TABLE, TABLE.set_column(1, "d", TABLE["d"].cast(pa.decimal128(16, 2))), ordered=True).startswith(
+        "types"
+    )
 
 
 def test_turns() -> None:
@@ -42,7 +56,12 @@ def test_turns() -> None:
 
 
 def test_report(tmp_path: Path) -> None:
-    section = Section("Title", ["x, ms"], "times faster", [Row("Q1", {"x, ms": "1.00"}, 5.5, ">= 5", True), Row("Q6", {"x, ms": "2.00"}, 1.0, ">= 2", False)])
+    section = Section(
+        "Title",
+        ["x, ms"],
+        "times faster",
+        [Row("Q1", {"x, ms": "1.00"}, 5.5, ">= 5", True), Row("Q6", {"x, ms": "2.00"}, 1.0, ">= 2", False)],
+    )
     text = write([section], {"cores": "2"}, tmp_path / "report.md", tmp_path / "report.json")
     assert "| Q1 | 1.00 | 5.50 | >= 5 | met |" in text and "| Q6 | 2.00 | 1.00 | >= 2 | short |" in text
     assert (tmp_path / "report.md").read_text() == text

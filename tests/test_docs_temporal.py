@@ -1,7 +1,8 @@
-"""docs/temporal.md: every query gives the rows below it, here and in DuckDB where it can say it, and every picture is drawn from these rows.
+"""docs/temporal.md: every query gives the rows below it, here and in DuckDB where it can say it, and every picture is
+drawn from these rows.
 
-`pytest --regen` writes the rows and the pictures anew. A query with a construct that has no plan yet is asked of DuckDB alone.
-"""
+`pytest --regen` writes the rows and the pictures anew. A query with a construct that has no plan yet is asked of DuckDB
+alone."""
 
 from __future__ import annotations
 
@@ -90,21 +91,31 @@ def test_query(db: Any, block: Any, folder: Path, regen: bool) -> None:
 
 
 def _write(block: Any, shown: str) -> None:
-    figures.PAGE.write_text(figures.with_rows(figures.PAGE.read_text(encoding="utf-8"), block.name, shown), encoding="utf-8")
+    figures.PAGE.write_text(
+        figures.with_rows(figures.PAGE.read_text(encoding="utf-8"), block.name, shown), encoding="utf-8"
+    )
 
 
 @pytest.mark.parametrize("name", figures.FIGURES)
 def test_picture(name: str, regen: bool) -> None:
     path = figures.FOLDER / f"{name}.svg"
     if regen:
-        path.write_text(figures.FIGURES[name](figures.blocks(figures.PAGE.read_text(encoding="utf-8"))), encoding="utf-8")
-    assert path.read_text(encoding="utf-8") == figures.FIGURES[name](figures.blocks(figures.PAGE.read_text(encoding="utf-8")))
+        path.write_text(
+            figures.FIGURES[name](figures.blocks(figures.PAGE.read_text(encoding="utf-8"))), encoding="utf-8"
+        )
+    assert path.read_text(encoding="utf-8") == figures.FIGURES[name](
+        figures.blocks(figures.PAGE.read_text(encoding="utf-8"))
+    )
     assert f"](figures/{name}.svg)" in TEXT
 
 
 def test_the_page_is_whole() -> None:
     """Every SQL block has a name, every picture that is named is drawn, every file that is linked is there."""
     assert len(re.findall(r"^```sql$", TEXT, re.MULTILINE)) == len(PAGE) > 20
-    assert set(re.findall(r"\(figures/(\w+)\.svg\)", TEXT)) == set(figures.FIGURES) == {path.stem for path in figures.FOLDER.glob("*.svg")}
+    assert (
+        set(re.findall(r"\(figures/(\w+)\.svg\)", TEXT))
+        == set(figures.FIGURES)
+        == {path.stem for path in figures.FOLDER.glob("*.svg")}
+    )
     assert {path for path in re.findall(r"\]\(([\w./]+)", TEXT) if not (ROOT / "docs" / path).exists()} == set()
     assert {path for path in re.findall(r"`(\w+\.py)`", TEXT) if not (ROOT / "examples" / path).exists()} == set()

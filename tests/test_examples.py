@@ -1,4 +1,5 @@
-"""The programs in examples/: each runs, and its answers are DuckDB's (the text of our generator, or one written for it), or those of the definition.
+"""The programs in examples/: each runs, and its answers are DuckDB's (the text of our generator, or one written for
+it), or those of the definition.
 
 A query with a construct that has no plan yet is skipped.
 """
@@ -22,7 +23,12 @@ from tsql.tpch.measure import difference
 
 FOLDER = Path(__file__).resolve().parent.parent / "examples"
 PROGRAMS = ("ad_clicks", "bot_elimination", "sensor_sessions", "trades_and_quotes")
-TABLES = {"ad_clicks": ("clicks",), "bot_elimination": ("clicks",), "sensor_sessions": ("readings",), "trades_and_quotes": ("trades", "quotes", "fees")}
+TABLES = {
+    "ad_clicks": ("clicks",),
+    "bot_elimination": ("clicks",),
+    "sensor_sessions": ("readings",),
+    "trades_and_quotes": ("trades", "quotes", "fees"),
+}
 ROWS = {"ad_clicks": 3000, "bot_elimination": 800, "sensor_sessions": 2000, "trades_and_quotes": 4000}
 PERIODS = {"fees": ("vs", "ve")}
 
@@ -49,7 +55,11 @@ def oracle(db: Any, program: ModuleType, query: str) -> pa.Table:
         return connection.sql(to_duckdb(query.strip(), PERIODS)).to_arrow_table()
 
 
-CASES = [(name, place) for name, count in (("ad_clicks", 3), ("sensor_sessions", 3), ("trades_and_quotes", 3)) for place in range(count)]
+CASES = [
+    (name, place)
+    for name, count in (("ad_clicks", 3), ("sensor_sessions", 3), ("trades_and_quotes", 3))
+    for place in range(count)
+]
 
 
 @pytest.mark.parametrize(("program", "place"), CASES, indirect=["program"])

@@ -18,7 +18,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = {"tsql": "tsql", "planner": "tsql.planner", "kernels": "tsql.kernels", "backends": "tsql.backends", "tpch": "tsql.tpch"}
+PACKAGES = {
+    "tsql": "tsql",
+    "planner": "tsql.planner",
+    "kernels": "tsql.kernels",
+    "backends": "tsql.backends",
+    "tpch": "tsql.tpch",
+}
 """Folders at the root and the packages that they install as."""
 
 ONLY_IN = {
@@ -33,7 +39,8 @@ ONLY_IN = {
 """Libraries and the files that may import them, as patterns of paths."""
 
 LOWER = {"kernels": ("kernels",), "planner": ("planner", "kernels"), "backends": ("backends", "planner", "kernels")}
-"""What each folder may import of tsql. The front end has no package of its own, so import-linter cannot name it as a layer."""
+"""What each folder may import of tsql. The front end has no package of its own, so import-linter cannot name it as a
+layer."""
 
 
 def sources() -> list[Path]:
@@ -61,7 +68,8 @@ def _imports(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """All statements inside of a node. (`ast.walk` would also visit every expression, which takes ten times as long.)"""
+    """All statements inside of a node. (`ast.walk` would also visit every expression, which takes ten times as
+    long.)"""
     for part in ("body", "orelse", "finalbody", "handlers", "cases"):
         for child in inside if isinstance(inside := getattr(node, part, ()), list) else ():
             yield child
@@ -93,7 +101,8 @@ finally:
 
 
 def test_imports_by_package_name() -> None:
-    """`import kernels` works only where the current folder is the project's root, and hits another package elsewhere."""
+    """`import kernels` works only where the current folder is the project's root, and hits another package
+    elsewhere."""
     wrong = [
         f"{path}:{line}: import {module}"
         for path in sources()
@@ -109,7 +118,8 @@ def test_imports_of_library(library: str) -> None:
         f"{path}:{line}"
         for path in sources()
         for line, module in imports(path)
-        if module.split(".")[0] == library and not any(fnmatch(path.as_posix(), pattern) for pattern in ONLY_IN[library])
+        if module.split(".")[0] == library
+        and not any(fnmatch(path.as_posix(), pattern) for pattern in ONLY_IN[library])
     ]
     assert not wrong, f"{library} belongs in {', '.join(ONLY_IN[library])} only:\n" + "\n".join(wrong)
 
@@ -128,12 +138,24 @@ def test_layer_below_front_end(folder: str) -> None:
 
 
 def test_layer_contracts(tmp_path: Path) -> None:
-    """import-linter's contracts (pyproject.toml) hold. It looks for modules on disk, so it gets them laid out as in the wheel."""
+    """import-linter's contracts (pyproject.toml) hold. It looks for modules on disk, so it gets them laid out as in the
+    wheel."""
     for folder, package in PACKAGES.items():
-        shutil.copytree(ROOT / folder, tmp_path / package.replace(".", "/"), ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    # The current folder comes first on the path of `python -c`, so it is the copy that is read, not the editable install.
-    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(sys.argv[1], no_cache=True, no_logo=True))"
-    done = subprocess.run([sys.executable, "-c", code, str(ROOT / "pyproject.toml")], cwd=tmp_path, capture_output=True, text=True)
+        shutil.copytree(
+            ROOT / folder,
+            tmp_path / package.replace(".", "/"),
+            ignore=shutil.ignore_patterns("__pycache__"),
+            dirs_exist_ok=True,
+        )
+    # The current folder comes first on the path of `python -c`, so it is the copy that is read, not the editable
+    # install.
+    code = (
+        "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(sys.argv[1], "
+        "no_cache=True, no_logo=True))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(ROOT / "pyproject.toml")], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken" in done.stdout, done.stdout
 
@@ -149,7 +171,12 @@ def test_package_list() -> None:
 
 
 def test_style() -> None:
-    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise", "."], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise", "."],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -177,13 +204,31 @@ assert rows == [(1, 2, 4.0), (2, 1, 2.0)], rows
 
 
 def test_wheel(tmp_path: Path) -> None:
-    """The wheel, installed in a clean environment, runs a query from Python and from the command line in another folder."""
+    """The wheel, installed in a clean environment, runs a query from Python and from the command line in another
+    folder."""
     source = tmp_path / "source"
     shutil.copytree(
-        ROOT, source, ignore=lambda folder, names: {n for n in names if n not in _shipped()} if Path(folder) == ROOT else {"__pycache__"} & set(names)
+        ROOT,
+        source,
+        ignore=lambda folder, names: (
+            {n for n in names if n not in _shipped()} if Path(folder) == ROOT else {"__pycache__"} & set(names)
+        ),
     )
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input"]
-    _run([*pip, "wheel", "--no-build-isolation", "--no-deps", "--no-index", "--quiet", "--wheel-dir", str(tmp_path), str(source)], tmp_path)
+    _run(
+        [
+            *pip,
+            "wheel",
+            "--no-build-isolation",
+            "--no-deps",
+            "--no-index",
+            "--quiet",
+            "--wheel-dir",
+            str(tmp_path),
+            str(source),
+        ],
+        tmp_path,
+    )
     (wheel,) = tmp_path.glob("tsql-*.whl")
 
     place = tmp_path / "env"
@@ -191,9 +236,11 @@ def test_wheel(tmp_path: Path) -> None:
     python = place / "bin" / "python"
     site = Path(_run([str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], tmp_path).strip())
     _run([*pip, "--python", str(python), "install", "--no-deps", "--no-index", "--quiet", str(wheel)], tmp_path)
-    # What tsql depends on comes from this environment. A folder in a .pth file is searched after the environment's own and
-    # its .pth files are not read, so the editable tsql stays unseen.
-    (site / "dependencies.pth").write_text("\n".join(dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")])))
+    # What tsql depends on comes from this environment. A folder in a .pth file is searched after the environment's own
+    # and its .pth files are not read, so the editable tsql stays unseen.
+    (site / "dependencies.pth").write_text(
+        "\n".join(dict.fromkeys([sysconfig.get_path("purelib"), sysconfig.get_path("platlib")]))
+    )
 
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -207,8 +254,13 @@ def _shipped() -> set[str]:
 
 
 def _run(command: list[str], folder: Path) -> str:
-    """The output of a command that must succeed, run without this process's Python settings and in a home of its own."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "COVERAGE")) and name != "VIRTUAL_ENV"}
+    """The output of a command that must succeed, run without this process's Python settings and in a home of its
+    own."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTHON", "COVERAGE")) and name != "VIRTUAL_ENV"
+    }
     environment |= {"HOME": str(folder), "XDG_CACHE_HOME": str(folder / "cache")}
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}{done.stderr}"

@@ -37,13 +37,17 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "events").mkdir()
     pq.write_table(EVENTS.slice(0, 3), tmp_path / "events" / "0.parquet")
     pq.write_table(EVENTS.slice(3), tmp_path / "events" / "1.parquet")
-    (tmp_path / "query.sql").write_text("SELECT ad_id, sum(price) AS spend FROM 'events/*.parquet' GROUP BY ad_id ORDER BY ad_id")
+    (tmp_path / "query.sql").write_text(
+        "SELECT ad_id, sum(price) AS spend FROM 'events/*.parquet' GROUP BY ad_id ORDER BY ad_id"
+    )
     return tmp_path
 
 
 def run(command: list[str], folder: Path) -> str:
     environment = os.environ | {"XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "100"}
-    done = subprocess.run(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -60,7 +64,11 @@ def test_command_lines(folder: Path) -> None:
     assert len(lines) == 4
     for line in lines:
         run([sys.executable, "-m", "tsql", *shlex.split(line)[1:]], folder)
-    assert pq.read_table(folder / "result.parquet").to_pylist() == [{"ad_id": 1, "spend": 10}, {"ad_id": 2, "spend": 15}, {"ad_id": 3, "spend": 2}]
+    assert pq.read_table(folder / "result.parquet").to_pylist() == [
+        {"ad_id": 1, "spend": 10},
+        {"ad_id": 2, "spend": 15},
+        {"ad_id": 3, "spend": 2},
+    ]
 
 
 def test_plan() -> None:

@@ -30,7 +30,21 @@ def test_a_crash_is_one_failure(tmp_path: Path) -> None:
     (tmp_path / "test_some.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text(CONFTEST)
     root = Path(__file__).parent.parent
-    command = [sys.executable, "-m", "pytest", "-n", "2", "--dist", "loadgroup", "-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "2",
+        "--dist",
+        "loadgroup",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "--rootdir",
+        str(tmp_path),
+        str(tmp_path),
+    ]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "2 failed, 38 passed" in done.stdout

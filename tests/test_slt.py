@@ -16,7 +16,9 @@ from tests.slt.engines import CONFIGS, DuckDB, Tsql
 from tests.slt_runner import complete_file, count_queries, run_file
 
 
-def test_file(slt_path: Path, slt_config: str, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> None:
+def test_file(
+    slt_path: Path, slt_config: str, request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> None:
     options = request.config.getoption
     if options("--complete"):
         failures = complete_file(slt_path)

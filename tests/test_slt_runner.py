@@ -90,7 +90,10 @@ def test_complete_fills_in_types_and_rows(tmp_path: Path) -> None:
     path = tmp_path / "new.slt"
     path.write_text("# kept\nquery rowsort\nSELECT * FROM (VALUES (2, 'b'), (1, '')) t(n, s)\n\nquery\nSELECT nosuch\n")
     failures = complete_file(path)
-    assert path.read_text() == "# kept\nquery IT rowsort\nSELECT * FROM (VALUES (2, 'b'), (1, '')) t(n, s)\n----\n1\t(empty)\n2\tb\n\nquery\nSELECT nosuch\n"
+    assert path.read_text() == (
+        "# kept\nquery IT rowsort\nSELECT * FROM (VALUES (2, 'b'), (1, '')) t(n, "
+        "s)\n----\n1\t(empty)\n2\tb\n\nquery\nSELECT nosuch\n"
+    )
     assert [failure.line for failure in failures] == [5]
 
 
@@ -101,7 +104,12 @@ def test_conditions_choose_records() -> None:
 
 
 def test_parameters_are_literals() -> None:
-    assert records.parse_params("[1, None, date(2020, 2, 29), Decimal('1.5')]") == [1, None, datetime.date(2020, 2, 29), Decimal("1.5")]
+    assert records.parse_params("[1, None, date(2020, 2, 29), Decimal('1.5')]") == [
+        1,
+        None,
+        datetime.date(2020, 2, 29),
+        Decimal("1.5"),
+    ]
     with pytest.raises(records.FormatError):
         records.parse_params("[__import__('os')]")
 

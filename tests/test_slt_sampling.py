@@ -15,7 +15,12 @@ from tests.slt_runner import corpus_files, run_file
 
 def test_every_configuration_has_its_risks() -> None:
     assert set(RISKS) == set(CONFIGS) - {"default"}
-    missing = {risk for risks in RISKS.values() for risk in risks if not (CORPUS / risk).is_dir() and not (CORPUS / f"{risk}.slt").is_file()}
+    missing = {
+        risk
+        for risks in RISKS.values()
+        for risk in risks
+        if not (CORPUS / risk).is_dir() and not (CORPUS / f"{risk}.slt").is_file()
+    }
     assert not missing
 
 

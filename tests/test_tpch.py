@@ -30,7 +30,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def copier(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the place of the generator, which takes two seconds for the smallest scale: what copies tables that are there."""
+    """In the place of the generator, which takes two seconds for the smallest scale: what copies tables that are
+    there."""
     monkeypatch.delenv("TSQL_DATA")
     made = data.tables(SCALE)["region"].parent
     monkeypatch.setenv("TSQL_DATA", str(folder))
@@ -88,7 +89,8 @@ def test_cache_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_folders_of_data_are_the_users_own(tmp_path: Path) -> None:
-    """With a umask that lets the group write, too: the compile cache beside it is not kept below a folder that others can write to."""
+    """With a umask that lets the group write, too: the compile cache beside it is not kept below a folder that others
+    can write to."""
     umask = os.umask(0o002)
     try:
         make_folders(tmp_path / "tsql" / "data" / "tpch")
@@ -141,11 +143,18 @@ def test_check_command_tells_what_differs(capsys: pytest.CaptureFixture[str], mo
 def test_run_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--scale", "0.001", "--queries", "6,1", "--source", "parquet", "--rows", "2"]) == 0
     out = capsys.readouterr().out
-    assert "query 6: 1 row, " in out and "query 1: 4 rows, " in out and out.count("count_order") == 1 and " 2 rows" in out
+    assert (
+        "query 6: 1 row, " in out and "query 1: 4 rows, " in out and out.count("count_order") == 1 and " 2 rows" in out
+    )
 
 
-def test_run_command_goes_on_after_a_refusal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tsql.tpch.check.query", lambda number, scale: "SELECT none FROM lineitem" if number == 1 else query(number, scale))
+def test_run_command_goes_on_after_a_refusal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "tsql.tpch.check.query",
+        lambda number, scale: "SELECT none FROM lineitem" if number == 1 else query(number, scale),
+    )
     assert main(["run", "--scale", "0.001", "--queries", "1,6", "--rows", "0"]) == 1
     first, second = capsys.readouterr().out.splitlines()
     assert first.startswith("query 1: not run: ") and second.startswith("query 6: 1 row, ")

@@ -46,11 +46,19 @@ def test_same_value(expected: Any, found: Any, equal: bool) -> None:
 def answer(rows: list[tuple[int, str]]) -> pa.Table:
     """Query 3's shape, with two of its columns."""
     keys, revenues = zip(*rows)
-    return pa.table({"l_orderkey": keys, "revenue": pa.array([Decimal(r) for r in revenues], MONEY), "o_orderdate": [date(1995, 1, 1)] * len(rows)})
+    return pa.table(
+        {
+            "l_orderkey": keys,
+            "revenue": pa.array([Decimal(r) for r in revenues], MONEY),
+            "o_orderdate": [date(1995, 1, 1)] * len(rows),
+        }
+    )
 
 
 EXPECTED = answer([(1, "9.0000"), (2, "8.0000"), (3, "8.0000"), (4, "7.0000"), (5, "7.0000")])
-WHOLE = answer([(1, "9.0000"), (2, "8.0000"), (3, "8.0000"), (4, "7.0000"), (5, "7.0000"), (6, "7.0000"), (7, "6.0000")])
+WHOLE = answer(
+    [(1, "9.0000"), (2, "8.0000"), (3, "8.0000"), (4, "7.0000"), (5, "7.0000"), (6, "7.0000"), (7, "6.0000")]
+)
 
 
 def compare(found: pa.Table, number: int = 3) -> list[str]:
@@ -60,11 +68,16 @@ def compare(found: pa.Table, number: int = 3) -> list[str]:
 def test_tied_rows_come_in_any_order() -> None:
     found = EXPECTED.take([0, 2, 1, 4, 3])
     assert compare(found) == []
-    assert compare(found, number=1)[0] == "row 2, column l_orderkey: 3, expected 2", "an order that is total must be kept"
+    assert compare(found, number=1)[0] == "row 2, column l_orderkey: 3, expected 2", (
+        "an order that is total must be kept"
+    )
 
 
 def test_order_of_keys() -> None:
-    assert compare(EXPECTED.take([1, 0, 2, 3, 4])) == ["row 1, column revenue: 8.0000, expected 9.0000", "row 2, column revenue: 9.0000, expected 8.0000"]
+    assert compare(EXPECTED.take([1, 0, 2, 3, 4])) == [
+        "row 1, column revenue: 8.0000, expected 9.0000",
+        "row 2, column revenue: 9.0000, expected 8.0000",
+    ]
 
 
 def test_rows_that_tie_for_the_last_place() -> None:
@@ -75,12 +88,16 @@ def test_rows_that_tie_for_the_last_place() -> None:
 
 
 def test_rows_that_tie_before_the_last_place_are_fixed() -> None:
-    assert compare(answer([(1, "9"), (2, "8"), (6, "8"), (4, "7"), (5, "7")])) == ["row 3, column l_orderkey: 6, expected 3"]
+    assert compare(answer([(1, "9"), (2, "8"), (6, "8"), (4, "7"), (5, "7")])) == [
+        "row 3, column l_orderkey: 6, expected 3"
+    ]
 
 
 def test_shape() -> None:
     assert compare(EXPECTED.slice(0, 4)) == ["4 rows, expected 5"]
-    assert compare(EXPECTED.rename_columns(["k", "revenue", "o_orderdate"])) == ["columns are k, revenue, o_orderdate, expected l_orderkey, revenue, o_orderdate"]
+    assert compare(EXPECTED.rename_columns(["k", "revenue", "o_orderdate"])) == [
+        "columns are k, revenue, o_orderdate, expected l_orderkey, revenue, o_orderdate"
+    ]
     wide = EXPECTED.set_column(1, "revenue", EXPECTED["revenue"].cast(pa.decimal256(40, 4)))
     assert compare(wide) == ["column revenue has type decimal256(40, 4), expected decimal128(38, 4)"]
     assert differences(3, EXPECTED, wide, types=False) == []

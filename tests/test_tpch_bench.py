@@ -31,7 +31,8 @@ SCALE = 0.001
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder for what benchmarks write. The data stays where it is, also where tests or the processes that they start use another cache folder."""
+    """A folder for what benchmarks write. The data stays where it is, also where tests or the processes that they start
+    use another cache folder."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TSQL_DATA", str(data_folder()))
         yield tmp_path_factory.mktemp("tpch")
@@ -85,18 +86,32 @@ def test_table_of_ratios() -> None:
     }
     section = table("T", ["tsql", "duckdb", "hyper"], times, {("tsql", 3): "not run: no joins"}, {"duckdb": 1.5}, 0.67)
     one, three, mean, *against = section.rows
-    assert one.measured == {"tsql, ms": "1.00 (1.00..1.50)", "duckdb, ms and ratio": "4.00, 4.00 (4.00..4.00)", "hyper, ms and ratio": "2.00, 2.00 (1.50..2.00)"}
+    assert one.measured == {
+        "tsql, ms": "1.00 (1.00..1.50)",
+        "duckdb, ms and ratio": "4.00, 4.00 (4.00..4.00)",
+        "hyper, ms and ratio": "2.00, 2.00 (1.50..2.00)",
+    }
     assert (one.value, one.aim, one.met) == (4.0, ">= 0.67", True)
-    assert three.measured["tsql, ms"] == "not run: no joins" and three.measured["duckdb, ms and ratio"] == "5.00 (5.00..5.00)"
+    assert (
+        three.measured["tsql, ms"] == "not run: no joins"
+        and three.measured["duckdb, ms and ratio"] == "5.00 (5.00..5.00)"
+    )
     assert (three.value, three.met) == (None, None)
     assert mean.case == "geometric mean of 1 query" and mean.measured["hyper, ms and ratio"] == "2.00 (2.00..2.00)"
-    assert [row.case for row in against] == ["geometric mean against duckdb, 1 query", "geometric mean against hyper, 1 query"]
-    assert (against[0].value, against[0].aim, against[0].met) == (pytest.approx(4.0), ">= 1.5", None), "one query of 22 proves nothing"
+    assert [row.case for row in against] == [
+        "geometric mean against duckdb, 1 query",
+        "geometric mean against hyper, 1 query",
+    ]
+    assert (against[0].value, against[0].aim, against[0].met) == (pytest.approx(4.0), ">= 1.5", None), (
+        "one query of 22 proves nothing"
+    )
 
 
 def test_mean_of_all_queries_meets_its_aim() -> None:
     times = {number: {"tsql": Times((2.0,)), "duckdb": Times((4.0 if number % 2 else 2.0,))} for number in range(1, 23)}
-    assert [(row.aim, row.met) for row in table("T", ["tsql", "duckdb"], times, {}, {"duckdb": 1.4}, None).rows[-1:]] == [(">= 1.4", True)]
+    assert [
+        (row.aim, row.met) for row in table("T", ["tsql", "duckdb"], times, {}, {"duckdb": 1.4}, None).rows[-1:]
+    ] == [(">= 1.4", True)]
     assert table("T", ["tsql", "duckdb"], times, {}, {"duckdb": 1.5}, None).rows[-1].met is False
 
 
@@ -105,7 +120,19 @@ def test_benchmark(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     monkeypatch.setitem(peers.ALL, "hyper", Wrong)
     monkeypatch.setitem(peers.ALL, "datafusion", absent)
     files = {kind: folder / f"report.{kind}" for kind in ("json", "markdown", "chart")}
-    arguments = ["bench", "--scale", f"{SCALE:g}", "--queries", "1,6", "--runs", "2", "--modes", "memory,parquet", "--engines", "tsql,duckdb,hyper,datafusion"]
+    arguments = [
+        "bench",
+        "--scale",
+        f"{SCALE:g}",
+        "--queries",
+        "1,6",
+        "--runs",
+        "2",
+        "--modes",
+        "memory,parquet",
+        "--engines",
+        "tsql,duckdb,hyper,datafusion",
+    ]
     assert main([*arguments, *(f"--{kind}={path}" for kind, path in files.items())]) == 1
     captured = capsys.readouterr()
     assert "hyper, query 6: wrong answer: row 1, column revenue: " in captured.err
@@ -164,7 +191,11 @@ def test_cold_times(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (empty.rows[0].value, disk.rows[0].value) == (100.0, 10.0) and empty.rows[0].met is True
     assert empty.rows[-1].value == pytest.approx(100.0) and empty.rows[-1].aim == "< 120" and empty.rows[-1].met is None
     (alone,) = fresh.cold(["duckdb"], [6], threads=1, repeats=1, tell=lambda line: None)
-    assert seen[2:] == [("duckdb", [])] and alone.rows[0].measured == {"duckdb, ms": "4.00 (4.00..4.00)"} and alone.rows[0].value is None
+    assert (
+        seen[2:] == [("duckdb", [])]
+        and alone.rows[0].measured == {"duckdb, ms": "4.00 (4.00..4.00)"}
+        and alone.rows[0].value is None
+    )
 
 
 def test_peaks_of_filled_caches(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,9 +246,14 @@ def test_fresh_processes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (empty,) = fresh.cold(["duckdb"], [6], threads=1, repeats=1, tell=told.append)
     assert len(empty.rows[0].runs_ms["duckdb"]) == 1 and told[0].startswith("query 6: duckdb, ms ")
     peak = fresh.peaks(["duckdb", "abacus"], [6], SCALE, threads=1, repeats=1, tell=told.append).rows[0]
-    assert peak.runs_ms["duckdb"][0] >= 0 and peak.measured["abacus, MiB"].startswith("not run: ") and peak.value is None
+    assert (
+        peak.runs_ms["duckdb"][0] >= 0 and peak.measured["abacus, MiB"].startswith("not run: ") and peak.value is None
+    )
     one, mean = fresh.threads(["duckdb"], [6], SCALE, most=2, runs=2, tell=told.append).rows
-    assert len(one.runs_ms["duckdb, 1"]) == len(one.runs_ms["duckdb, 2"]) == 2 and "(1 query)" in mean.measured["duckdb, 1 thread ms, 2 threads ms, ratio"]
+    assert (
+        len(one.runs_ms["duckdb, 1"]) == len(one.runs_ms["duckdb, 2"]) == 2
+        and "(1 query)" in mean.measured["duckdb, 1 thread ms, 2 threads ms, ratio"]
+    )
 
 
 @pytest.mark.parametrize("kind", joins.KINDS)
@@ -238,21 +274,38 @@ def test_growth_of_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(peers.ALL, "hyper", Half)
     told: list[str] = []
     dense, sparse = joins.growth(["duckdb", "hyper"], 400, threads=1, runs=1, tell=told.append)
-    assert [row.case.partition(" rows")[0] for row in dense.rows] == ["400", "800", "1,600", "3,200"] and len(sparse.rows) == 4
+    assert [row.case.partition(" rows")[0] for row in dense.rows] == ["400", "800", "1,600", "3,200"] and len(
+        sparse.rows
+    ) == 4
     for row in dense.rows + sparse.rows:
         assert float(row.measured["duckdb, ns per row"]) > 0 and row.value is None
         assert row.measured["hyper, ns per row"].startswith("wrong answer: ")
 
 
 def test_chart() -> None:
-    text = draw([Panel("In <memory>", {"tsql": {"Q1": 1.0, "Q6": 10.0}, "duckdb": {"Q1": 100.0}}), Panel("Nothing", {"tsql": {}})])
+    text = draw(
+        [
+            Panel("In <memory>", {"tsql": {"Q1": 1.0, "Q6": 10.0}, "duckdb": {"Q1": 100.0}}),
+            Panel("Nothing", {"tsql": {}}),
+        ]
+    )
     root = ElementTree.fromstring(text)
     name = "{http://www.w3.org/2000/svg}"
-    bars = {bar.find(f"{name}title").text: bar for bar in root.iter(f"{name}rect") if bar.find(f"{name}title") is not None}
-    assert set(bars) == {"tsql, Q1: 1.00 ms", "tsql, Q6: 10.0 ms", "duckdb, Q1: 100 ms", "tsql, mean: 1.00 ms", "duckdb, mean: 100 ms"}
+    bars = {
+        bar.find(f"{name}title").text: bar for bar in root.iter(f"{name}rect") if bar.find(f"{name}title") is not None
+    }
+    assert set(bars) == {
+        "tsql, Q1: 1.00 ms",
+        "tsql, Q6: 10.0 ms",
+        "duckdb, Q1: 100 ms",
+        "tsql, mean: 1.00 ms",
+        "duckdb, mean: 100 ms",
+    }
     heights = {label: float(bar.get("height")) for label, bar in bars.items()}
     step = heights["tsql, Q6: 10.0 ms"] - heights["tsql, Q1: 1.00 ms"]
-    assert step > 0 and heights["duckdb, Q1: 100 ms"] - heights["tsql, Q6: 10.0 ms"] == pytest.approx(step, abs=0.2), "equal ratios are equal steps"
+    assert step > 0 and heights["duckdb, Q1: 100 ms"] - heights["tsql, Q6: 10.0 ms"] == pytest.approx(step, abs=0.2), (
+        "equal ratios are equal steps"
+    )
     assert all(0 <= float(bar.get("x")) + float(bar.get("width")) <= float(root.get("width")) for bar in bars.values())
     assert "nothing was measured" in text and "In &lt;memory&gt;" in text
 
@@ -265,5 +318,8 @@ def test_engines_that_cannot_be_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(peers.ALL, "datafusion", absent)
     opened, missing = peers.open_engines(["duckdb", "hyper", "datafusion"], threads=1)
     assert list(opened) == ["duckdb"]
-    assert missing == {"hyper": "not started: it will not", "datafusion": "not installed (No module named 'datafusion'): pip install 'tsql[bench]'"}
+    assert missing == {
+        "hyper": "not started: it will not",
+        "datafusion": "not installed (No module named 'datafusion'): pip install 'tsql[bench]'",
+    }
     opened["duckdb"].close()

@@ -1,4 +1,5 @@
-"""The 22 queries in every configuration in which the corpus runs, and through the Spark backend: the answers are DuckDB's."""
+"""The 22 queries in every configuration in which the corpus runs, and through the Spark backend: the answers are
+DuckDB's."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Of a test over a product of parameters, the default run takes every n-th diagonal: the values of one parameter take turns.
+"""Of a test over a product of parameters, the default run takes every n-th diagonal: the values of one parameter take
+turns.
 
-`@pytest.mark.in_turn(3)` over 36 queries and 3 settings runs each query under one of the settings, and each setting with 12 of the
-queries; over three parameters every pair of values of the two larger ones still meets. `--all-configurations` runs the product.
-"""
+`@pytest.mark.in_turn(3)` over 36 queries and 3 settings runs each query under one of the settings, and each setting
+with 12 of the queries; over three parameters every pair of values of the two larger ones still meets.
+`--all-configurations` runs the product."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ def is_its_turn(places: list[int], every: int) -> bool:
 
 
 def all_have_turns(sizes: list[int], every: int) -> bool:
-    """Whether each value of each parameter is in a combination that runs by default: the places of the others, besides the longest list, must add up to every rest."""
+    """Whether each value of each parameter is in a combination that runs by default: the places of the others, besides
+    the longest list, must add up to every rest."""
     return sum(size - 1 for size in sizes) - (max(sizes) - 1) + 1 >= every
 
 
@@ -30,7 +32,9 @@ def runs_by_default(item: pytest.Item) -> bool:
         return True
     sizes = [len(given.args[1]) for given in item.iter_markers("parametrize")]
     if not _has_fixtures(item) and not all_have_turns(sizes, *mark.args):
-        raise pytest.UsageError(f"{item.nodeid}: some values of in_turn{mark.args} over {sizes} would never run by default")
+        raise pytest.UsageError(
+            f"{item.nodeid}: some values of in_turn{mark.args} over {sizes} would never run by default"
+        )
     return is_its_turn(_places(item), *mark.args)
 
 
@@ -40,14 +44,20 @@ def _has_fixtures(item: Any) -> bool:
 
 
 def _places(item: Any) -> list[int]:
-    """The place of each parameter's value in its list. Names that were given values together are one parameter. (pytest counts
-    the parameters of fixtures only: for the others its index is that of the combination.)"""
+    """The place of each parameter's value in its list. Names that were given values together are one parameter. (pytest
+    counts the parameters of fixtures only: for the others its index is that of the combination.)"""
     values, places = item.callspec.params, []
     fixtures = dict(item.callspec.indices)
     for given in item.iter_markers("parametrize"):
         names, choices = _names(given.args[0]), given.args[1]
         chosen = [values[name] for name in names]
-        places.append(next(place for place, choice in enumerate(choices) if all(_same(a, b) for a, b in zip(_values(choice, len(names)), chosen))))
+        places.append(
+            next(
+                place
+                for place, choice in enumerate(choices)
+                if all(_same(a, b) for a, b in zip(_values(choice, len(names)), chosen))
+            )
+        )
         for name in names:
             del fixtures[name]
     return places + list(fixtures.values())

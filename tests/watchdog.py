@@ -1,8 +1,7 @@
 """Ends a process in which a test hangs, and shows where each of its threads is.
 
-One thread watches many tests: to start and end one for each of ten thousand tests takes a hundredth of their time. It needs no
-interpreter, so that it also finds a test that hangs in C with the interpreter's lock.
-"""
+One thread watches many tests: to start and end one for each of ten thousand tests takes a hundredth of their time. It
+needs no interpreter, so that it also finds a test that hangs in C with the interpreter's lock."""
 
 from __future__ import annotations
 

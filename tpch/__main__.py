@@ -1,4 +1,5 @@
-"""`python -m tsql.tpch`: makes TPC-H data, prints, runs and checks the queries, and measures them beside other engines."""
+"""`python -m tsql.tpch`: makes TPC-H data, prints, runs and checks the queries, and measures them beside other
+engines."""
 
 from __future__ import annotations
 
@@ -16,13 +17,16 @@ ENGINE_NAMES = ("tsql", "duckdb", "hyper", "polars", "datafusion")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line; the exit code is 0, 1 if the work failed or an answer is wrong, 2 if the arguments are wrong."""
+    """Run the command line; the exit code is 0, 1 if the work failed or an answer is wrong, 2 if the arguments are
+    wrong."""
     return _guarded(_parser().parse_args(arguments))
 
 
 def main_bench(arguments: list[str]) -> int:
     """The benchmark alone, as `tsql bench tpch`."""
-    parser = argparse.ArgumentParser(prog="tsql bench tpch", description="TPC-H beside DuckDB, Hyper, Polars and DataFusion")
+    parser = argparse.ArgumentParser(
+        prog="tsql bench tpch", description="TPC-H beside DuckDB, Hyper, Polars and DataFusion"
+    )
     _bench_options(parser)
     parser.set_defaults(command="bench")
     return _guarded(parser.parse_args(arguments))
@@ -54,11 +58,25 @@ def _follow(options: argparse.Namespace) -> int:
         case "run":
             from tsql.tpch.check import run
 
-            return run(options.scale, options.queries, threads=options.threads, backend=options.backend, source=options.source, rows=options.rows)
+            return run(
+                options.scale,
+                options.queries,
+                threads=options.threads,
+                backend=options.backend,
+                source=options.source,
+                rows=options.rows,
+            )
         case "check":
             from tsql.tpch.check import check
 
-            return check(options.scales, options.queries, options.engines, threads=options.threads, backend=options.backend, source=options.source)
+            return check(
+                options.scales,
+                options.queries,
+                options.engines,
+                threads=options.threads,
+                backend=options.backend,
+                source=options.source,
+            )
         case _:
             from tsql.tpch.bench import bench
 
@@ -77,14 +95,24 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run the queries and print the first rows and the time of each")
     _scale(run)
     _common(run)
-    run.add_argument("--rows", type=_natural, default=10, metavar="N", help="rows of each answer to print (default: 10)")
+    run.add_argument(
+        "--rows", type=_natural, default=10, metavar="N", help="rows of each answer to print (default: 10)"
+    )
     _backend(run)
 
     check = commands.add_parser("check", help="compare the answers with DuckDB's")
-    check.add_argument("--scale", dest="scales", type=_scales, default=[0.01], metavar="S,..", help="scale factors (default: 0.01)")
+    check.add_argument(
+        "--scale", dest="scales", type=_scales, default=[0.01], metavar="S,..", help="scale factors (default: 0.01)"
+    )
     _common(check)
     _backend(check)
-    check.add_argument("--engines", type=_names(ENGINE_NAMES), default=["tsql"], metavar="NAME,..", help=f"of {', '.join(ENGINE_NAMES)} (default: tsql)")
+    check.add_argument(
+        "--engines",
+        type=_names(ENGINE_NAMES),
+        default=["tsql"],
+        metavar="NAME,..",
+        help=f"of {', '.join(ENGINE_NAMES)} (default: tsql)",
+    )
 
     _bench_options(commands.add_parser("bench", help="measure against DuckDB, Hyper, Polars and DataFusion"))
     return parser
@@ -94,18 +122,52 @@ def _bench_options(parser: argparse.ArgumentParser) -> None:
     """The options of the benchmark."""
     _scale(parser)
     _common(parser)
-    parser.add_argument("--engines", type=_names(ENGINE_NAMES), default=list(ENGINE_NAMES), metavar="NAME,..", help=f"default: {','.join(ENGINE_NAMES)}")
-    parser.add_argument("--modes", type=_names(MODES), default=list(MODES), metavar="MODE,..", help=f"what to measure (default: {','.join(MODES)})")
-    parser.add_argument("--runs", type=_positive, default=9, metavar="N", help="timed runs of each query on each engine (default: 9)")
-    parser.add_argument("--repeats", type=_positive, default=3, metavar="N", help="fresh processes for each cold time and each peak of memory (default: 3)")
-    parser.add_argument("--join-rows", type=_positive, default=1_000_000, metavar="N", help="rows of the smallest join of the mode joins (default: 1000000)")
+    parser.add_argument(
+        "--engines",
+        type=_names(ENGINE_NAMES),
+        default=list(ENGINE_NAMES),
+        metavar="NAME,..",
+        help=f"default: {','.join(ENGINE_NAMES)}",
+    )
+    parser.add_argument(
+        "--modes",
+        type=_names(MODES),
+        default=list(MODES),
+        metavar="MODE,..",
+        help=f"what to measure (default: {','.join(MODES)})",
+    )
+    parser.add_argument(
+        "--runs", type=_positive, default=9, metavar="N", help="timed runs of each query on each engine (default: 9)"
+    )
+    parser.add_argument(
+        "--repeats",
+        type=_positive,
+        default=3,
+        metavar="N",
+        help="fresh processes for each cold time and each peak of memory (default: 3)",
+    )
+    parser.add_argument(
+        "--join-rows",
+        type=_positive,
+        default=1_000_000,
+        metavar="N",
+        help="rows of the smallest join of the mode joins (default: 1000000)",
+    )
     parser.add_argument("--json", type=_writable, metavar="FILE", help="write everything that was measured as JSON")
     parser.add_argument("--markdown", type=_writable, metavar="FILE", help="write the tables as markdown")
-    parser.add_argument("--chart", type=_writable, metavar="FILE", help="draw the times as an SVG file, such as docs/tpch.svg")
+    parser.add_argument(
+        "--chart", type=_writable, metavar="FILE", help="draw the times as an SVG file, such as docs/tpch.svg"
+    )
 
 
 def _scale(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--scale", type=_scale_factor, default=1.0, metavar="S", help="scale factor; 1 is about 1 GB as text (default: 1)")
+    parser.add_argument(
+        "--scale",
+        type=_scale_factor,
+        default=1.0,
+        metavar="S",
+        help="scale factor; 1 is about 1 GB as text (default: 1)",
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:
@@ -114,8 +176,15 @@ def _common(parser: argparse.ArgumentParser) -> None:
 
 
 def _backend(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER")
-    parser.add_argument("--source", choices=("memory", "parquet"), default="memory", help="tables in memory (default), or read from Parquet by each query")
+    parser.add_argument(
+        "--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER"
+    )
+    parser.add_argument(
+        "--source",
+        choices=("memory", "parquet"),
+        default="memory",
+        help="tables in memory (default), or read from Parquet by each query",
+    )
 
 
 def _scale_factor(text: str) -> float:
@@ -154,10 +223,13 @@ def _numbers(text: str) -> list[int]:
 
 
 def _writable(text: str) -> Path:
-    """A file to be written at the end: a mistake in its path is better told before an hour of measuring than after it."""
+    """A file to be written at the end: a mistake in its path is better told before an hour of measuring than after
+    it."""
     path = Path(text)
     if path.is_dir() or not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is {'a folder' if path.is_dir() else 'in a folder that does not exist'}")
+        raise argparse.ArgumentTypeError(
+            f"{text} is {'a folder' if path.is_dir() else 'in a folder that does not exist'}"
+        )
     return path
 
 

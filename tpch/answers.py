@@ -1,7 +1,7 @@
 """Compares the answer to a TPC-H query with DuckDB's: rows and values, and as much of the order as the ORDER BY fixes.
 
-`check` holds this project to it, with equal column types; the benchmark holds every engine to it, by value, before it counts times.
-"""
+`check` holds this project to it, with equal column types; the benchmark holds every engine to it, by value, before it
+counts times."""
 
 from __future__ import annotations
 
@@ -32,18 +32,24 @@ SHOWN = 5
 Row = tuple[Any, ...]
 
 
-def differences(number: int, expected: pa.Table, found: pa.Table, *, types: bool, unlimited: Callable[[], pa.Table] | None = None) -> list[str]:
+def differences(
+    number: int, expected: pa.Table, found: pa.Table, *, types: bool, unlimited: Callable[[], pa.Table] | None = None
+) -> list[str]:
     """Why `found` is not the answer to query `number`, a line each; empty if it is.
 
     Decimals, integers, dates and texts must be equal. Doubles may differ by 1e-9 of their size, and by one unit in the
     last place of an engine's decimal where DuckDB gives a double (avg, division). `types`: column types must be those
-    of DuckDB. `unlimited` gives DuckDB's answer without the LIMIT; where rows tie for the last places, any of them will do.
-    """
+    of DuckDB. `unlimited` gives DuckDB's answer without the LIMIT; where rows tie for the last places, any of them will
+    do."""
     if found.column_names != expected.column_names:
         return [f"columns are {', '.join(found.column_names)}, expected {', '.join(expected.column_names)}"]
     expected, found = plain(expected), plain(found)
     if types and found.schema.types != expected.schema.types:
-        wrong = [(name, a, b) for name, a, b in zip(expected.column_names, expected.schema.types, found.schema.types) if a != b]
+        wrong = [
+            (name, a, b)
+            for name, a, b in zip(expected.column_names, expected.schema.types, found.schema.types)
+            if a != b
+        ]
         return [f"column {name} has type {b}, expected {a}" for name, a, b in wrong]
     if found.num_rows != expected.num_rows:
         return [f"{found.num_rows} rows, expected {expected.num_rows}"]
@@ -51,7 +57,9 @@ def differences(number: int, expected: pa.Table, found: pa.Table, *, types: bool
     keys = [expected.column_names.index(name) for name in TIES.get(number, ())]
     if not keys:
         return _listed(_unequal(expected.column_names, left, right))
-    if wrong_order := _listed(_unequal([expected.column_names[i] for i in keys], _picked(left, keys), _picked(right, keys))):
+    if wrong_order := _listed(
+        _unequal([expected.column_names[i] for i in keys], _picked(left, keys), _picked(right, keys))
+    ):
         return wrong_order
     last = next((i for i, row in enumerate(left) if _pick(row, keys) == _pick(left[-1], keys)), 0)
     groups = _tie_groups(left, keys)
@@ -63,7 +71,10 @@ def differences(number: int, expected: pa.Table, found: pa.Table, *, types: bool
         return []
     candidates = Counter(_rows(plain(unlimited())))
     extra = Counter(right[last:]) - candidates
-    return [f"row {_text(row)} ties for the last places and is not in the answer without LIMIT" for row in list(extra)[:SHOWN]]
+    return [
+        f"row {_text(row)} ties for the last places and is not in the answer without LIMIT"
+        for row in list(extra)[:SHOWN]
+    ]
 
 
 def without_limit(sql: str) -> str | None:
@@ -79,7 +90,9 @@ def same(expected: Any, found: Any) -> bool:
     if isinstance(expected, float) or isinstance(found, float):
         if not isinstance(expected, int | float | Decimal) or not isinstance(found, int | float | Decimal):
             return False
-        units = [10.0 ** int(v.as_tuple().exponent) for v in (expected, found) if isinstance(v, Decimal) and v.is_finite()]
+        units = [
+            10.0 ** int(v.as_tuple().exponent) for v in (expected, found) if isinstance(v, Decimal) and v.is_finite()
+        ]
         a, b = float(expected), float(found)
         return (math.isnan(a) and math.isnan(b)) or math.isclose(a, b, rel_tol=1e-9, abs_tol=max([1e-12, *units]))
     return bool(expected == found)

@@ -1,8 +1,9 @@
-"""`python -m tsql.tpch bench` and `tsql bench tpch`: TPC-H beside DuckDB, Hyper, Polars and DataFusion, as tables, JSON and a chart.
+"""`python -m tsql.tpch bench` and `tsql bench tpch`: TPC-H beside DuckDB, Hyper, Polars and DataFusion, as tables, JSON
+and a chart.
 
-In one process, on the same data, taking turns; every answer is compared with DuckDB's before anything is timed. What an engine
-refuses, and an engine that is not installed, is shown as such and stops nothing. A wrong answer is not timed, and ends in exit code 1.
-"""
+In one process, on the same data, taking turns; every answer is compared with DuckDB's before anything is timed. What an
+engine refuses, and an engine that is not installed, is shown as such and stops nothing. A wrong answer is not timed,
+and ends in exit code 1."""
 
 from __future__ import annotations
 
@@ -34,8 +35,13 @@ LEAST_MS = 100.0
 
 
 def bench(options: argparse.Namespace) -> int:
-    """Measure what the options ask for, and print and write the report. An aim that is not met is no failure: the machine may be slow."""
-    facts = machine() | {"data": f"TPC-H scale {options.scale:g}", "threads": str(options.threads), "runs": str(options.runs)} | versions(options.engines)
+    """Measure what the options ask for, and print and write the report. An aim that is not met is no failure: the
+    machine may be slow."""
+    facts = (
+        machine()
+        | {"data": f"TPC-H scale {options.scale:g}", "threads": str(options.threads), "runs": str(options.runs)}
+        | versions(options.engines)
+    )
     sections: list[Section] = []
     panels: list[Panel] = []
     wrong: list[Outcome] = []
@@ -50,9 +56,13 @@ def bench(options: argparse.Namespace) -> int:
             case "cold":
                 sections += fresh.cold(options.engines, options.queries, options.threads, options.repeats, tell)
             case "peak":
-                sections.append(fresh.peaks(options.engines, options.queries, options.scale, options.threads, options.repeats, tell))
+                sections.append(
+                    fresh.peaks(options.engines, options.queries, options.scale, options.threads, options.repeats, tell)
+                )
             case "threads":
-                sections.append(fresh.threads(options.engines, options.queries, options.scale, options.threads, options.runs, tell))
+                sections.append(
+                    fresh.threads(options.engines, options.queries, options.scale, options.threads, options.runs, tell)
+                )
             case "joins":
                 sections += joins.growth(options.engines, options.join_rows, options.threads, options.runs, tell)
     print(write(sections, facts, options.markdown, options.json))
@@ -67,7 +77,8 @@ def bench(options: argparse.Namespace) -> int:
 
 
 def warm(mode: str, options: argparse.Namespace, facts: dict[str, str]) -> tuple[Section, Panel, list[Outcome]]:
-    """The queries on all engines in this process: a table of times and ratios, the same for the chart, and the answers that are wrong."""
+    """The queries on all engines in this process: a table of times and ratios, the same for the chart, and the answers
+    that are wrong."""
     paths = tables(options.scale)
     oracle = Oracle(options.scale, paths)
     engines, absent = open_engines(options.engines, options.threads)
@@ -89,7 +100,14 @@ def warm(mode: str, options: argparse.Namespace, facts: dict[str, str]) -> tuple
         for engine in engines.values():
             engine.close()
         oracle.close()
-    section = table(TITLES[mode], list(engines), times, {key: str(o) for key, o in found.items() if not o.right}, AIMS[mode], EACH[mode])
+    section = table(
+        TITLES[mode],
+        list(engines),
+        times,
+        {key: str(o) for key, o in found.items() if not o.right},
+        AIMS[mode],
+        EACH[mode],
+    )
     bars = {name: {f"Q{number}": t[name].median for number, t in times.items() if name in t} for name in engines}
     return section, Panel(TITLES[mode], bars), [o for o in found.values() if o.wrong]
 
@@ -102,7 +120,8 @@ def table(
     aims: dict[str, float],
     each: float | None,
 ) -> Section:
-    """Times and ratios per query and their geometric means. A ratio is the peer's time over ours, of the runs of one round."""
+    """Times and ratios per query and their geometric means. A ratio is the peer's time over ours, of the runs of one
+    round."""
     columns = {name: f"{name}, ms" if name == OURS or OURS not in names else f"{name}, ms and ratio" for name in names}
     section = Section(title, list(columns.values()), f"times faster than {PEER}")
     compared: dict[str, list[Spread]] = {name: [] for name in names}
@@ -126,20 +145,33 @@ def table(
     return section
 
 
-def _means(columns: dict[str, str], times: dict[int, dict[str, Times]], compared: dict[str, list[Spread]], aims: dict[str, float]) -> list[Row]:
-    """The rows of geometric means: times of the queries that every engine ran, then the ratio to each peer over those that both ran."""
+def _means(
+    columns: dict[str, str],
+    times: dict[int, dict[str, Times]],
+    compared: dict[str, list[Spread]],
+    aims: dict[str, float],
+) -> list[Row]:
+    """The rows of geometric means: times of the queries that every engine ran, then the ratio to each peer over those
+    that both ran."""
     rows = []
     common = [measured for measured in times.values() if columns.keys() <= measured.keys()]
     if common:
-        means = {column: str(Spread.mean([measured[name].spread for measured in common])) for name, column in columns.items()}
+        means = {
+            column: str(Spread.mean([measured[name].spread for measured in common])) for name, column in columns.items()
+        }
         rows.append(Row(f"geometric mean of {counted(len(common))}", means))
     for name, ratio_list in compared.items():
         if ratio_list:
             mean = Spread.mean(ratio_list)
-            row = Row(f"geometric mean against {name}, {counted(len(ratio_list))}", {columns[name]: str(mean)}, mean.median)
+            row = Row(
+                f"geometric mean against {name}, {counted(len(ratio_list))}", {columns[name]: str(mean)}, mean.median
+            )
             if name in aims:
                 # The aim is about all queries: a mean of those that happen to run proves nothing.
-                row.aim, row.met = f">= {aims[name]:g}", mean.median >= aims[name] if len(ratio_list) == len(NUMBERS) else None
+                row.aim, row.met = (
+                    f">= {aims[name]:g}",
+                    mean.median >= aims[name] if len(ratio_list) == len(NUMBERS) else None,
+                )
             rows.append(row)
     return rows
 

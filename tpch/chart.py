@@ -29,7 +29,10 @@ def draw(panels: list[Panel]) -> str:
     width = LEFT + 20 + max(len(_cases(panel)) for panel in panels) * (len(names) * BAR + GAP)
     width = max(width, 120 * len(names) + LEFT)
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{len(panels) * PANEL + TOP}" font-family="sans-serif" font-size="11">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{len(panels) * PANEL + TOP}" '
+            'font-family="sans-serif" font-size="11">'
+        ),
         '<rect width="100%" height="100%" fill="white"/>',
         *(_key(i, name) for i, name in enumerate(names)),
     ]
@@ -45,14 +48,23 @@ def _cases(panel: Panel) -> list[str]:
 
 def _key(place: int, name: str) -> str:
     x = LEFT + place * 110
-    return f'<rect x="{x}" y="14" width="10" height="10" fill="{COLOURS.get(name, OTHER)}"/><text x="{x + 15}" y="23">{escape(name)}</text>'
+    return (
+        f'<rect x="{x}" y="14" width="10" height="10" fill="{COLOURS.get(name, OTHER)}"/><text x="{x + 15}" '
+        f'y="23">{escape(name)}</text>'
+    )
 
 
 def _panel(panel: Panel, names: list[str], width: int) -> list[str]:
     common = set.intersection(*(set(bars) for bars in panel.bars.values())) if panel.bars else set()
-    bars = {name: dict(found) | ({"mean": geometric_mean(found[case] for case in common)} if common else {}) for name, found in panel.bars.items()}
+    bars = {
+        name: dict(found) | ({"mean": geometric_mean(found[case] for case in common)} if common else {})
+        for name, found in panel.bars.items()
+    }
     values = [value for found in bars.values() for value in found.values()]
-    title = f'<text x="{LEFT}" y="-8" font-size="13" font-weight="bold">{escape(panel.title)} (ms, logarithmic; shorter is better)</text>'
+    title = (
+        f'<text x="{LEFT}" y="-8" font-size="13" font-weight="bold">{escape(panel.title)} (ms, logarithmic; '
+        "shorter is better)</text>"
+    )
     if not values:
         return [title, f'<text x="{LEFT}" y="20">nothing was measured</text>']
     low, high = math.floor(math.log10(min(values)) - 0.05), math.ceil(math.log10(max(values)))
@@ -70,6 +82,11 @@ def _panel(panel: Panel, names: list[str], width: int) -> list[str]:
         for j, name in enumerate(names):
             if (value := bars.get(name, {}).get(case)) is not None:
                 shape = f'x="{start + j * BAR}" y="{y(value):.1f}" width="{BAR - 1}" height="{HEIGHT - y(value):.1f}"'
-                parts.append(f'<rect {shape} fill="{COLOURS.get(name, OTHER)}"><title>{escape(f"{name}, {case}: {short(value)} ms")}</title></rect>')
-        parts.append(f'<text x="{start + len(names) * BAR / 2:.1f}" y="{HEIGHT + 15}" text-anchor="middle">{escape(case)}</text>')
+                parts.append(
+                    f"<rect {shape} "
+                    f'fill="{COLOURS.get(name, OTHER)}"><title>{escape(f"{name}, {case}: {short(value)} ms")}</title></rect>'
+                )
+        parts.append(
+            f'<text x="{start + len(names) * BAR / 2:.1f}" y="{HEIGHT + 15}" text-anchor="middle">{escape(case)}</text>'
+        )
     return parts

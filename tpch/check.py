@@ -1,4 +1,5 @@
-"""`check` and `run`: the 22 queries on an engine, against DuckDB's answers or just to see them. Called by `python -m tsql.tpch` and by tests."""
+"""`check` and `run`: the 22 queries on an engine, against DuckDB's answers or just to see them. Called by `python -m
+tsql.tpch` and by tests."""
 
 from __future__ import annotations
 
@@ -33,7 +34,13 @@ class Outcome:
 
     def __str__(self) -> str:
         """The outcome in words, without the query's name."""
-        return f"not run: {self.refused}" if self.refused else "wrong answer: " + "; ".join(self.wrong) if self.wrong else "ok"
+        return (
+            f"not run: {self.refused}"
+            if self.refused
+            else "wrong answer: " + "; ".join(self.wrong)
+            if self.wrong
+            else "ok"
+        )
 
 
 class Oracle:
@@ -60,7 +67,11 @@ class Oracle:
             return Outcome(engine, number, refused=reason(error))
         whole = without_limit(query(number, self.scale))
         unlimited = None if whole is None else lambda: self.engine.run(whole)
-        return Outcome(engine, number, wrong=tuple(differences(number, expected, found, types=engine == "tsql", unlimited=unlimited)))
+        return Outcome(
+            engine,
+            number,
+            wrong=tuple(differences(number, expected, found, types=engine == "tsql", unlimited=unlimited)),
+        )
 
     def close(self) -> None:
         self.engine.close()

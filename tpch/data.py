@@ -1,7 +1,7 @@
 """TPC-H tables as Parquet files, one per table: made once per scale by `tpchgen-cli` and kept in a cache folder.
 
-Tests, benchmarks and the demo call `tables(scale)`. The folder is `$TSQL_DATA`, or `tsql/data` in the user's cache folder.
-"""
+Tests, benchmarks and the demo call `tables(scale)`. The folder is `$TSQL_DATA`, or `tsql/data` in the user's cache
+folder."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def tables(scale: float) -> dict[str, Path]:
 
 
 def _generate(scale: float, folder: Path) -> None:
-    """Make all tables in a temporary folder beside `folder`, then rename it, so that nobody ever sees a part of them."""
+    """Make all tables in a temporary folder beside `folder`, then rename it, so that nobody ever sees a part of
+    them."""
     if not scale > 0:
         raise ValueError(f"the scale factor is a positive number, not {scale:g}")
     make_folders(folder.parent)
@@ -47,14 +48,18 @@ def _generate(scale: float, folder: Path) -> None:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         missing = [table for table in TABLES if not (made / f"{table}.parquet").exists()]
         if done.returncode or missing:
-            raise RuntimeError(f"tpchgen-cli failed at scale {scale:g} (exit code {done.returncode}): {done.stderr.strip() or f'no {missing}'}")
+            raise RuntimeError(
+                f"tpchgen-cli failed at scale {scale:g} (exit code {done.returncode}): "
+                f"{done.stderr.strip() or f'no {missing}'}"
+            )
         _publish(made, folder)
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
 def _publish(made: Path, folder: Path) -> None:
-    """Rename `made` to `folder`. Two processes may have made the same tables: the first one wins, and what an older run left unfinished is replaced."""
+    """Rename `made` to `folder`. Two processes may have made the same tables: the first one wins, and what an older run
+    left unfinished is replaced."""
     try:
         made.rename(folder)
         return

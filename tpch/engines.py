@@ -46,7 +46,8 @@ class Engine(Protocol):
         ...
 
     def rest(self) -> None:
-        """End what goes on in the background, and give the memory that the engine's own allocator keeps idle back to the system."""
+        """End what goes on in the background, and give the memory that the engine's own allocator keeps idle back to
+        the system."""
         ...
 
     def close(self) -> None:
@@ -127,7 +128,8 @@ class DuckDB(InProcess):
         return self.connection.sql(sql).to_arrow_table()
 
     def rest(self) -> None:
-        # DuckDB empties its allocator when it starts its threads anew, which it does when their number changes; there is no command for it.
+        # DuckDB empties its allocator when it starts its threads anew, which it does when their number changes; there
+        # is no command for it.
         for threads in (self.threads + 1, self.threads):
             self.execute(f"SET threads = {threads}")
 

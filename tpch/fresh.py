@@ -1,4 +1,5 @@
-"""What is measured in fresh processes: times before the first row, peaks of memory, and one thread against several. Called by `bench`."""
+"""What is measured in fresh processes: times before the first row, peaks of memory, and one thread against several.
+Called by `bench`."""
 
 from __future__ import annotations
 
@@ -24,12 +25,15 @@ Tell = Callable[[str], None]
 
 
 def cold(names: list[str], numbers: list[int], threads: int, repeats: int, tell: Tell) -> list[Section]:
-    """Parse, plan and compile: what the first run of a query takes beyond a warm one, in a process whose caches on disk are empty, then filled.
+    """Parse, plan and compile: what the first run of a query takes beyond a warm one, in a process whose caches on disk
+    are empty, then filled.
 
-    The tables are loaded before, so that imports and the start of the compiler are not counted. Only this project keeps something on disk.
-    """
+    The tables are loaded before, so that imports and the start of the compiler are not counted. Only this project keeps
+    something on disk."""
     empty = Section("Before the first row, empty caches", [f"{name}, ms" for name in names], "tsql, ms")
-    disk = Section("Before the first row, new process, disk cache", [f"{name}, ms" for name in names if name == OURS], "tsql, ms")
+    disk = Section(
+        "Before the first row, new process, disk cache", [f"{name}, ms" for name in names if name == OURS], "tsql, ms"
+    )
     for number in numbers:
         rows = empty_row, disk_row = Row(f"Q{number}", aim="< 300"), Row(f"Q{number}")
         for name in names:
@@ -59,7 +63,8 @@ def _before(name: str, number: int, threads: int, cache: Path) -> float:
 
 
 def _mean_row(section: Section, limit: float) -> Row:
-    """The geometric mean of each engine's medians; the noise of a few microseconds can make a difference of times negative, and counts as 0.01 ms."""
+    """The geometric mean of each engine's medians; the noise of a few microseconds can make a difference of times
+    negative, and counts as 0.01 ms."""
     row = Row("geometric mean", aim=f"< {limit:g}")
     for column in section.columns:
         name = column.removesuffix(", ms")
@@ -73,13 +78,18 @@ def _mean_row(section: Section, limit: float) -> Row:
 
 
 def peaks(names: list[str], numbers: list[int], scale: float, threads: int, repeats: int, tell: Tell) -> Section:
-    """The most memory that a query takes beyond its tables: a new process each time, with the tables that the query reads in memory.
+    """The most memory that a query takes beyond its tables: a new process each time, with the tables that the query
+    reads in memory.
 
-    A process before it has run the query with the same caches on disk, so that it is the query that is measured, and not the compiler: LLVM
-    takes some 30 MiB once in a process that compiles anything. What the allocators of the engines keep idle after loading is given back to the
-    system first; a query that used it again would seem to take nothing.
-    """
-    section = Section(f"Peak memory beyond the tables in memory, scale {scale:g}", [f"{name}, MiB" for name in names], f"tsql / {PEER}")
+    A process before it has run the query with the same caches on disk, so that it is the query that is measured, and
+    not the compiler: LLVM takes some 30 MiB once in a process that compiles anything. What the allocators of the
+    engines keep idle after loading is given back to the system first; a query that used it again would seem to take
+    nothing."""
+    section = Section(
+        f"Peak memory beyond the tables in memory, scale {scale:g}",
+        [f"{name}, MiB" for name in names],
+        f"tsql / {PEER}",
+    )
     for number in numbers:
         row = Row(f"Q{number}", aim="<= 1.5")
         for name in names:
@@ -101,7 +111,8 @@ def peaks(names: list[str], numbers: list[int], scale: float, threads: int, repe
 
 
 def _peak(name: str, number: int, scale: float, threads: int, cache: Path) -> float:
-    """The peak of a query's first run in a new process, in MiB. Code that was made quickly is made in full before the process ends."""
+    """The peak of a query's first run in a new process, in MiB. Code that was made quickly is made in full before the
+    process ends."""
     sql = query(number, scale)
     with Worker(name, threads, cache) as worker:
         worker.load(_tables_of(sql, scale))
@@ -113,8 +124,13 @@ def _peak(name: str, number: int, scale: float, threads: int, cache: Path) -> fl
 
 
 def threads(names: list[str], numbers: list[int], scale: float, most: int, runs: int, tell: Tell) -> Section:
-    """One thread against several, for each engine by itself: two processes, as some libraries fix their threads once, that take turns."""
-    section = Section(f"{most} threads against one, tables in memory", [f"{name}, 1 thread ms, {most} threads ms, ratio" for name in names], "tsql, times faster")
+    """One thread against several, for each engine by itself: two processes, as some libraries fix their threads once,
+    that take turns."""
+    section = Section(
+        f"{most} threads against one, tables in memory",
+        [f"{name}, 1 thread ms, {most} threads ms, ratio" for name in names],
+        "tsql, times faster",
+    )
     rows = {number: Row(f"Q{number}") for number in numbers}
     mean = Row("geometric mean")
     for name, column in zip(names, section.columns):
@@ -123,7 +139,10 @@ def threads(names: list[str], numbers: list[int], scale: float, most: int, runs:
             with _pair(name, scale, most) as pair:
                 for number, row in rows.items():
                     try:
-                        work = {count: partial(worker.run, number, query(number, scale), scale) for count, worker in pair.items()}
+                        work = {
+                            count: partial(worker.run, number, query(number, scale), scale)
+                            for count, worker in pair.items()
+                        }
                         one, several = taking_turns(work, runs).values()
                     except WorkerError as error:
                         row.measured[column] = f"not run: {error}"

@@ -1,8 +1,7 @@
 """How the time of a join grows with its rows: 1, 2, 4 and 8 times as many, on every engine. Called by `bench`.
 
-Each row of the probe side finds one row of the build side, which has a quarter as many. Dense keys are the numbers 0, 1, 2 .. in
-random order, as primary keys are; sparse ones are spread over 62 bits, so that only hashing finds them.
-"""
+Each row of the probe side finds one row of the build side, which has a quarter as many. Dense keys are the numbers 0,
+1, 2 .. in random order, as primary keys are; sparse ones are spread over 62 bits, so that only hashing finds them."""
 
 from __future__ import annotations
 
@@ -35,7 +34,11 @@ def growth(names: list[str], rows: int, threads: int, runs: int, tell: Tell) -> 
     sections = []
     try:
         for kind in KINDS:
-            section = Section(f"Joins of more rows, {kind} keys, in memory", [f"{name}, ns per row" for name in engines], "tsql, against the first line")
+            section = Section(
+                f"Joins of more rows, {kind} keys, in memory",
+                [f"{name}, ns per row" for name in engines],
+                "tsql, against the first line",
+            )
             for factor in FACTORS:
                 row = _measure(engines, kind, factor * rows, runs)
                 if OURS in row.runs_ms:

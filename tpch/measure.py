@@ -1,4 +1,5 @@
-"""Runs the same work on several engines in turn, tells times as ratios with their spread, and compares answers; used by every benchmark."""
+"""Runs the same work on several engines in turn, tells times as ratios with their spread, and compares answers; used by
+every benchmark."""
 
 from __future__ import annotations
 
@@ -51,14 +52,19 @@ class Spread:
     @classmethod
     def mean(cls, spreads: Sequence[Spread]) -> Spread:
         """The geometric means of the quartiles and of the medians."""
-        return cls(geometric_mean(s.low for s in spreads), geometric_mean(s.median for s in spreads), geometric_mean(s.high for s in spreads))
+        return cls(
+            geometric_mean(s.low for s in spreads),
+            geometric_mean(s.median for s in spreads),
+            geometric_mean(s.high for s in spreads),
+        )
 
     def __str__(self) -> str:
         return f"{short(self.median)} ({short(self.low)}..{short(self.high)})"
 
 
 def ratios(theirs: Times, ours: Times) -> Spread:
-    """How many times longer they take than we do. The runs of one round are compared with each other: what slows the machine slows both."""
+    """How many times longer they take than we do. The runs of one round are compared with each other: what slows the
+    machine slows both."""
     return Spread.of([a / b for a, b in zip(theirs.runs_ms, ours.runs_ms, strict=True)])
 
 
@@ -73,13 +79,18 @@ def short(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def interleaved(work: Mapping[str, Callable[[], object]], runs: int, warmup: int = 2, least_ms: float = 0.0) -> dict[str, Times]:
+def interleaved(
+    work: Mapping[str, Callable[[], object]], runs: int, warmup: int = 2, least_ms: float = 0.0
+) -> dict[str, Times]:
     """Time each piece of work `runs` times, taking turns; see `taking_turns`."""
     return taking_turns({name: partial(_timed, call) for name, call in work.items()}, runs, warmup, least_ms)
 
 
-def taking_turns(work: Mapping[str, Callable[[], float]], runs: int, warmup: int = 2, least_ms: float = 0.0) -> dict[str, Times]:
-    """Do each piece of work, which returns its own milliseconds, `runs` times in turn, so that a slow moment of the machine falls on all of them.
+def taking_turns(
+    work: Mapping[str, Callable[[], float]], runs: int, warmup: int = 2, least_ms: float = 0.0
+) -> dict[str, Times]:
+    """Do each piece of work, which returns its own milliseconds, `runs` times in turn, so that a slow moment of the
+    machine falls on all of them.
 
     The one that goes first changes from round to round. Short work gets more rounds until each has been timed for
     `least_ms` in all.

@@ -1,7 +1,8 @@
-"""The engines beyond DuckDB that the benchmark compares with: Hyper, Polars and DataFusion. Their libraries are in the extra `bench`.
+"""The engines beyond DuckDB that the benchmark compares with: Hyper, Polars and DataFusion. Their libraries are in the
+extra `bench`.
 
-A library is imported when its engine is opened; `open_engines` tells which could not be, and the benchmark goes on without them.
-"""
+A library is imported when its engine is opened; `open_engines` tells which could not be, and the benchmark goes on
+without them."""
 
 from __future__ import annotations
 
@@ -95,11 +96,11 @@ class Polars:
 
 
 class Hyper:
-    """Hyper, which runs as a server of its own beside this process. Its tables are in a database file on the memory file system.
+    """Hyper, which runs as a server of its own beside this process. Its tables are in a database file on the memory
+    file system.
 
-    Answers come back as an Arrow file on that file system: its Python API hands out one Python object per value, which takes
-    longer than some queries.
-    """
+    Answers come back as an Arrow file on that file system: its Python API hands out one Python object per value, which
+    takes longer than some queries."""
 
     name = "hyper"
 
@@ -110,9 +111,14 @@ class Hyper:
         shared_memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
         self.folder = Path(tempfile.mkdtemp(prefix="tsql-hyper-", dir=shared_memory))
         try:
-            limits = {"hard_concurrent_query_thread_limit": str(threads), "soft_concurrent_query_thread_limit": str(threads)}
+            limits = {
+                "hard_concurrent_query_thread_limit": str(threads),
+                "soft_concurrent_query_thread_limit": str(threads),
+            }
             before = _children()
-            self.server = api.HyperProcess(api.Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU, parameters={"log_config": "", **limits})
+            self.server = api.HyperProcess(
+                api.Telemetry.DO_NOT_SEND_USAGE_DATA_TO_TABLEAU, parameters={"log_config": "", **limits}
+            )
             (self._process_id,) = _children() - before
             self.connection = api.Connection(self.server.endpoint, self.folder / "tables.hyper", api.CreateMode.CREATE)
         except BaseException:

@@ -1,8 +1,9 @@
-"""The 22 queries written with Polars' lazy expressions: its SQL has no correlated subqueries, and this is how its users write them.
+"""The 22 queries written with Polars' lazy expressions: its SQL has no correlated subqueries, and this is how its users
+write them.
 
-`peers.Polars` calls them with the tables by name; each gives a lazy frame with the columns and the order of the SQL text. Decimals stay
-decimals: a product keeps the larger scale of its factors in Polars, so that one factor is widened first where the SQL result is wider.
-"""
+`peers.Polars` calls them with the tables by name; each gives a lazy frame with the columns and the order of the SQL
+text. Decimals stay decimals: a product keeps the larger scale of its factors in Polars, so that one factor is widened
+first where the SQL result is wider."""
 
 from __future__ import annotations
 
@@ -83,7 +84,12 @@ def q04(t: Tables) -> LazyFrame:
     return (
         t["orders"]
         .filter(col("o_orderdate").is_between(date(1993, 7, 1), date(1993, 10, 1), closed="left"))
-        .join(t["lineitem"].filter(col("l_commitdate") < col("l_receiptdate")), left_on="o_orderkey", right_on="l_orderkey", how="semi")
+        .join(
+            t["lineitem"].filter(col("l_commitdate") < col("l_receiptdate")),
+            left_on="o_orderkey",
+            right_on="l_orderkey",
+            how="semi",
+        )
         .group_by("o_orderpriority")
         .agg(order_count=pl.len())
         .sort("o_orderpriority")
@@ -124,13 +130,25 @@ def q06(t: Tables) -> LazyFrame:
 def q07(t: Tables) -> LazyFrame:
     pair = ["FRANCE", "GERMANY"]
     nations = t["nation"].filter(col("n_name").is_in(pair))
-    sellers = t["supplier"].join(nations, left_on="s_nationkey", right_on="n_nationkey").select("s_suppkey", supp_nation="n_name")
-    buyers = t["customer"].join(nations, left_on="c_nationkey", right_on="n_nationkey").select("c_custkey", cust_nation="n_name")
+    sellers = (
+        t["supplier"]
+        .join(nations, left_on="s_nationkey", right_on="n_nationkey")
+        .select("s_suppkey", supp_nation="n_name")
+    )
+    buyers = (
+        t["customer"]
+        .join(nations, left_on="c_nationkey", right_on="n_nationkey")
+        .select("c_custkey", cust_nation="n_name")
+    )
     return (
         t["lineitem"]
         .filter(col("l_shipdate").is_between(date(1995, 1, 1), date(1996, 12, 31)))
         .join(sellers, left_on="l_suppkey", right_on="s_suppkey")
-        .join(t["orders"].join(buyers, left_on="o_custkey", right_on="c_custkey"), left_on="l_orderkey", right_on="o_orderkey")
+        .join(
+            t["orders"].join(buyers, left_on="o_custkey", right_on="c_custkey"),
+            left_on="l_orderkey",
+            right_on="o_orderkey",
+        )
         .filter(col("supp_nation") != col("cust_nation"))
         .group_by("supp_nation", "cust_nation", col("l_shipdate").dt.year().alias("l_year"))
         .agg(revenue=_revenue().sum())
@@ -139,15 +157,25 @@ def q07(t: Tables) -> LazyFrame:
 
 
 def q08(t: Tables) -> LazyFrame:
-    american = t["nation"].join(t["region"].filter(col("r_name") == "AMERICA"), left_on="n_regionkey", right_on="r_regionkey")
+    american = t["nation"].join(
+        t["region"].filter(col("r_name") == "AMERICA"), left_on="n_regionkey", right_on="r_regionkey"
+    )
     buyers = t["customer"].join(american, left_on="c_nationkey", right_on="n_nationkey", how="semi")
-    sellers = t["supplier"].join(t["nation"], left_on="s_nationkey", right_on="n_nationkey").select("s_suppkey", nation="n_name")
+    sellers = (
+        t["supplier"]
+        .join(t["nation"], left_on="s_nationkey", right_on="n_nationkey")
+        .select("s_suppkey", nation="n_name")
+    )
     volume, brazil = col("volume"), col("nation") == "BRAZIL"
     return (
         t["part"]
         .filter(col("p_type") == "ECONOMY ANODIZED STEEL")
         .join(t["lineitem"], left_on="p_partkey", right_on="l_partkey")
-        .join(t["orders"].filter(col("o_orderdate").is_between(date(1995, 1, 1), date(1996, 12, 31))), left_on="l_orderkey", right_on="o_orderkey")
+        .join(
+            t["orders"].filter(col("o_orderdate").is_between(date(1995, 1, 1), date(1996, 12, 31))),
+            left_on="l_orderkey",
+            right_on="o_orderkey",
+        )
         .join(buyers, left_on="o_custkey", right_on="c_custkey", how="semi")
         .join(sellers, left_on="l_suppkey", right_on="s_suppkey")
         .select("nation", o_year=col("o_orderdate").dt.year(), volume=_revenue())
@@ -184,7 +212,9 @@ def q10(t: Tables) -> LazyFrame:
         .join(t["lineitem"].filter(col("l_returnflag") == "R"), left_on="o_orderkey", right_on="l_orderkey")
         .join(t["customer"], left_on="o_custkey", right_on="c_custkey")
         .join(t["nation"], left_on="c_nationkey", right_on="n_nationkey")
-        .group_by(col("o_custkey").alias("c_custkey"), "c_name", "c_acctbal", "c_phone", "n_name", "c_address", "c_comment")
+        .group_by(
+            col("o_custkey").alias("c_custkey"), "c_name", "c_acctbal", "c_phone", "n_name", "c_address", "c_comment"
+        )
         .agg(revenue=_revenue().sum())
         .select("c_custkey", "c_name", "revenue", "c_acctbal", "n_name", "c_address", "c_phone", "c_comment")
         .sort("revenue", descending=True)
@@ -231,7 +261,12 @@ def q12(t: Tables) -> LazyFrame:
 def q13(t: Tables) -> LazyFrame:
     return (
         t["customer"]
-        .join(t["orders"].filter(~col("o_comment").str.contains("special.*requests")), left_on="c_custkey", right_on="o_custkey", how="left")
+        .join(
+            t["orders"].filter(~col("o_comment").str.contains("special.*requests")),
+            left_on="c_custkey",
+            right_on="o_custkey",
+            how="left",
+        )
         .group_by("c_custkey")
         .agg(c_count=col("o_orderkey").count())
         .group_by("c_count")
@@ -272,7 +307,9 @@ def q16(t: Tables) -> LazyFrame:
     return (
         t["part"]
         .filter(
-            (col("p_brand") != "Brand#45") & ~col("p_type").str.starts_with("MEDIUM POLISHED") & col("p_size").is_in([49, 14, 23, 45, 19, 3, 36, 9])
+            (col("p_brand") != "Brand#45")
+            & ~col("p_type").str.starts_with("MEDIUM POLISHED")
+            & col("p_size").is_in([49, 14, 23, 45, 19, 3, 36, 9])
         )
         .join(t["partsupp"], left_on="p_partkey", right_on="ps_partkey")
         .join(complaints, left_on="ps_suppkey", right_on="s_suppkey", how="anti")
@@ -312,7 +349,12 @@ def q18(t: Tables) -> LazyFrame:
 def q19(t: Tables) -> LazyFrame:
     def kind(brand: str, containers: list[str], least: int, size: int) -> pl.Expr:
         quantity = col("l_quantity").is_between(least, least + 10)
-        return (col("p_brand") == brand) & col("p_container").is_in(containers) & quantity & col("p_size").is_between(1, size)
+        return (
+            (col("p_brand") == brand)
+            & col("p_container").is_in(containers)
+            & quantity
+            & col("p_size").is_between(1, size)
+        )
 
     return (
         t["lineitem"]
@@ -336,7 +378,12 @@ def q20(t: Tables) -> LazyFrame:
     )
     surplus = (
         t["partsupp"]
-        .join(t["part"].filter(col("p_name").str.starts_with("forest")), left_on="ps_partkey", right_on="p_partkey", how="semi")
+        .join(
+            t["part"].filter(col("p_name").str.starts_with("forest")),
+            left_on="ps_partkey",
+            right_on="p_partkey",
+            how="semi",
+        )
         .join(shipped, left_on=["ps_partkey", "ps_suppkey"], right_on=["l_partkey", "l_suppkey"])
         .filter(2 * col("ps_availqty") > col("shipped"))
     )
@@ -351,11 +398,16 @@ def q20(t: Tables) -> LazyFrame:
 
 def q21(t: Tables) -> LazyFrame:
     lines = t["lineitem"].select("l_orderkey", "l_suppkey", late=col("l_receiptdate") > col("l_commitdate"))
-    # A late line, where another supplier has a line in the order and none of the others is late: several suppliers, of which one is late.
+    # A late line, where another supplier has a line in the order and none of the others is late: several suppliers, of
+    # which one is late.
     late = lines.filter("late")
     several = lines.group_by("l_orderkey").agg(suppliers=col("l_suppkey").n_unique()).filter(col("suppliers") > 1)
-    alone = late.group_by("l_orderkey").agg(late_suppliers=col("l_suppkey").n_unique()).filter(col("late_suppliers") == 1)
-    arabian = t["supplier"].join(t["nation"].filter(col("n_name") == "SAUDI ARABIA"), left_on="s_nationkey", right_on="n_nationkey")
+    alone = (
+        late.group_by("l_orderkey").agg(late_suppliers=col("l_suppkey").n_unique()).filter(col("late_suppliers") == 1)
+    )
+    arabian = t["supplier"].join(
+        t["nation"].filter(col("n_name") == "SAUDI ARABIA"), left_on="s_nationkey", right_on="n_nationkey"
+    )
     return (
         late.join(arabian, left_on="l_suppkey", right_on="s_suppkey")
         .join(t["orders"].filter(col("o_orderstatus") == "F"), left_on="l_orderkey", right_on="o_orderkey", how="semi")

@@ -1,4 +1,5 @@
-"""The 22 queries of TPC-H as SQL text, with the specification's validation parameters; tests and benchmarks read them here."""
+"""The 22 queries of TPC-H as SQL text, with the specification's validation parameters; tests and benchmarks read them
+here."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ NUMBERS = range(1, 23)
 
 
 def query(number: int, scale: float = 1) -> str:
-    """The text of query `number`. `scale` matters to query 11 alone, whose fraction is 0.0001 divided by the scale factor."""
+    """The text of query `number`. `scale` matters to query 11 alone, whose fraction is 0.0001 divided by the scale
+    factor."""
     if number not in NUMBERS:
         raise ValueError(f"TPC-H has queries 1 to 22, not {number}")
     text = (files("tsql.tpch") / "queries" / f"q{number:02}.sql").read_text(encoding="utf-8").strip()

@@ -32,11 +32,20 @@ class Section:
     rows: list[Row] = field(default_factory=list)
 
     def markdown(self) -> str:
-        lines = [f"### {self.title}", "", f"| case | {' | '.join(self.columns)} | {self.value} | aim | |", "|---" * (len(self.columns) + 4) + "|"]
+        lines = [
+            f"### {self.title}",
+            "",
+            f"| case | {' | '.join(self.columns)} | {self.value} | aim | |",
+            "|---" * (len(self.columns) + 4) + "|",
+        ]
         for row in self.rows:
             shown = "" if row.value is None else f"{row.value:.2f}"
             verdict = {None: "", True: "met", False: "short"}[row.met]
-            lines.append(f"| {row.case} | {' | '.join(row.measured.get(c, '').replace('|', '&#124;') for c in self.columns)} | {shown} | {row.aim} | {verdict} |")
+            lines.append(
+                f"| {row.case} | "
+                f"{' | '.join(row.measured.get(c, '').replace('|', '&#124;') for c in self.columns)} | "
+                f"{shown} | {row.aim} | {verdict} |"
+            )
         return "\n".join(lines)
 
 
@@ -72,5 +81,8 @@ def write(sections: list[Section], facts: dict[str, str], markdown: Path | None,
     if markdown is not None:
         markdown.write_text(text, encoding="utf-8")
     if data is not None:
-        data.write_text(json.dumps({"facts": facts, "sections": [asdict(section) for section in sections]}, indent=2) + "\n", encoding="utf-8")
+        data.write_text(
+            json.dumps({"facts": facts, "sections": [asdict(section) for section in sections]}, indent=2) + "\n",
+            encoding="utf-8",
+        )
     return text

@@ -1,4 +1,5 @@
-"""An engine in a process of its own, driven line by line: for cold times, peaks of memory, and thread counts that hold for a whole process.
+"""An engine in a process of its own, driven line by line: for cold times, peaks of memory, and thread counts that hold
+for a whole process.
 
 The parent uses `Worker`; the child runs this module. Requests and replies are JSON objects, one per line.
 """
@@ -34,7 +35,9 @@ class Worker:
         if cache is not None:
             environment["XDG_CACHE_HOME"] = str(cache)
         command = [sys.executable, "-m", "tsql.tpch.worker", engine, str(threads)]
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
         try:
             self._reply()
         except BaseException:
@@ -50,7 +53,8 @@ class Worker:
         return self._ask(do="run", number=number, sql=sql, scale=scale)["ms"]
 
     def memory(self) -> int:
-        """The bytes in memory now, with nothing going on in the background and idle memory given back; the peak is counted from here on."""
+        """The bytes in memory now, with nothing going on in the background and idle memory given back; the peak is
+        counted from here on."""
         return self._ask(do="memory")["bytes"]
 
     def peak(self) -> int:

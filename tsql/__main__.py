@@ -9,8 +9,9 @@ INTERRUPTED = 130
 
 
 def script() -> None:
-    """The command as a program. After Ctrl-C the process ends at once: what a cancelled query has left in a library call (a
-    sort, a read, a compilation) is not waited for, and neither are the imports when they are what was interrupted."""
+    """The command as a program. After Ctrl-C the process ends at once: what a cancelled query has left in a library
+    call (a sort, a read, a compilation) is not waited for, and neither are the imports when they are what was
+    interrupted."""
     try:
         from tsql.cli.command import main
         from tsql.cli.without_pandas import tell_pyarrow

@@ -1,10 +1,9 @@
 """Compares the answer of a plan with that of the query it was made from; `LoadedPlan.check` and `tsql check` come here.
 
-Answers are bags of rows. Where the query orders, rows with equal keys may come in any order among themselves, and rows with
-different keys may not; where it has a LIMIT, rows that tie at the cut may be any of those that tie. So the query runs with
-its sort keys as further columns, and, if that is not enough to tell, once more without its LIMIT. Floats are equal up to
-the rounding that another order of additions brings.
-"""
+Answers are bags of rows. Where the query orders, rows with equal keys may come in any order among themselves, and rows
+with different keys may not; where it has a LIMIT, rows that tie at the cut may be any of those that tie. So the query
+runs with its sort keys as further columns, and, if that is not enough to tell, once more without its LIMIT. Floats are
+equal up to the rounding that another order of additions brings."""
 
 from __future__ import annotations
 
@@ -35,7 +34,8 @@ Answer = Callable[[logical.Output], pa.Table]
 
 @dataclass(frozen=True)
 class Reference:
-    """A query whose sort keys are columns of its result, behind its own; `limit` is the LIMIT that was left out of it."""
+    """A query whose sort keys are columns of its result, behind its own; `limit` is the LIMIT that was left out of
+    it."""
 
     output: logical.Output
     keys: int
@@ -46,10 +46,14 @@ def reference(query: logical.Output, *, limited: bool = True) -> Reference:
     """The query with its sort keys as further columns, and without its LIMIT unless `limited`."""
     taken = {name for node in query.walk() for name in node.schema.names}
     node, keys, limit = _with_keys(query.input, taken, limited)
-    return Reference(replace(query, input=node, columns=(*query.columns, *keys), names=(*query.names, *keys)), len(keys), limit)
+    return Reference(
+        replace(query, input=node, columns=(*query.columns, *keys), names=(*query.names, *keys)), len(keys), limit
+    )
 
 
-def _with_keys(node: logical.Node, taken: set[str], limited: bool) -> tuple[logical.Node, tuple[str, ...], logical.Limit | None]:
+def _with_keys(
+    node: logical.Node, taken: set[str], limited: bool
+) -> tuple[logical.Node, tuple[str, ...], logical.Limit | None]:
     """A node that also yields the keys by which its rows are ordered; no keys where it does not order them."""
     match node:
         case logical.Limit():
@@ -61,7 +65,9 @@ def _with_keys(node: logical.Node, taken: set[str], limited: bool) -> tuple[logi
             return replace(node, input=inner, columns=(*node.columns, *columns)), keys, limit
         case logical.Sort():
             own = tuple((f.name, _column(f.name, node.schema)) for f in node.schema)
-            made = tuple((_free(f"key{number}", taken), key.expr) for number, key in enumerate(node.keys) if key.expr.columns())
+            made = tuple(
+                (_free(f"key{number}", taken), key.expr) for number, key in enumerate(node.keys) if key.expr.columns()
+            )
             return logical.Project(node, (*own, *made)), tuple(name for name, _ in made), None
     return node, (), None
 
@@ -94,7 +100,10 @@ def difference(query: logical.Output, actual: pa.Table, answer: Answer) -> str |
     if len(ours) == len(theirs) and _is_another_cut(query, rows, ours, width, answer):
         return None
     if at is not None:
-        return f"the rows are those of the query, but not in its order\nrow {at + 1}: {_shown(actual, at)}, expected {_shown(expected, at)}"
+        return (
+            f"the rows are those of the query, but not in its order\nrow {at + 1}: {_shown(actual, at)}, "
+            f"expected {_shown(expected, at)}"
+        )
     return _report(actual, expected, extra, missing)
 
 
@@ -108,7 +117,8 @@ def _sorted(table: pa.Table) -> pa.Table:
 
 
 def _ties(found: pa.Table, width: int) -> list[int]:
-    """The starts of the groups of rows with equal sort keys, which are the columns from `width` on, and the end of the last."""
+    """The starts of the groups of rows with equal sort keys, which are the columns from `width` on, and the end of the
+    last."""
     if found.num_columns == width or not found.num_rows:
         return [0, found.num_rows]
     rows = _Rows(pa.schema(list(found.schema)[width:]))
@@ -155,14 +165,20 @@ class _Rows:
     floats: dict[int, float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.floats = {i: FLOAT_TOLERANCE if f.type == pa.float32() else TOLERANCE for i, f in enumerate(self.schema) if pa.types.is_floating(f.type)}
+        self.floats = {
+            i: FLOAT_TOLERANCE if f.type == pa.float32() else TOLERANCE
+            for i, f in enumerate(self.schema)
+            if pa.types.is_floating(f.type)
+        }
 
     def of(self, table: pa.Table) -> list[Row]:
         if not table.num_columns:
             return [()] * table.num_rows
         columns = [column.to_pylist() if i in self.floats else _plain(column) for i, column in enumerate(table.columns)]
         # NaN is unequal to itself, and stands for one value here.
-        columns = [["NaN" if v != v else v for v in column] if i in self.floats else column for i, column in enumerate(columns)]
+        columns = [
+            ["NaN" if v != v else v for v in column] if i in self.floats else column for i, column in enumerate(columns)
+        ]
         return list(zip(*columns, strict=True))
 
     def unmatched(self, ours: Sequence[Row], theirs: Sequence[Row]) -> tuple[list[int], list[int]]:
@@ -170,7 +186,9 @@ class _Rows:
         extra, missing = _surplus(ours, theirs), _surplus(theirs, ours)
         return self._pair_close(ours, theirs, extra, missing) if self.floats and extra and missing else (extra, missing)
 
-    def _pair_close(self, ours: Sequence[Row], theirs: Sequence[Row], extra: list[int], missing: list[int]) -> tuple[list[int], list[int]]:
+    def _pair_close(
+        self, ours: Sequence[Row], theirs: Sequence[Row], extra: list[int], missing: list[int]
+    ) -> tuple[list[int], list[int]]:
         """What is left of both sides when rows that differ by rounding alone are partners."""
         first = next(iter(self.floats))
         free: dict[Row, list[tuple[float, int]]] = defaultdict(list)
@@ -196,13 +214,22 @@ class _Rows:
         return tuple(value for i, value in enumerate(row) if i not in self.floats)
 
     def are_close(self, left: Row, right: Row) -> bool:
-        return all(_close(a, b, self.floats[i]) if i in self.floats else a == b for i, (a, b) in enumerate(zip(left, right, strict=True)))
+        return all(
+            _close(a, b, self.floats[i]) if i in self.floats else a == b
+            for i, (a, b) in enumerate(zip(left, right, strict=True))
+        )
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
     """Values that can be hashed: dates, times and nested values as the text that a person sees."""
     kind = column.type
-    if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_string(kind) or pa.types.is_decimal(kind) or pa.types.is_binary(kind):
+    if (
+        pa.types.is_integer(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_string(kind)
+        or pa.types.is_decimal(kind)
+        or pa.types.is_binary(kind)
+    ):
         return column.to_pylist()
     return [text for chunk in column.chunks for text in texts(chunk)]
 
@@ -231,7 +258,9 @@ def _surplus(these: Sequence[Row], those: Sequence[Row]) -> list[int]:
 
 
 def _report(actual: pa.Table, expected: pa.Table, extra: list[int], missing: list[int]) -> str:
-    lines = [f"{_count(actual.num_rows)}, expected {expected.num_rows:,}: {len(missing):,} missing, {len(extra):,} too many"]
+    lines = [
+        f"{_count(actual.num_rows)}, expected {expected.num_rows:,}: {len(missing):,} missing, {len(extra):,} too many"
+    ]
     for word, table, indexes in (("missing ", expected, missing), ("too many", actual, extra)):
         lines += [f"{word}  {_shown(table, index)}" for index in indexes[:SHOWN_ROWS]]
         if len(indexes) > SHOWN_ROWS:

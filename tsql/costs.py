@@ -1,8 +1,7 @@
 """The file with the costs of this machine: `tsql calibrate` writes it, and every plan is made with what it says.
 
-It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Without it the defaults of `planner/cost/constants.py` hold. It is read
-when a plan is made, again only once it has changed.
-"""
+It is `$XDG_CONFIG_HOME/tsql/cost.toml` (`~/.config` by default). Without it the defaults of `planner/cost/constants.py`
+hold. It is read when a plan is made, again only once it has changed."""
 
 from __future__ import annotations
 
@@ -67,14 +66,25 @@ def load(path: Path) -> Costs:
     for name, value in values.items():
         if name not in NAMES:
             raise PlanError(f"{path}: there is no cost {name}", hint=f"costs are {', '.join(NAMES)}")
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or not 0 < value <= MOST:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not math.isfinite(value)
+            or not 0 < value <= MOST
+        ):
             raise PlanError(f"{path}: {name} is a number above 0, not {value}", hint=HINT)
     return Costs(**{name: float(value) for name, value in values.items()})
 
 
 def save(costs: Costs, path: Path, comment: str) -> None:
     """Write the file; it is there whole, or not changed."""
-    lines = [f"# {comment}", "# Nanoseconds of one core, except pipeline_us. Remove the file to plan with the defaults.", f"version = {VERSION}", "", "[costs]"]
+    lines = [
+        f"# {comment}",
+        "# Nanoseconds of one core, except pipeline_us. Remove the file to plan with the defaults.",
+        f"version = {VERSION}",
+        "",
+        "[costs]",
+    ]
     lines += [f"{name} = {value:.6g}" for name, value in asdict(costs).items()]
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,15 +1,21 @@
-"""Ctrl-C while a query runs: the run is cancelled, and KeyboardInterrupt reaches the caller once the backend has let go.
+"""Ctrl-C while a query runs: the run is cancelled, and KeyboardInterrupt reaches the caller once the backend has let
+go.
 
 A KeyboardInterrupt thrown into the middle of a backend could leave locks held and workers running. So SIGINT only
 cancels the run while a backend is at work; the backend answers with CancelledError within 100 ms, and that becomes the
-KeyboardInterrupt that Python code expects. A second Ctrl-C is not held back. Planning is plain Python in the caller's own thread: there
-KeyboardInterrupt is raised at once, and should it get lost (in a finalizer), the planner's own checks find the run cancelled.
-"""
+KeyboardInterrupt that Python code expects. A second Ctrl-C is not held back. Planning is plain Python in the caller's
+own thread: there KeyboardInterrupt is raised at once, and should it get lost (in a finalizer), the planner's own checks
+find the run cancelled."""
 
 from __future__ import annotations
 
 import threading
-from _signal import SIGINT, default_int_handler, getsignal, signal  # those of `signal` make enums, and take 20 times as long
+from _signal import (
+    SIGINT,
+    default_int_handler,
+    getsignal,
+    signal,
+)  # those of `signal` make enums, and take 20 times as long
 from types import FrameType, TracebackType
 
 from tsql.backends import Run
@@ -18,8 +24,8 @@ from tsql.running import AtWork, Running
 
 
 class Interruptible:
-    """A context in which this thread works for `run`, and Ctrl-C cancels it. Outside the main thread, or where the program has a SIGINT handler
-    of its own, signals stay as they are."""
+    """A context in which this thread works for `run`, and Ctrl-C cancels it. Outside the main thread, or where the
+    program has a SIGINT handler of its own, signals stay as they are."""
 
     def __init__(self, run: Run, running: Running | None = None) -> None:
         self.run = run
@@ -48,7 +54,9 @@ class Interruptible:
         if again or self.run.planning:
             default_int_handler(signum, frame)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._work.__exit__()
         self._restore()
         if isinstance(error, KeyboardInterrupt):

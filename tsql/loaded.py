@@ -65,17 +65,22 @@ class LoadedPlan:
         return self._relation(session, self.bind(session, kinds), values)
 
     def check(self, session: Session, params: Parameters = None) -> int | None:
-        """Run the plan and its query, and compare: the number of rows that both give, or None if the plan has no query line.
-        A PlanError tells the first differences in names, types, rows or order."""
+        """Run the plan and its query, and compare: the number of rows that both give, or None if the plan has no query
+        line. A PlanError tells the first differences in names, types, rows or order."""
         kinds, values = convert_all(params)
         plan = self.bind(session, kinds)
         if not plan.query:
             return None
         query = self._query(session, plan.query, kinds)
-        there, expected = _described(plan.names, plan.root.schema, plan.columns), _described(query.plan.names, query.plan.input.schema, query.plan.columns)
+        there, expected = (
+            _described(plan.names, plan.root.schema, plan.columns),
+            _described(query.plan.names, query.plan.input.schema, query.plan.columns),
+        )
         if there != expected:
             line = self.text.rfind("\noutput") + 1
-            raise PlanError(f"the plan gives {there}, its query {expected}", position=line, text=self.text, origin=self.origin)
+            raise PlanError(
+                f"the plan gives {there}, its query {expected}", position=line, text=self.text, origin=self.origin
+            )
 
         def answer(output: logical.Output) -> pa.Table:
             made = make_plan(output, session.settings, target=plan.target, shards=plan.shards)
@@ -105,7 +110,11 @@ class LoadedPlan:
             if level.startswith("candidates"):
                 raise PlanError("a plan file is one plan, and runs as it is; candidates are of a query")
             with plan.deep():
-                return plan.text() if level == "file" else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
+                return (
+                    plan.text()
+                    if level == "file"
+                    else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
+                )
 
         def relocate(error: TsqlError) -> TsqlError:
             return error.locate(self.text, self.origin)
@@ -137,13 +146,17 @@ def load_plan(path: str | os.PathLike[str]) -> LoadedPlan:
 
 
 def save_plan(text: str, path: str | os.PathLike[str]) -> None:
-    """Write a plan file. One that is there is replaced; a file that holds anything else is left as it is, and refused."""
+    """Write a plan file. One that is there is replaced; a file that holds anything else is left as it is, and
+    refused."""
     try:
         if os.path.isfile(path) and descriptor_of(path) is None:
             with open(path, encoding="utf-8-sig", errors="replace") as file:
                 head = file.read(HEAD)
             if head.strip() and not starts_plan(head):
-                raise PlanError(f"{os.fspath(path)} is there, and is no plan file", hint="name another file, or delete this one first")
+                raise PlanError(
+                    f"{os.fspath(path)} is there, and is no plan file",
+                    hint="name another file, or delete this one first",
+                )
         write_text(path, text)
     except OSError as error:
         raise PlanError(f"cannot write {os.fspath(path)}: {error.strerror or error}") from error

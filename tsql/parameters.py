@@ -1,4 +1,5 @@
-"""Turns Python values into typed SQL parameters in the stored form of `kernels.expr.Literal`; `Session.sql` calls it."""
+"""Turns Python values into typed SQL parameters in the stored form of `kernels.expr.Literal`; `Session.sql` calls
+it."""
 
 from __future__ import annotations
 
@@ -51,7 +52,10 @@ def convert(value: Any) -> tuple[Type, Any]:
             return types.DATE, (value - _EPOCH.date()).days
         case dt.time():
             if value.tzinfo is not None:
-                raise BindError("a time of day with a time zone has no SQL type here", hint="pass a time without tzinfo, or a datetime")
+                raise BindError(
+                    "a time of day with a time zone has no SQL type here",
+                    hint="pass a time without tzinfo, or a datetime",
+                )
             return types.TIME, ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
         case dt.timedelta():
             return types.INTERVAL, (0, value.days, value.seconds * 1_000_000 + value.microseconds)
@@ -59,7 +63,10 @@ def convert(value: Any) -> tuple[Type, Any]:
         return types.NULL, None
     if hasattr(value, "item") and getattr(value, "ndim", None) == 0:
         return convert(value.item())  # a numpy scalar
-    raise BindError(f"a Python {type(value).__name__} cannot be a parameter", hint="pass an int, float, Decimal, str, bytes, bool, date, datetime, time, timedelta or None")
+    raise BindError(
+        f"a Python {type(value).__name__} cannot be a parameter",
+        hint="pass an int, float, Decimal, str, bytes, bool, date, datetime, time, timedelta or None",
+    )
 
 
 def _unicode(text: str) -> str:
@@ -67,7 +74,9 @@ def _unicode(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise BindError(f"the text is not Unicode: character {error.start + 1} is {text[error.start]!r}, half of a surrogate pair") from None
+        raise BindError(
+            f"the text is not Unicode: character {error.start + 1} is {text[error.start]!r}, half of a surrogate pair"
+        ) from None
     return text
 
 
@@ -106,12 +115,24 @@ def convert_all(params: Parameters) -> tuple[dict[str, Type], dict[str, Any]]:
     return kinds, values
 
 
-def check_names(given: Mapping[str, Any], named: Sequence[str], places: Mapping[str, int] | None = None, text: str | None = None, origin: str | None = None) -> None:
-    """Refuse parameters that the text does not name, and names without a value; `places` says where in the text these are."""
+def check_names(
+    given: Mapping[str, Any],
+    named: Sequence[str],
+    places: Mapping[str, int] | None = None,
+    text: str | None = None,
+    origin: str | None = None,
+) -> None:
+    """Refuse parameters that the text does not name, and names without a value; `places` says where in the text these
+    are."""
     missing = list(dict.fromkeys(name for name in named if name not in given))
     if missing:
         position = (places or {}).get(missing[0])
-        raise BindError(f"no value for the parameter{'s' * (len(missing) > 1)} {_listing(missing)}", position=position, text=text, origin=origin)
+        raise BindError(
+            f"no value for the parameter{'s' * (len(missing) > 1)} {_listing(missing)}",
+            position=position,
+            text=text,
+            origin=origin,
+        )
     excess = [name for name in given if name not in named]
     if excess:
         raise BindError(f"the query has no parameter {_listing(excess)}")
@@ -144,7 +165,8 @@ _READERS = {"DATE": dt.date, "TIME": dt.time, "TIMESTAMP": dt.datetime, "TIMESTA
 
 
 def parse_value(text: str) -> Any:
-    """The Python value of a parameter on the command line: a number, true, false, null, DATE '..' and the like; else text."""
+    """The Python value of a parameter on the command line: a number, true, false, null, DATE '..' and the like; else
+    text."""
     stripped = text.strip()
     if re.fullmatch(r"[+-]?\d+", stripped):
         return int(stripped)

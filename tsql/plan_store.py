@@ -1,10 +1,10 @@
 """Plans on disk: a query that an earlier process has planned over the same tables is neither parsed nor planned again.
 
-An entry is found by what its plan was made from: the text, the types of its parameters, the settings, the costs, this code. It
-says what the analysis has asked the catalog for, with a digest of each answer (definitions, texts of views, statistics): if one
-is another now, the entry counts as missing and is written again. Only queries over tables of the session are kept; those over
-files or registered data are made anew. Entries stand beside the kernels (`kernels/codegen/object_cache.py`), as JSON.
-"""
+An entry is found by what its plan was made from: the text, the types of its parameters, the settings, the costs, this
+code. It says what the analysis has asked the catalog for, with a digest of each answer (definitions, texts of views,
+statistics): if one is another now, the entry counts as missing and is written again. Only queries over tables of the
+session are kept; those over files or registered data are made anew. Entries stand beside the kernels
+(`kernels/codegen/object_cache.py`), as JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,8 @@ def digest(catalog: Catalog, kind: str, name: str) -> str | None:
 
 
 def _questions(catalog: Catalog, asked: Asked) -> list[tuple[str, str]]:
-    """What was asked, and by what the tables are sorted where somebody had to know: that is found out by looking at the rows."""
+    """What was asked, and by what the tables are sorted where somebody had to know: that is found out by looking at the
+    rows."""
     found = list(asked)
     for kind, name in asked:
         entry = catalog.entry(name) if kind == "entry" else None
@@ -76,7 +77,9 @@ def _short(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
-def keep(key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], start: int, length: int, plan: PhysicalPlan) -> None:
+def keep(
+    key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], start: int, length: int, plan: PhysicalPlan
+) -> None:
     """Write a plan, if everything that it was made from can be told again."""
     depends = {f"{kind} {name}": digest(catalog, kind, name) for kind, name in _questions(catalog, asked)}
     if any(found is None for found in depends.values()):
@@ -92,7 +95,8 @@ def keep(key: str, catalog: Catalog, asked: Asked, parameters: tuple[str, ...], 
 
 
 def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> tuple[tuple[str, ...], int, int, PhysicalPlan] | None:
-    """The parameters, the place of the statement in its text, and the plan of an entry that still holds. `kinds`: the parameters that are given."""
+    """The parameters, the place of the statement in its text, and the plan of an entry that still holds. `kinds`: the
+    parameters that are given."""
     data = read_entry("plan", key, code_identity())
     if data is None:
         return None
@@ -105,9 +109,15 @@ def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> tuple[tuple[str,
                 return None
         plan = decode(written, catalog.lookup)
         parameters, start, length = tuple(found["parameters"]), found["start"], found["length"]
-        if not isinstance(plan, PhysicalPlan) or {*parameters} != kinds.keys() or not (type(start) is type(length) is int and min(start, length) >= 0):
+        if (
+            not isinstance(plan, PhysicalPlan)
+            or {*parameters} != kinds.keys()
+            or not (type(start) is type(length) is int and min(start, length) >= 0)
+        ):
             return None
-        if not all(isinstance(step, Step) for step in plan.root.walk()) or not len(plan.columns) == len(plan.names) == len(plan.schema):
+        if not all(isinstance(step, Step) for step in plan.root.walk()) or not len(plan.columns) == len(
+            plan.names
+        ) == len(plan.schema):
             return None
         return parameters, start, length, plan
     except (*UNUSABLE, TsqlError):

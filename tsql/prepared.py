@@ -1,4 +1,5 @@
-"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text; the session keeps one of each."""
+"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text; the session
+keeps one of each."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ _CACHED_PLANS = 256
 
 @dataclass
 class Prepared:
-    """A query with its plan, once that is made; what the plan cache holds. One whose plan was on disk is analyzed only if somebody
-    asks for what it means (`query`). `keep` is called with a plan that was made here."""
+    """A query with its plan, once that is made; what the plan cache holds. One whose plan was on disk is analyzed only
+    if somebody asks for what it means (`query`). `keep` is called with a plan that was made here."""
 
     piece: Piece
     analyze: Callable[[], statements.Query]
@@ -45,11 +46,14 @@ class Prepared:
         return self.analyze()
 
     def make_plan(self, settings: Settings, target: str, shards: int | None = None) -> PhysicalPlan:
-        """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at the first use."""
+        """The physical plan for a target (local, spark), with as many shards as the settings say unless given; made at
+        the first use."""
         if self.physical is None:
             begun = time.perf_counter()
             with garbage.paused(), deep_recursion():
-                self.physical = make_plan(self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated())
+                self.physical = make_plan(
+                    self.query.plan, settings, self.query.text, target, shards, self.query.hints, calibrated()
+                )
             if self.keep is not None:
                 self.keep(self.physical)
             self.timings_ms["plan"] = (time.perf_counter() - begun) * 1000
@@ -61,8 +65,8 @@ class Prepared:
 
 
 class PlanCache:
-    """The queries used last, by (SQL text, parameter types, catalog version, settings). One whose files have changed is not
-    found; those of an older catalog are dropped, since they keep the data of their tables alive."""
+    """The queries used last, by (SQL text, parameter types, catalog version, settings). One whose files have changed is
+    not found; those of an older catalog are dropped, since they keep the data of their tables alive."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[Any, Prepared] = OrderedDict()
@@ -101,7 +105,8 @@ class RepeatedInsert:
 
 
 class InsertCache:
-    """Inserts by (SQL text, origin, parameter types): a program that inserts row by row has each statement parsed once."""
+    """Inserts by (SQL text, origin, parameter types): a program that inserts row by row has each statement parsed
+    once."""
 
     def __init__(self) -> None:
         self._known: dict[Any, RepeatedInsert] = {}
@@ -114,7 +119,13 @@ class InsertCache:
 
     def keep(self, key: Any, piece: Piece, statement: Any, catalog: Catalog) -> None:
         """Keep a statement if it is an INSERT with parameters in the place of a query."""
-        if not isinstance(statement, statements.Insert) or not piece.parameters or statement.query is not None or statement.conflict is not None or statement.returning is not None:
+        if (
+            not isinstance(statement, statements.Insert)
+            or not piece.parameters
+            or statement.query is not None
+            or statement.conflict is not None
+            or statement.returning is not None
+        ):
             return
         table = catalog.entry(statement.table)
         if isinstance(table, Table):

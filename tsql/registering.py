@@ -1,4 +1,5 @@
-"""What Python code registers: data with a time and a period, and streams over files. `Session.register` and `Session.stream` call this."""
+"""What Python code registers: data with a time and a period, and streams over files. `Session.register` and
+`Session.stream` call this."""
 
 from __future__ import annotations
 
@@ -27,20 +28,34 @@ Path = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 def is_path(data: Any) -> bool:
     """Whether something names files: a path, or a list of paths."""
-    return isinstance(data, str | os.PathLike) or (isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data))
+    return isinstance(data, str | os.PathLike) or (
+        isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
+    )
 
 
 def timed(source: Source, time: str | None, period: tuple[str, str] | None) -> External | Source:
     """Data in memory as an entry of the catalog that knows the time of its rows."""
     if time is None and period is None:
         return source
-    return External("table", source.schema, None, source, _period(source, period), None if time is None else _watermark(source, time, None), True)
+    return External(
+        "table",
+        source.schema,
+        None,
+        source,
+        _period(source, period),
+        None if time is None else _watermark(source, time, None),
+        True,
+    )
 
 
-def stream_over(source: Source, time: str, period: tuple[str, str] | None, watermark: str | None, lateness: Mapping[str, Any]) -> External:
+def stream_over(
+    source: Source, time: str, period: tuple[str, str] | None, watermark: str | None, lateness: Mapping[str, Any]
+) -> External:
     """Data in memory as a stream."""
     if lateness.get("late_table") is not None:
-        raise CatalogError("late rows of data in memory cannot go into a table", hint='on_late is "drop", "adjust" or "error"')
+        raise CatalogError(
+            "late rows of data in memory cannot go into a table", hint='on_late is "drop", "adjust" or "error"'
+        )
     mark = _watermark(source, time, watermark, **_parts(lateness))
     return External("stream", source.schema, None, source, _period(source, period), mark, True)
 
@@ -67,13 +82,20 @@ def stream_text(
     inside += [f"PERIOD FOR valid_time ({', '.join(map(quote, period))})"] if period is not None else []
     where = os.fspath(path) if isinstance(path, str | os.PathLike) else ", ".join(os.fspath(one) for one in path)
     stated = {**({} if connector is None else {"connector": connector}), "path": where, **options}
-    return f"CREATE OR REPLACE STREAM {quote(name)} ({', '.join(inside)}) WITH ({', '.join(f'{key} = {literal(value)}' for key, value in stated.items())})"
+    return (
+        f"CREATE OR REPLACE STREAM {quote(name)} ({', '.join(inside)}) WITH "
+        f"({', '.join(f'{key} = {literal(value)}' for key, value in stated.items())})"
+    )
 
 
 def _period(source: Source, period: tuple[str, str] | None) -> tuple[str, str] | None:
     if period is None:
         return None
-    if not isinstance(period, list | tuple) or len(period) != 2 or not all(isinstance(column, str) for column in period):
+    if (
+        not isinstance(period, list | tuple)
+        or len(period) != 2
+        or not all(isinstance(column, str) for column in period)
+    ):
         raise CatalogError(f"a period is a pair of columns, the start and the end, not {period!r}")
     return checked_period(source.schema, *period)
 
@@ -83,7 +105,9 @@ def _watermark(source: Source, time: str, text: str | None, **parts: Any) -> Wat
     text = quote(column.name) if text is None else checked_text(text, "a watermark")
     bound = parse_expression(text, source.schema)
     if not bound.type.is_temporal or bound.type.name == "TIME":
-        raise CatalogError(f"the watermark is {bound.type}: it must be a time, such as {column.name} - INTERVAL '5 seconds'")
+        raise CatalogError(
+            f"the watermark is {bound.type}: it must be a time, such as {column.name} - INTERVAL '5 seconds'"
+        )
     return Watermark(column.name, text, bound, **parts)
 
 
@@ -91,7 +115,9 @@ def _parts(lateness: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments about late rows as fields of a `Watermark`."""
     policy, table = str(lateness.get("on_late") or "drop").upper(), lateness.get("late_table")
     if policy not in POLICIES or (policy == "INTO") != (table is not None):
-        raise CatalogError(f"on_late is \"drop\", \"adjust\", \"error\", or \"into\" with late_table=, not {lateness.get('on_late')!r}")
+        raise CatalogError(
+            f'on_late is "drop", "adjust", "error", or "into" with late_table=, not {lateness.get("on_late")!r}'
+        )
     idle = lateness.get("idle_timeout")
     return {
         "idle_timeout_us": None if idle is None else _length(idle, "idle_timeout"),

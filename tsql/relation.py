@@ -26,7 +26,17 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
-FORMATS = {".csv": "csv", ".tsv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json", ".parquet": "parquet", ".arrow": "arrow", ".ipc": "arrow", ".feather": "arrow"}
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".json": "json",
+    ".ndjson": "json",
+    ".jsonl": "json",
+    ".parquet": "parquet",
+    ".arrow": "arrow",
+    ".ipc": "arrow",
+    ".feather": "arrow",
+}
 """Extensions that say in which format `write` writes."""
 
 _REPR_ROWS = 10_000
@@ -37,10 +47,10 @@ Start = Callable[[Run], Iterator[pa.RecordBatch]]
 class Relation:
     """A result that is computed when it is asked for.
 
-    `start` hands out the batches of one run, `start_all` those of one that is wanted as a whole; `describe_plan(level)` gives the texts of `explain`, or is None where there
-    is no plan (the results of statements such as SHOW TABLES). `message` is set for statements without a result of their
-    own (DDL), `text` where the result is one long text (EXPLAIN).
-    """
+    `start` hands out the batches of one run, `start_all` those of one that is wanted as a whole; `describe_plan(level)`
+    gives the texts of `explain`, or is None where there is no plan (the results of statements such as SHOW TABLES).
+    `message` is set for statements without a result of their own (DDL), `text` where the result is one long text
+    (EXPLAIN)."""
 
     def __init__(
         self,
@@ -154,8 +164,8 @@ class Relation:
         return pa.Table.from_batches(list(self._batches(self._start_all or self._start)), schema=self.schema)
 
     def pandas(self, **options: Any) -> pandas.DataFrame:
-        """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`. A column with dates or times that Python
-        does not have (the year 10000, 24:00:00) has the values of `fetchall`."""
+        """The whole result as a pandas frame; the options are those of `pyarrow.Table.to_pandas`. A column with dates
+        or times that Python does not have (the year 10000, 24:00:00) has the values of `fetchall`."""
         table = self._unique(self.arrow())
         as_rows = [index for index, t in enumerate(self._types) if beyond_python(table.column(index), t)]
         plain = table
@@ -163,7 +173,9 @@ class Relation:
             plain = plain.set_column(index, table.column_names[index], pa.nulls(table.num_rows))
         frame = plain.to_pandas(**options)
         for index in as_rows:
-            values = [value for chunk in table.column(index).chunks for value in python_values(chunk, self._types[index])]
+            values = [
+                value for chunk in table.column(index).chunks for value in python_values(chunk, self._types[index])
+            ]
             frame[table.column_names[index]] = type(frame.iloc[:, index])(values, dtype=object, index=frame.index)
         return frame
 
@@ -175,15 +187,23 @@ class Relation:
         for index, t in enumerate(self._types):
             text = beyond_polars(table.column(index), t)
             if text is not None:
-                raise SourceError(f"column {table.column_names[index]} holds {text}, which polars cannot hold", hint="use .arrow(), or CAST it to VARCHAR in the query")
+                raise SourceError(
+                    f"column {table.column_names[index]} holds {text}, which polars cannot hold",
+                    hint="use .arrow(), or CAST it to VARCHAR in the query",
+                )
             if t.name == "INTERVAL":
-                table = table.set_column(index, table.column_names[index], _durations(table.column(index), table.column_names[index]))
+                table = table.set_column(
+                    index, table.column_names[index], _durations(table.column(index), table.column_names[index])
+                )
         return polars.from_arrow(table)
 
     def to_spark(self) -> Any:
         """The result as a lazy DataFrame of Spark, to go on with there; for sessions on the Spark backend."""
         if self._frame is None:
-            raise CatalogError("this relation is not of a session on Spark", hint="connect with tsql.connect(backend=\"spark\") or tsql.connect(spark=session)")
+            raise CatalogError(
+                "this relation is not of a session on Spark",
+                hint='connect with tsql.connect(backend="spark") or tsql.connect(spark=session)',
+            )
         try:
             return self._frame(self._new_run())
         except TsqlError as error:
@@ -207,7 +227,8 @@ class Relation:
             return list(self._rows() if rows is None else rows)
 
     def fetchone(self) -> tuple[Any, ...] | None:
-        """The next row as a tuple, None after the last; the first call runs the query. Of several threads each gets other rows."""
+        """The next row as a tuple, None after the last; the first call runs the query. Of several threads each gets
+        other rows."""
         with self._fetching:
             if self._cursor is None:
                 self._cursor = self._rows()
@@ -254,12 +275,15 @@ class Relation:
         return self.explain(f"candidates {checked_count(count, 'the number of candidates', 1)}")
 
     def write(self, path: str | os.PathLike[str], format: str | None = None) -> int:
-        """Write the result to a file, batch by batch, and return the number of rows. The format is that of the name unless
-        given. The file appears, or is replaced, only once it is complete."""
+        """Write the result to a file, batch by batch, and return the number of rows. The format is that of the name
+        unless given. The file appears, or is replaced, only once it is complete."""
         target = Path(checked_path(path, "the target of a file"))
         kind = optional_text(format, "a format") or FORMATS.get(target.suffix.lower())
         if kind is None:
-            raise SourceError(f"the name {target.name} does not say in which format to write", hint="name the format: csv, json, arrow or parquet")
+            raise SourceError(
+                f"the name {target.name} does not say in which format to write",
+                hint="name the format: csv, json, arrow or parquet",
+            )
         return self.write_to(target, kind)
 
     def write_to(self, target: Path | BinaryIO, kind: str) -> int:
@@ -285,8 +309,8 @@ class Relation:
 
     @property
     def notes(self) -> list[str]:
-        """What the latest run has to tell its user, such as rows that were left out; of a statement that ran at once (COPY, CREATE
-        TABLE AS) what its queries and its commit had to tell."""
+        """What the latest run has to tell its user, such as rows that were left out; of a statement that ran at once
+        (COPY, CREATE TABLE AS) what its queries and its commit had to tell."""
         return [*self._told, *([] if self._last is None else self._last.told())]
 
     def tell(self, notes: Iterable[str]) -> Relation:
@@ -318,7 +342,10 @@ class _Handle:
 
 def _fit(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """The batch with the names and types that the relation has promised."""
-    columns = [column if column.type == field.type else column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
+    columns = [
+        column if column.type == field.type else column.cast(field.type)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
@@ -327,27 +354,38 @@ def _durations(column: pa.ChunkedArray, name: str) -> pa.Array:
     found = []
     for value in column.to_pylist():
         if value is not None and value[0]:
-            raise SourceError(f"column {name} holds intervals of months, which polars cannot hold", hint="use .arrow(), or compute days in the query")
+            raise SourceError(
+                f"column {name} holds intervals of months, which polars cannot hold",
+                hint="use .arrow(), or compute days in the query",
+            )
         found.append(None if value is None else value[1] * 86_400_000_000 + value[2] // 1000)
     try:
         return pa.array(found, pa.duration("us"))
     except OverflowError:
-        raise SourceError(f"column {name} holds intervals that are too long for polars", hint="use .arrow(), or compute days in the query") from None
+        raise SourceError(
+            f"column {name} holds intervals that are too long for polars",
+            hint="use .arrow(), or compute days in the query",
+        ) from None
 
 
-def of_table(names: tuple[str, ...], types: tuple[Type, ...], columns: list[list[Any]], message: str | None = None) -> Relation:
+def of_table(
+    names: tuple[str, ...], types: tuple[Type, ...], columns: list[list[Any]], message: str | None = None
+) -> Relation:
     """A relation over rows that are already there: what SHOW TABLES, DESCRIBE and DDL statements give."""
     schema = pa.schema([pa.field(name, t.to_arrow()) for name, t in zip(names, types, strict=True)])
 
     def start(run: Run) -> Iterator[pa.RecordBatch]:
         if columns:
-            yield pa.RecordBatch.from_arrays([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
+            )
 
     return Relation(names, types, start, message=message)
 
 
 def of_unreadable(source: Any, refused: TsqlError) -> Relation:
-    """A relation over a source some columns of which cannot be read: it can be registered, and says so when its rows are asked for."""
+    """A relation over a source some columns of which cannot be read: it can be registered, and says so when its rows
+    are asked for."""
     relation = Relation(source.schema.names, tuple(f.type for f in source.schema), lambda run: iter(()), source=source)
     relation._refused = refused
     return relation

@@ -11,12 +11,14 @@ from tsql.kernels.expr.errors import CatalogError
 from tsql.kernels.process import forks, stopping
 
 CLOSE_SECONDS = 5.0
-"""So long `close()` waits for queries that it has cancelled: they end sooner, unless a library call does not come back."""
+"""So long `close()` waits for queries that it has cancelled: they end sooner, unless a library call does not come
+back."""
 
 
 class Running:
-    """Runs that have begun and not ended (`open`), among them those for which a thread computes something at this moment (`AtWork`). A
-    result that is read batch by batch is open between two batches, and nobody is at work for it."""
+    """Runs that have begun and not ended (`open`), among them those for which a thread computes something at this
+    moment (`AtWork`). A result that is read batch by batch is open between two batches, and nobody is at work for
+    it."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -41,7 +43,10 @@ class Running:
             if run is not None:
                 run.cancel("the connection was closed while the query ran")
         mine, generation, deadline = threading.get_ident(), forks.generation(), time.monotonic() + CLOSE_SECONDS
-        while any(work.thread != mine and work.generation == generation for work in list(self.at_work)) and time.monotonic() < deadline:
+        while (
+            any(work.thread != mine and work.generation == generation for work in list(self.at_work))
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.001)
 
 

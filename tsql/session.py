@@ -19,7 +19,15 @@ from tsql.backends import Backend, Run, Settings
 from tsql.catalog.catalog import Catalog, FileUse, as_source
 from tsql.costs import calibrated
 from tsql.interrupt import Interruptible
-from tsql.kernels.expr.errors import CatalogError, ParseError, PlanError, TransactionError, TsqlError, UnknownTableError, UnreadableError
+from tsql.kernels.expr.errors import (
+    CatalogError,
+    ParseError,
+    PlanError,
+    TransactionError,
+    TsqlError,
+    UnknownTableError,
+    UnreadableError,
+)
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import VARCHAR, Type
 from tsql.kernels.process import garbage
@@ -44,9 +52,17 @@ BACKENDS = ("local", "interp", "spark")
 
 
 class Session:
-    """A connection. Use it from several threads for reading; changes to the catalog are seen by queries that start later."""
+    """A connection. Use it from several threads for reading; changes to the catalog are seen by queries that start
+    later."""
 
-    def __init__(self, backend: Backend | str = "local", settings: Settings | None = None, *, spark: Any = None, store: CommitStore | None = None) -> None:
+    def __init__(
+        self,
+        backend: Backend | str = "local",
+        settings: Settings | None = None,
+        *,
+        spark: Any = None,
+        store: CommitStore | None = None,
+    ) -> None:
         self.catalog = Catalog()
         self._store = store
         self.transactions = Transactions(self.catalog, store)
@@ -60,13 +76,16 @@ class Session:
         self._named = NamedStatements()
         self._running = Running()
         self.watch: Callable[[Callable[[], float | None]], AbstractContextManager[Any]] = lambda progress: nullcontext()
-        """Around each statement that runs at once and may last (COPY, INSERT, CREATE TABLE AS), with what tells how far it is."""
+        """Around each statement that runs at once and may last (COPY, INSERT, CREATE TABLE AS), with what tells how far
+        it is."""
         self.catalog.run_plan = self._run_plan
         self.catalog.database = self._database_name
         if isinstance(backend, str) and backend.partition("=")[0] not in BACKENDS:
             raise CatalogError(f"unknown backend {backend}", hint=f"backends are {', '.join(BACKENDS)}")
         if not isinstance(backend, str) and not hasattr(backend, "run"):
-            raise CatalogError(f"a backend is the name of one, not {backend!r}", hint=f"backends are {', '.join(BACKENDS)}")
+            raise CatalogError(
+                f"a backend is the name of one, not {backend!r}", hint=f"backends are {', '.join(BACKENDS)}"
+            )
 
     @property
     def backend(self) -> Backend:
@@ -143,7 +162,9 @@ class Session:
     def _stored_key(self, text: str, kinds: dict[str, Type]) -> str:
         return plan_store.key_of(text, kinds, (*setting.key_of(self.settings), self._database_name), calibrated())
 
-    def _keeper(self, piece: Piece, kinds: dict[str, Type], asked: dict[tuple[str, str], None]) -> Callable[[PhysicalPlan], None] | None:
+    def _keeper(
+        self, piece: Piece, kinds: dict[str, Type], asked: dict[tuple[str, str], None]
+    ) -> Callable[[PhysicalPlan], None] | None:
         """What writes the plan of a query for later processes."""
         if self.target != "local" or not plan_store.is_on():
             return None
@@ -180,7 +201,9 @@ class Session:
         if not relation.columns:
             return relation
         table = relation.arrow()
-        result = Relation(tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message)
+        result = Relation(
+            tuple(relation.columns), relation.sql_types, lambda run: iter(table.to_batches()), message=relation.message
+        )
         return result.tell(relation.notes)
 
     def _statement(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any = None) -> Relation:
@@ -197,22 +220,43 @@ class Session:
                 found = analyze(piece.text, self.catalog, mine, piece.origin)
             except TsqlError as error:
                 self.transactions.fail()
-                if isinstance(error, UnknownTableError) and error.table and is_variable_of_caller(error.table, __name__):
-                    error.hint = f'there is a Python variable of this name: db.register("{error.table}", {error.table}) makes it a table'
+                if (
+                    isinstance(error, UnknownTableError)
+                    and error.table
+                    and is_variable_of_caller(error.table, __name__)
+                ):
+                    error.hint = (
+                        f'there is a Python variable of this name: db.register("{error.table}", {error.table}) '
+                        "makes it a table"
+                    )
                 raise piece.relocate(error) from error.__cause__
             except (RecursionError, MemoryError) as error:
                 raise piece.relocate(too_much(error)) from error
         if len(found) != 1:
-            raise PlanError(f"expected one statement, found {len(found)}", position=piece.start, text=piece.whole, origin=piece.origin)
+            raise PlanError(
+                f"expected one statement, found {len(found)}",
+                position=piece.start,
+                text=piece.whole,
+                origin=piece.origin,
+            )
         spent = {"parse": (time.perf_counter() - begun) * 1000}
         used = {name: values[name] for name in piece.parameters}
         try:
             self.transactions.check(found[0])
             if not isinstance(found[0], statements.Change):
-                return self._perform(found[0], piece, used, key, tuple(recorder.files), spent, None if key is None else self._keeper(piece, kinds, recorder.asked))
+                return self._perform(
+                    found[0],
+                    piece,
+                    used,
+                    key,
+                    tuple(recorder.files),
+                    spent,
+                    None if key is None else self._keeper(piece, kinds, recorder.asked),
+                )
             with self.transactions.lock:
                 if self.catalog.version != version:
-                    # Another thread has changed the catalog since: places of rows, say, would be those of an older version.
+                    # Another thread has changed the catalog since: places of rows, say, would be those of an older
+                    # version.
                     found = analyze(piece.text, self.catalog, mine, piece.origin)
                 result = self._perform(found[0], piece, used, None, tuple(recorder.files), spent)
                 if key is not None:
@@ -248,7 +292,12 @@ class Session:
                 return self._relation(prepared, values)
             case statements.Explain():
                 level, prepared = (statement.level or "physical").lower(), query(statement.query)
-                return of_text(f"{level}_plan", lambda: self._explain(prepared, values, level), ("explain_key", "explain_value"), VARCHAR)
+                return of_text(
+                    f"{level}_plan",
+                    lambda: self._explain(prepared, values, level),
+                    ("explain_key", "explain_value"),
+                    VARCHAR,
+                )
             case statements.CompilePlan():
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
                 save_plan(text, statement.path)
@@ -264,12 +313,18 @@ class Session:
             case statements.Set():
                 setting.change(self.settings, statement.name, statement.value)
             case statements.ShowTables():
-                return introspect.show_all_tables(self.catalog, self._database_name, self._columns_of) if statement.all else introspect.show_tables(self.catalog)
+                return (
+                    introspect.show_all_tables(self.catalog, self._database_name, self._columns_of)
+                    if statement.all
+                    else introspect.show_tables(self.catalog)
+                )
             case statements.ShowStreams():
                 return introspect.show_streams(self.catalog)
             case statements.Describe():
                 names, types = zip(*statement.columns, strict=True)
-                return introspect.describe(names, types, None if statement.table is None else self.catalog.entry(statement.table))
+                return introspect.describe(
+                    names, types, None if statement.table is None else self.catalog.entry(statement.table)
+                )
             case statements.Summarize():
                 return self._summarize(statement.query, query, values)
             case statements.CopyTo():
@@ -284,7 +339,11 @@ class Session:
         return of_table((), (), [], message="ok")
 
     def _change(self, statement: Any, query: Any, values: dict[str, Any]) -> Relation:
-        relate = self._local_relation if isinstance(statement, statements.Update | statements.Delete | statements.Alter) else self._relation
+        relate = (
+            self._local_relation
+            if isinstance(statement, statements.Update | statements.Delete | statements.Alter)
+            else self._relation
+        )
         if not isinstance(statement, statements.Insert):
             self._inserts.clear()
         ran: list[Relation] = []
@@ -304,7 +363,9 @@ class Session:
         from tsql.grammar.parser.statements import parse
 
         relation = self._relation(query(inner), values)
-        rows = as_source("#summarized", relation.arrow().rename_columns([f"c{i}" for i in range(len(relation.columns))]))
+        rows = as_source(
+            "#summarized", relation.arrow().rename_columns([f"c{i}" for i in range(len(relation.columns))])
+        )
 
         def run(text: str) -> pa.Table:
             (parsed,) = parse(text)
@@ -329,12 +390,20 @@ class Session:
         return "memory" if self._store is None else self._store.path.stem
 
     def _local_relation(self, prepared: Prepared, values: dict[str, Any]) -> Relation:
-        """A relation that is computed in this process whatever the backend is: places of rows mean nothing elsewhere."""
+        """A relation that is computed in this process whatever the backend is: places of rows mean nothing
+        elsewhere."""
         if self.target == "local":
             return self._relation(prepared, values)
         backend, settings = _make_backend("local", None), replace(self.settings)
         plan = prepared.make_plan(settings, "local")
-        return Relation(prepared.names, prepared.types, lambda run: backend.run(plan, run), lambda: Run(settings=settings, parameters=values), relocate=lambda error: self._failed(prepared, error), running=self._running)
+        return Relation(
+            prepared.names,
+            prepared.types,
+            lambda run: backend.run(plan, run),
+            lambda: Run(settings=settings, parameters=values),
+            relocate=lambda error: self._failed(prepared, error),
+            running=self._running,
+        )
 
     def _relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
         settings = replace(self.settings)
@@ -394,7 +463,9 @@ class Session:
         if level == "logical":
             return logical.show(prepared.query.plan)
         if level.startswith("candidates"):
-            return listing(prepared.candidates(self.settings, self.target, self._shards), int(level.partition(" ")[2] or 0))
+            return listing(
+                prepared.candidates(self.settings, self.target, self._shards), int(level.partition(" ")[2] or 0)
+            )
         plan = prepared.make_plan(self.settings, self.target, self._shards)
         if level == "file":
             return plan.text()
@@ -402,9 +473,9 @@ class Session:
         return explain_plan(self, plan, level, run)
 
     def register(self, name: str, data: Any, *, time: str | None = None, period: tuple[str, str] | None = None) -> None:
-        """Make Arrow data, a dataframe, columns, rows or a relation readable under a name; an older entry is replaced. A
-        relation over one whole table or file stays lazy; any other one is computed now. `time` names the column with the time of a
-        row, `period` the two columns between which it is valid."""
+        """Make Arrow data, a dataframe, columns, rows or a relation readable under a name; an older entry is replaced.
+        A relation over one whole table or file stays lazy; any other one is computed now. `time` names the column with
+        the time of a row, `period` the two columns between which it is valid."""
         self._check_open()
         checked_text(name, "the name of a table")
         entry = registering.timed(self._source(name, data), time, period)
@@ -434,23 +505,33 @@ class Session:
         columns: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
-        """Make a stream of files (a path, a pattern, or a list of them) or of data in memory; an older one of the name is replaced.
-        It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression behind AS (`time` itself unless
-        given), `on_late` one of drop, adjust, error and into (with `late_table`), `columns` maps names to types, and `options` are those of the reader."""
+        """Make a stream of files (a path, a pattern, or a list of them) or of data in memory; an older one of the name
+        is replaced. It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression
+        behind AS (`time` itself unless given), `on_late` one of drop, adjust, error and into (with `late_table`),
+        `columns` maps names to types, and `options` are those of the reader."""
         self._check_open()
         checked_text(name, "the name of a stream")
         optional_text(connector, "a connector")
         columns = None if columns is None else checked_mapping(columns, "columns")
-        lateness = {"idle_timeout": idle_timeout, "allowed_lateness": allowed_lateness, "on_late": on_late, "late_table": late_table}
+        lateness = {
+            "idle_timeout": idle_timeout,
+            "allowed_lateness": allowed_lateness,
+            "on_late": on_late,
+            "late_table": late_table,
+        }
         if not registering.is_path(data):
             if columns is not None or connector is not None or options:
-                raise CatalogError(f"columns, connector and options are for streams over files, and {name} is one over data")
+                raise CatalogError(
+                    f"columns, connector and options are for streams over files, and {name} is one over data"
+                )
             entry = registering.stream_over(self._source(name, data), time, period, watermark, lateness)
             with self.transactions.lock:
                 self.catalog.add(name, entry)
             return
         try:
-            self.sql(registering.stream_text(name, data, connector, columns, time, period, watermark, lateness, options))
+            self.sql(
+                registering.stream_text(name, data, connector, columns, time, period, watermark, lateness, options)
+            )
         except TsqlError as error:
             error.position = None  # a place in a text that the caller has not written
             raise
@@ -479,10 +560,16 @@ class Session:
         return self.catalog.names()
 
     def sharded(
-        self, table: str | os.PathLike[str] | Relation, columns: Sequence[str] | None = None, *, shards: int | None = None, params: Parameters = None
+        self,
+        table: str | os.PathLike[str] | Relation,
+        columns: Sequence[str] | None = None,
+        *,
+        shards: int | None = None,
+        params: Parameters = None,
     ) -> Sharded:
-        """A table, a file or a relation over one as a dataset in shards, from which a plan is built step by step. `shards` are
-        as many as threads unless given; without `columns`, those that later steps use are read; `params` are for `$name`."""
+        """A table, a file or a relation over one as a dataset in shards, from which a plan is built step by step.
+        `shards` are as many as threads unless given; without `columns`, those that later steps use are read; `params`
+        are for `$name`."""
         from tsql.sharded import start
 
         self._check_open()
@@ -507,19 +594,25 @@ class Session:
     def _read(self, path: str | os.PathLike[str] | Sequence[str], kind: str, options: dict[str, Any]) -> Relation:
         options = {name: value for name, value in options.items() if value is not None}
         several = isinstance(path, Sequence) and not isinstance(path, str | bytes)
-        where = [checked_path(one, "the name of a file") for one in path] if several else checked_path(path, "the name of a file")
+        where = (
+            [checked_path(one, "the name of a file") for one in path]
+            if several
+            else checked_path(path, "the name of a file")
+        )
         arguments = [literal(where), *(f"{name} => {literal(value)}" for name, value in options.items())]
         try:
             return self.sql(f"FROM read_{kind}({', '.join(arguments)})")
         except UnreadableError as error:
-            return of_unreadable(self.catalog.open_file(where, kind, options), UnreadableError(error.message, hint=error.hint))
+            return of_unreadable(
+                self.catalog.open_file(where, kind, options), UnreadableError(error.message, hint=error.hint)
+            )
         except TsqlError as error:
             error.position = None  # a place in a text that the caller has not written
             raise
 
     def close(self) -> None:
-        """End the queries that run, which get a CancelledError, and free the tables, the plans and the backend's workers. What needs
-        the session afterwards is an error."""
+        """End the queries that run, which get a CancelledError, and free the tables, the plans and the backend's
+        workers. What needs the session afterwards is an error."""
         with ExitStack() as later:  # all of it, also if one raises, or Ctrl-C comes
             if not isinstance(self._backend, str) and hasattr(self._backend, "close"):
                 later.callback(self._backend.close)
@@ -545,18 +638,26 @@ def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ParseError("half of a surrogate pair is no character", position=error.start, text=text, origin=origin) from error
+        raise ParseError(
+            "half of a surrogate pair is no character", position=error.start, text=text, origin=origin
+        ) from error
     pieces = split(text, origin)
     if not pieces:
         raise CatalogError("there is no statement in the text")
-    places = {name: place for piece in reversed(pieces) for name, place in zip(reversed(piece.parameters), reversed(piece.places), strict=True)}
+    places = {
+        name: place
+        for piece in reversed(pieces)
+        for name, place in zip(reversed(piece.parameters), reversed(piece.places), strict=True)
+    }
     check_names(values, [name for piece in pieces for name in piece.parameters], places, text, origin)
     return pieces
 
 
 def _prepare(piece: Piece, query: statements.Query, files: tuple[FileUse, ...], spent: dict[str, float]) -> Prepared:
     scan, names = query.plan.input, tuple(query.plan.names)
-    source = scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == names else None
+    source = (
+        scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == names else None
+    )
     return Prepared(piece, lambda: query, names, tuple(f.type for f in query.plan.schema), files, spent, source=source)
 
 

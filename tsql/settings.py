@@ -12,7 +12,18 @@ from tsql.backends import Settings
 from tsql.kernels.expr.errors import CatalogError
 from tsql.planner.hints.constraints import MAX_SHARDS
 
-_UNITS = {"": 1, "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "TB": 10**12,
+    "KIB": 2**10,
+    "MIB": 2**20,
+    "GIB": 2**30,
+    "TIB": 2**40,
+}
 _BOOLEANS = {"true": True, "on": True, "1": True, "yes": True, "false": False, "off": False, "0": False, "no": False}
 MOST = {"threads": 1024, "shards": MAX_SHARDS}
 """The largest values of settings; of others they are what fits 31 bits."""
@@ -29,7 +40,9 @@ def parse_bytes(value: int | str) -> int:
     else:
         match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*", str(value))
         if match is None or match.group(2).upper() not in _UNITS:
-            raise CatalogError(f"{value!r} is no size", hint="write a number of bytes, or one with KB, MB, GB, KiB, MiB or GiB")
+            raise CatalogError(
+                f"{value!r} is no size", hint="write a number of bytes, or one with KB, MB, GB, KiB, MiB or GiB"
+            )
         size = int(float(match.group(1)) * _UNITS[match.group(2).upper()])
     if size <= 0:
         raise CatalogError(f"a size is more than zero bytes, not {value}")
@@ -43,7 +56,9 @@ def change(settings: Settings, name: str, value: Any) -> None:
         return _check_time_zone(value)
     if key not in NAMES:
         close = difflib.get_close_matches(key, NAMES, 1)
-        raise CatalogError(f"unknown setting {name}", hint=f"did you mean {close[0]}?" if close else f"settings are {', '.join(NAMES)}")
+        raise CatalogError(
+            f"unknown setting {name}", hint=f"did you mean {close[0]}?" if close else f"settings are {', '.join(NAMES)}"
+        )
     default = getattr(Settings(), key)
     if value is None or (isinstance(value, str) and value.lower() == "default"):
         setattr(settings, key, default)
@@ -61,9 +76,13 @@ def change(settings: Settings, name: str, value: Any) -> None:
 
 
 def _check_time_zone(value: Any) -> None:
-    """Times are in UTC, so that a program which asks for that is content, and one that asks for another zone is refused."""
+    """Times are in UTC, so that a program which asks for that is content, and one that asks for another zone is
+    refused."""
     if value is not None and str(value).lower() not in (*UTC_NAMES, "default"):
-        raise CatalogError(f"the time zone is UTC, and cannot be {value!r}", hint="SET TimeZone = 'UTC' works, and so do its other names, such as 'Etc/UTC' and 'GMT'")
+        raise CatalogError(
+            f"the time zone is UTC, and cannot be {value!r}",
+            hint="SET TimeZone = 'UTC' works, and so do its other names, such as 'Etc/UTC' and 'GMT'",
+        )
 
 
 def _count(key: str, value: Any) -> int:
@@ -73,7 +92,9 @@ def _count(key: str, value: Any) -> int:
         raise CatalogError(f"{key} is a whole number, not {value!r}") from None
     most = MOST.get(key, 2**31 - 1)
     if not 0 <= number <= most:
-        raise CatalogError(f"{key} is at least 0, not {number}" if number < 0 else f"{key} is at most {most}, not {number}")
+        raise CatalogError(
+            f"{key} is at least 0, not {number}" if number < 0 else f"{key} is at most {most}, not {number}"
+        )
     return number
 
 

@@ -1,10 +1,9 @@
 """`Sharded`: plans written in Python. `Session.sharded` starts one; `.plan()` prints the plan file that it stands for.
 
-A dataset is rows in shards. Its methods move rows and set keys; what is computed on each shard stands in `.query(..)`, whose
-function gets a `Shard`. Each call is one step of the plan, read by the reader of plan files: the same names, the same
-expressions in SQL, the same errors. Nothing is added to what is written but a last `gather`, and the columns that a scan
-reads are those that later steps use, unless they were given.
-"""
+A dataset is rows in shards. Its methods move rows and set keys; what is computed on each shard stands in `.query(..)`,
+whose function gets a `Shard`. Each call is one step of the plan, read by the reader of plan files: the same names, the
+same expressions in SQL, the same errors. Nothing is added to what is written but a last `gather`, and the columns that
+a scan reads are those that later steps use, unless they were given."""
 
 from __future__ import annotations
 
@@ -40,7 +39,9 @@ if TYPE_CHECKING:
 
 ORIGIN = "sharded plan"
 
-_SORT_KEY = re.compile(r"(?P<expr>.*?\S)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.IGNORECASE | re.DOTALL)
+_SORT_KEY = re.compile(
+    r"(?P<expr>.*?\S)(?:\s+(?P<direction>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?\s*", re.IGNORECASE | re.DOTALL
+)
 
 Columns = str | Mapping[str, str]
 """The name of a column, or names with the expressions that compute them."""
@@ -61,7 +62,8 @@ class _Builder:
         return convert_all(self._params)[0]
 
     def _then(self, op: str, attributes: Sequence[tuple[str, str | None]] = (), others: Sequence[_Builder] = ()) -> Any:
-        """The builder behind a step, which is read as the line of a plan file would be; None leaves an attribute out."""
+        """The builder behind a step, which is read as the line of a plan file would be; None leaves an attribute
+        out."""
         steps = (self._step, *(other._step for other in others))
         for other in others:
             if other._session is not self._session or other._shards != self._shards:
@@ -104,15 +106,24 @@ class Shard(_Builder):
         return self._then("project", [(identifier(name), f"({text})") for name, text in _named((*columns, computed))])
 
     def aggregate(self, *by: Columns, phase: str | None = None, **calls: str) -> Shard:
-        """Group by columns (or `{"name": "expression"}`) and compute `name="aggregate(..)"`. `phase` is "partial" (rows to
-        states), "merge" (states to fewer) or "final" (states to results); without one the rows of a group are in one shard."""
-        keys = ", ".join(identifier(name) if text == identifier(name) else f"{identifier(name)}=({text})" for name, text in _named(by))
-        return self._then("aggregate", [("phase", phase), ("by", f"({keys})"), *((identifier(name), f"({text})") for name, text in calls.items())])
+        """Group by columns (or `{"name": "expression"}`) and compute `name="aggregate(..)"`. `phase` is "partial" (rows
+        to states), "merge" (states to fewer) or "final" (states to results); without one the rows of a group are in one
+        shard."""
+        keys = ", ".join(
+            identifier(name) if text == identifier(name) else f"{identifier(name)}=({text})"
+            for name, text in _named(by)
+        )
+        return self._then(
+            "aggregate",
+            [("phase", phase), ("by", f"({keys})"), *((identifier(name), f"({text})") for name, text in calls.items())],
+        )
 
     def sort(self, *by: str, limit: int | str | None = None, phase: str | None = None) -> Shard:
-        """Order by `"expression [asc|desc] [nulls first|last]"`; with `limit` only the first rows are kept, and `phase="partial"`
-        keeps those of each shard."""
-        return self._then("sort", [("phase", phase), ("by", f"({', '.join(map(_sort_key, by))})"), ("limit", _count(limit))])
+        """Order by `"expression [asc|desc] [nulls first|last]"`; with `limit` only the first rows are kept, and
+        `phase="partial"` keeps those of each shard."""
+        return self._then(
+            "sort", [("phase", phase), ("by", f"({', '.join(map(_sort_key, by))})"), ("limit", _count(limit))]
+        )
 
     def limit(self, count: int | str | None = None, offset: int | str | None = None) -> Shard:
         """Cut: at most `count` rows behind the first `offset`."""
@@ -124,7 +135,8 @@ class Shard(_Builder):
 
 
 class Sharded(_Builder):
-    """Rows in shards, and the plan that makes them. Every method gives a new dataset; a dataset that is used twice is one step."""
+    """Rows in shards, and the plan that makes them. Every method gives a new dataset; a dataset that is used twice is
+    one step."""
 
     def rekey(self, *key: str) -> Sharded:
         """Set the key of each row; moves nothing."""
@@ -154,7 +166,8 @@ class Sharded(_Builder):
         return self._then(op, [*attributes, ("scope", scope), ("shards", None if shards is None else str(shards))])
 
     def query(self, function: Callable[..., Shard], *others: Sharded) -> Sharded:
-        """What each shard computes: `function` gets this dataset's rows of a shard, and those of the others, and returns rows."""
+        """What each shard computes: `function` gets this dataset's rows of a shard, and those of the others, and
+        returns rows."""
         shards = [Shard(each._session, each._step, each._shards, each._params) for each in (self, *others)]
         made = function(*shards)
         if not isinstance(made, Shard):
@@ -170,7 +183,8 @@ class Sharded(_Builder):
         return found[id(self._step)]
 
     def plan(self) -> str:
-        """The plan file. A plan that could give a wrong answer is refused with the line and the step that would fix it."""
+        """The plan file. A plan that could give a wrong answer is refused with the line and the step that would fix
+        it."""
         return self._loaded().text
 
     def run(self) -> Relation:
@@ -190,18 +204,30 @@ class Sharded(_Builder):
         return f"<sharded {self._step.schema}: {self.properties}>"
 
 
-def start(session: Session, table: str | os.PathLike[str] | Relation, columns: Sequence[str] | None, shards: int | None, params: Parameters) -> Sharded:
-    """The dataset of a table, a file, or a relation over one of them. Without `columns`, those that later steps use are read."""
+def start(
+    session: Session,
+    table: str | os.PathLike[str] | Relation,
+    columns: Sequence[str] | None,
+    shards: int | None,
+    params: Parameters,
+) -> Sharded:
+    """The dataset of a table, a file, or a relation over one of them. Without `columns`, those that later steps use are
+    read."""
     if shards is not None:
         checked_count(shards, "the number of shards", 1)
-    if columns is not None and not (isinstance(columns, list | tuple) and all(isinstance(column, str) for column in columns)):
+    if columns is not None and not (
+        isinstance(columns, list | tuple) and all(isinstance(column, str) for column in columns)
+    ):
         raise PlanError(f"columns are a list of names, not {columns!r}")
     count = shards or session.settings.shards or session.settings.threads or CORES
     if not 1 <= count <= MOST_SHARDS:
         raise PlanError(f"a dataset has 1 to {MOST_SHARDS} shards, not {count}")
     if isinstance(table, Relation):
         if table.source is None:
-            raise PlanError("a dataset starts at a table or a file, not at a query", hint="give the query's result a name with db.register")
+            raise PlanError(
+                "a dataset starts at a table or a file, not at a query",
+                hint="give the query's result a name with db.register",
+            )
         label, source = getattr(table.source, "path", None) or "rows", table.source
     else:
         label = checked_path(table, "a table or a file")
@@ -210,7 +236,10 @@ def start(session: Session, table: str | os.PathLike[str] | Relation, columns: S
             source = session.catalog.open_file(label)
         source = source or session.catalog.require(label)
     if not hasattr(source, "schema"):
-        raise PlanError(f"{label} is a view, and a plan starts at tables and files", hint="take the plan of its query: db.sql(..).plan()")
+        raise PlanError(
+            f"{label} is a view, and a plan starts at tables and files",
+            hint="take the plan of its query: db.sql(..).plan()",
+        )
     for column in columns or ():
         if column not in source.schema:
             raise PlanError(f"{label} has no column {column}", hint=f"its columns are {', '.join(source.schema.names)}")
@@ -218,9 +247,17 @@ def start(session: Session, table: str | os.PathLike[str] | Relation, columns: S
             raise PlanError(f"column {column} of {label} is {source.schema[column].type}, which cannot be read")
     if columns is None and len(source.schema.readable) != len(source.schema):
         unread = ", ".join(f"{f.name} ({f.type})" for f in source.schema if not f.type.is_readable)
-        raise PlanError(f"{label} has columns that cannot be read: {unread}", hint=f"name the others: {list(source.schema.readable)}")
+        raise PlanError(
+            f"{label} has columns that cannot be read: {unread}",
+            hint=f"name the others: {list(source.schema.readable)}",
+        )
     scan = Scan((), table=str(label), source=source, columns=tuple(columns or source.schema.names))
-    return Sharded(session, scan if columns is not None else _Unread((), table=scan.table, source=source, columns=scan.columns), count, params)
+    return Sharded(
+        session,
+        scan if columns is not None else _Unread((), table=scan.table, source=source, columns=scan.columns),
+        count,
+        params,
+    )
 
 
 class _Unread(Scan):
@@ -239,14 +276,17 @@ def read_what_is_used(root: Step) -> Step:
     for step in steps:
         if isinstance(step, _Unread):
             used = tuple(c for c in step.columns if c in wanted[id(step)])
-            done[id(step)] = Scan((), table=step.table, source=step.source, columns=used or step.columns[:1], name=step.name)
+            done[id(step)] = Scan(
+                (), table=step.table, source=step.source, columns=used or step.columns[:1], name=step.name
+            )
         else:
             done[id(step)] = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
     return done[id(root)]
 
 
 def _needs(step: Step, wanted: set[str]) -> set[str]:
-    """The columns that a step must find in its input for its output to have `wanted`; all where the step is not known here."""
+    """The columns that a step must find in its input for its output to have `wanted`; all where the step is not known
+    here."""
     match step:
         case Filter():
             return wanted | _columns(step.predicate)

@@ -75,20 +75,29 @@ def _interval(value: Any) -> dt.timedelta | str:
     return dt.timedelta(days=days + 30 * months, microseconds=nanoseconds // 1000)
 
 
-_HELD = {"DATE": (pa.int32(), _MIN_DAY, _MAX_DAY), "TIME": (pa.int64(), 0, _DAY_US - 1), "TIMESTAMPTZ": (pa.int64(), _MIN_DAY * _DAY_US, (_MAX_DAY + 1) * _DAY_US - 1)}
-"""Types whose values pandas shows as Python objects, with the range of these. (It has a TIMESTAMP of its own, for all of ours.)"""
+_HELD = {
+    "DATE": (pa.int32(), _MIN_DAY, _MAX_DAY),
+    "TIME": (pa.int64(), 0, _DAY_US - 1),
+    "TIMESTAMPTZ": (pa.int64(), _MIN_DAY * _DAY_US, (_MAX_DAY + 1) * _DAY_US - 1),
+}
+"""Types whose values pandas shows as Python objects, with the range of these. (It has a TIMESTAMP of its own, for all
+of ours.)"""
 
 # The first and the last day that polars can show; beyond it panics.
 _POLARS_DAYS = -96_465_292, 95_026_236
 _POLARS = {
     "DATE": (pa.int32(), *_POLARS_DAYS),
     "TIME": (pa.int64(), 0, _DAY_US - 1),
-    **dict.fromkeys(("TIMESTAMP", "TIMESTAMPTZ"), (pa.int64(), _POLARS_DAYS[0] * _DAY_US, min((_POLARS_DAYS[1] + 1) * _DAY_US, 2**63) - 1)),
+    **dict.fromkeys(
+        ("TIMESTAMP", "TIMESTAMPTZ"),
+        (pa.int64(), _POLARS_DAYS[0] * _DAY_US, min((_POLARS_DAYS[1] + 1) * _DAY_US, 2**63) - 1),
+    ),
 }
 
 
 def beyond_python(column: pa.ChunkedArray, sql_type: Type) -> bool:
-    """Whether a column has values that pandas would make Python objects of, and for which there are none: the year 10000, 24:00:00."""
+    """Whether a column has values that pandas would make Python objects of, and for which there are none: the year
+    10000, 24:00:00."""
     return _outside(column, _HELD.get(sql_type.name)) is not None
 
 
@@ -97,7 +106,13 @@ def beyond_polars(column: pa.ChunkedArray, sql_type: Type) -> str | None:
     found = _outside(column, _POLARS.get(sql_type.name))
     if found is None:
         return None
-    return (value_text.date_text if sql_type.name == "DATE" else value_text.clock_text if sql_type.name == "TIME" else value_text.stamp_text)(found)
+    return (
+        value_text.date_text
+        if sql_type.name == "DATE"
+        else value_text.clock_text
+        if sql_type.name == "TIME"
+        else value_text.stamp_text
+    )(found)
 
 
 def _outside(column: pa.ChunkedArray, held: tuple[pa.DataType, int, int] | None) -> int | None:
@@ -105,7 +120,9 @@ def _outside(column: pa.ChunkedArray, held: tuple[pa.DataType, int, int] | None)
         return None
     stored, low, high = held
     found = pc.min_max(column.cast(stored)).as_py()
-    return next((value for value in (found["max"], found["min"]) if value is not None and not low <= value <= high), None)
+    return next(
+        (value for value in (found["max"], found["min"]) if value is not None and not low <= value <= high), None
+    )
 
 
 _READERS: dict[str, Callable[[Any], Any]] = {

@@ -40,15 +40,16 @@ class Source(Protocol):
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         """Batches with exactly these columns in the types of `schema.to_arrow()`, with two liberties: a VARCHAR or BLOB
         may be a dictionary with int8, int16 or int32 indices (the dictionary may differ from batch to batch), and a
-        DECIMAL of at most 18 digits may be an int64 array of its unscaled values. A batch without columns has its rows."""
+        DECIMAL of at most 18 digits may be an int64 array of its unscaled values. A batch without columns has its
+        rows."""
         ...
 
     def describe(self) -> dict[str, Any] | None: ...
 
 
 def tell_lost(source: Any, columns: tuple[str, ...], run: Any) -> None:
-    """Let the user know which columns had more digits than their type holds. Sources that read such data (nanoseconds) keep the names of
-    these columns in a set `lost`, from the first value on."""
+    """Let the user know which columns had more digits than their type holds. Sources that read such data (nanoseconds)
+    keep the names of these columns in a set `lost`, from the first value on."""
     lost = getattr(source, "lost", None)
     for name in (name for name in columns if name in lost) if lost else ():
         run.note(f"digits below microseconds of column {name} were dropped")

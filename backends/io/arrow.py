@@ -42,7 +42,11 @@ class ArrowSource:
         self._lock = forks.lock()
 
     def statistics(self) -> Statistics:
-        return Statistics(self._table.num_rows, self._table.get_total_buffer_size(), LazyColumns(self.schema.readable, self._column_statistics))
+        return Statistics(
+            self._table.num_rows,
+            self._table.get_total_buffer_size(),
+            LazyColumns(self.schema.readable, self._column_statistics),
+        )
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         rows = self._table.num_rows
@@ -70,7 +74,9 @@ class ArrowSource:
                 index = self.schema.names.index(name)
                 kind = self.schema.fields[index].type
                 with reading(f"{self.name}, column {name}", str(kind)):
-                    self._columns[name] = _chunked(normalize(self._table.column(index), kind, lambda: self.lost.add(name)), kind)
+                    self._columns[name] = _chunked(
+                        normalize(self._table.column(index), kind, lambda: self.lost.add(name)), kind
+                    )
             return self._columns[name]
 
     def _column_statistics(self, name: str) -> ColumnStatistics:
@@ -100,7 +106,10 @@ def _as_table(data: Any, name: str) -> pa.Table:
             return from_dataframe(data)
     except (pa.ArrowException, ValueError, TypeError, OverflowError, NotImplementedError) as error:
         raise SourceError(f"{name} cannot be read as an Arrow table: {error}") from error
-    raise SourceError(f"{name}: a {type(data).__name__} is no Arrow data", hint="pass a pyarrow Table or RecordBatchReader, or anything with __arrow_c_stream__ (pandas, polars)")
+    raise SourceError(
+        f"{name}: a {type(data).__name__} is no Arrow data",
+        hint="pass a pyarrow Table or RecordBatchReader, or anything with __arrow_c_stream__ (pandas, polars)",
+    )
 
 
 def _chunked(arrays: list[pa.Array], kind: Type) -> pa.ChunkedArray:
@@ -116,7 +125,10 @@ def _check_text(column: pa.ChunkedArray, table: str, name: str) -> None:
     try:
         column.validate(full=True)
     except pa.ArrowInvalid as error:
-        raise SourceError(f"{table}, column {name}: {error}", hint="the column must hold UTF-8; bytes of another kind go into a binary column") from error
+        raise SourceError(
+            f"{table}, column {name}: {error}",
+            hint="the column must hold UTF-8; bytes of another kind go into a binary column",
+        ) from error
 
 
 def exact_statistics(column: pa.ChunkedArray, kind: Type) -> ColumnStatistics:

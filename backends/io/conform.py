@@ -1,8 +1,9 @@
-"""Files read as columns that were declared for them: `schema => {'name': 'TYPE', ..}`, or the columns of CREATE STREAM and CREATE TABLE .. WITH.
+"""Files read as columns that were declared for them: `schema => {'name': 'TYPE', ..}`, or the columns of CREATE STREAM
+and CREATE TABLE .. WITH.
 
-`open_source` calls `conformed`. Text is parsed as the declared type, never guessed first: '007' of a VARCHAR stays '007'. Columns of binary
-files are cast. Names are found without regard to case; a CSV file without a header is read by position; what is not declared is not read.
-"""
+`open_source` calls `conformed`. Text is parsed as the declared type, never guessed first: '007' of a VARCHAR stays
+'007'. Columns of binary files are cast. Names are found without regard to case; a CSV file without a header is read by
+position; what is not declared is not read."""
 
 from __future__ import annotations
 
@@ -38,20 +39,32 @@ def declared(options: dict[str, Any]) -> dict[str, Type] | None:
         raise SourceError(f"option {OPTION}: {error}") from None
 
 
-def conformed(open_kind: Callable[[dict[str, Any]], Any], kind: str, options: dict[str, Any], wanted: dict[str, Type]) -> Source:
+def conformed(
+    open_kind: Callable[[dict[str, Any]], Any], kind: str, options: dict[str, Any], wanted: dict[str, Type]
+) -> Source:
     """The source that `open_kind` gives for the options, with the declared columns in their order and types."""
     source = open_kind(options)
     inner = getattr(source, "source", source)
     named = {name.lower(): name for name in inner.schema.names}
     beside = {name.lower() for name in source.schema.names} - named.keys()
-    if kind == "csv" and not (named.keys() & {name.lower() for name in wanted}) and all(_NUMBERED.fullmatch(name) for name in named):
+    if (
+        kind == "csv"
+        and not (named.keys() & {name.lower() for name in wanted})
+        and all(_NUMBERED.fullmatch(name) for name in named)
+    ):
         columns = {name: str(kind) for name, kind in wanted.items() if name.lower() not in beside}
         source = open_kind({**options, "columns": columns})
     elif kind == "csv":
-        types = {named[name.lower()]: str(kind) for name, kind in wanted.items() if name.lower() in named and inner.schema[named[name.lower()]].type != kind}
+        types = {
+            named[name.lower()]: str(kind)
+            for name, kind in wanted.items()
+            if name.lower() in named and inner.schema[named[name.lower()]].type != kind
+        }
         source = open_kind({**options, "types": {**_stated_types(options, inner), **types}}) if types else source
     elif kind == "json":
-        columns = {named.get(name.lower(), name): str(kind) for name, kind in wanted.items() if name.lower() not in beside}
+        columns = {
+            named.get(name.lower(), name): str(kind) for name, kind in wanted.items() if name.lower() not in beside
+        }
         source = open_kind({**options, "columns": columns}) if columns else source
     if list(source.schema.fields) == [Field(name, kind) for name, kind in wanted.items()]:
         return source
@@ -76,9 +89,15 @@ class ConformedSource:
         for name, kind in wanted.items():
             found = there.get(name.lower())
             if found is None:
-                raise SourceError(f"{self.paths[0]}: there is no column {name} in the file", hint=f"its columns are {', '.join(source.schema.names)}")
+                raise SourceError(
+                    f"{self.paths[0]}: there is no column {name} in the file",
+                    hint=f"its columns are {', '.join(source.schema.names)}",
+                )
             if not castable(source.schema[found].type, kind):
-                raise SourceError(f"{self.paths[0]}: column {name} is {source.schema[found].type} in the file, which cannot be read as {kind}")
+                raise SourceError(
+                    f"{self.paths[0]}: column {name} is {source.schema[found].type} in the file, which "
+                    f"cannot be read as {kind}"
+                )
             self.names[name] = found
 
     @property
@@ -97,11 +116,18 @@ class ConformedSource:
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         for batch in self.source.read(split, tuple(self.names[name] for name in columns)):
-            yield batch_of([self._column(array, name, split.path) for array, name in zip(batch.columns, columns, strict=True)], columns, batch.num_rows)
+            yield batch_of(
+                [self._column(array, name, split.path) for array, name in zip(batch.columns, columns, strict=True)],
+                columns,
+                batch.num_rows,
+            )
 
     def describe(self) -> dict[str, Any]:
         about = self.source.describe()
-        return {**about, "options": {**about.get("options", {}), OPTION: {field.name: str(field.type) for field in self.schema}}}
+        return {
+            **about,
+            "options": {**about.get("options", {}), OPTION: {field.name: str(field.type) for field in self.schema}},
+        }
 
     def _is_same(self, name: str) -> bool:
         return self.schema[name].type == self.source.schema[self.names[name]].type
@@ -115,4 +141,7 @@ class ConformedSource:
         try:
             return convert(array, source, target)
         except ValueError as error:
-            raise SourceError(f"{path}: column {name} is {source} in the file, and not every value of it can be read as {target}: {error}") from error
+            raise SourceError(
+                f"{path}: column {name} is {source} in the file, and not every value of it can be read as "
+                f"{target}: {error}"
+            ) from error

@@ -1,4 +1,5 @@
-"""Casts between column types for files that disagree with the schema of the first one (as DuckDB reads a list of files).
+"""Casts between column types for files that disagree with the schema of the first one (as DuckDB reads a list of
+files).
 
 `convert` is called per batch by `ParquetSource` and `IpcSource`; it raises ValueError (pa.ArrowInvalid is one) with the
 value that does not fit, and `castable` says beforehand whether there is a cast at all.
@@ -24,7 +25,9 @@ def castable(source: Type, target: Type) -> bool:
     if source.is_numeric or source.name == "BOOLEAN":
         return target.is_numeric or target.name == "BOOLEAN" or (target == VARCHAR and source.is_integer)
     if source.is_temporal:
-        return (target.is_temporal and "TIME" not in (source.name, target.name)) or (target == VARCHAR and source.name == "DATE")
+        return (target.is_temporal and "TIME" not in (source.name, target.name)) or (
+            target == VARCHAR and source.name == "DATE"
+        )
     return False
 
 
@@ -41,7 +44,11 @@ def convert(array: pa.Array, source: Type, target: Type) -> pa.Array:
     arrow = target.to_arrow()
     if source.is_float and (target.is_integer or target.is_decimal):
         digits = target.scale if target.is_decimal else 0
-        return pc.round(array, ndigits=digits, round_mode="half_to_even").cast(pa.decimal128(38, digits) if target.is_decimal else arrow).cast(arrow)
+        return (
+            pc.round(array, ndigits=digits, round_mode="half_to_even")
+            .cast(pa.decimal128(38, digits) if target.is_decimal else arrow)
+            .cast(arrow)
+        )
     if source.is_decimal and target.is_integer:
         return pc.round(array, round_mode="half_towards_infinity").cast(arrow)
     if source.is_decimal and target.is_decimal and target.scale < source.scale:

@@ -1,4 +1,5 @@
-"""Paths: what a user names (a file, a list, a folder, a glob) as the list of files to read, and hive partitions in them.
+"""Paths: what a user names (a file, a list, a folder, a glob) as the list of files to read, and hive partitions in
+them.
 
 All file sources call `expand`; `reading` is the one place where errors of pyarrow and of the operating system become
 a `SourceError` that names the path. Paths are local: nothing is ever fetched from a URL.
@@ -86,11 +87,13 @@ def _expand_one(pattern: str, kind: str) -> list[str]:
 
 
 def _files_below(folder: str, kind: str) -> list[str]:
-    """Data files of `kind` in a folder and its sub-folders; names that start with `_` or `.` are bookkeeping of writers,
-    unless they are those of a partition (`_key=1`)."""
+    """Data files of `kind` in a folder and its sub-folders; names that start with `_` or `.` are bookkeeping of
+    writers, unless they are those of a partition (`_key=1`)."""
     found = []
     for base, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".") and (not name.startswith("_") or "=" in name)]
+        folders[:] = [
+            name for name in folders if not name.startswith(".") and (not name.startswith("_") or "=" in name)
+        ]
         for name in names:
             if not name.startswith((".", "_")) and kind_of(name) == kind:
                 found.append(os.path.join(base, name))
@@ -109,7 +112,8 @@ def kind_of(path: str) -> str | None:
 
 
 def compression_of(path: str) -> str | None:
-    """The codec that a file name's ending suggests; a pipe has no name that says so, and is known by its first bytes."""
+    """The codec that a file name's ending suggests; a pipe has no name that says so, and is known by its first
+    bytes."""
     if isinstance(path, PipePath):
         head = PipeReader(path.pipe).read(4)
         return next((codec for magic, codec in _MAGIC_BYTES.items() if head.startswith(magic)), None)
@@ -130,15 +134,19 @@ def stored_path(path: str) -> str:
 
 
 def check_whole(path: str, stream: pa.NativeFile) -> None:
-    """At the end of a file: one that is shorter now than when it was opened has lost rows, and the last one may be cut. (A compressed
-    stream that is cut is an error of its own.)"""
+    """At the end of a file: one that is shorter now than when it was opened has lost rows, and the last one may be cut.
+    (A compressed stream that is cut is an error of its own.)"""
     if isinstance(stream, pa.OSFile) and stream.tell() < stream.size():
         raise SourceError(f"{path}: the file became shorter while it was read")
 
 
 def total_bytes(paths: Iterable[str]) -> int:
     """Sizes of files as stored; a file that is gone counts nothing (reading it will say so)."""
-    return sum(path.pipe.bytes if isinstance(path, PipePath) else os.path.getsize(path) for path in paths if os.path.exists(path))
+    return sum(
+        path.pipe.bytes if isinstance(path, PipePath) else os.path.getsize(path)
+        for path in paths
+        if os.path.exists(path)
+    )
 
 
 _PARTITION = re.compile(r"([^=]+)=(.*)", re.DOTALL)
@@ -148,9 +156,9 @@ _INTEGER = re.compile(r"^(0|-?[1-9][0-9]*)$")
 
 
 def folder_name(key: str, value: str | None) -> str:
-    """The folder of a partition, `key=value`, as Hive and DuckDB name it. Everything but plain characters is written as %XX, and so is the
-    first character of a text that would be read as NULL: as `_NO_PARTITION` by all, as NULL by readers that take numbers or dates for
-    the other values. A key does not begin with a dot, which would hide it."""
+    """The folder of a partition, `key=value`, as Hive and DuckDB name it. Everything but plain characters is written as
+    %XX, and so is the first character of a text that would be read as NULL: as `_NO_PARTITION` by all, as NULL by
+    readers that take numbers or dates for the other values. A key does not begin with a dot, which would hide it."""
     if value is None:
         shown = _NO_PARTITION
     else:
@@ -186,8 +194,8 @@ NO_PARTITIONS = Partitions({}, {})
 
 
 def partitions_of(paths: tuple[str, ...], autocast: bool = True) -> Partitions:
-    """The hive partitions of `paths`, by name: there are some only if every path has the same keys. Types are BIGINT, DATE,
-    TIMESTAMP where all values read as such, else VARCHAR."""
+    """The hive partitions of `paths`, by name: there are some only if every path has the same keys. Types are BIGINT,
+    DATE, TIMESTAMP where all values read as such, else VARCHAR."""
     found = {path: _keys_of(path) for path in paths}
     keys = sorted(next(iter(found.values()), {}))
     if not keys or any(sorted(pairs) != keys for pairs in found.values()):
@@ -211,19 +219,24 @@ def _keys_of(path: str) -> dict[str, str]:
             try:
                 part.encode("utf-8")
             except UnicodeEncodeError:
-                raise SourceError(f"{path!r}: the name of a folder is not UTF-8", hint="hive_partitioning => false reads no columns from names") from None
+                raise SourceError(
+                    f"{path!r}: the name of a folder is not UTF-8",
+                    hint="hive_partitioning => false reads no columns from names",
+                ) from None
             pairs[_unescaped(match[1])] = match[2]
     return pairs
 
 
 def _typed(written: set[str], autocast: bool) -> tuple[Type, dict[str, object]]:
-    """The type of a partition, and the values of what is written. NULL in any spelling is no value among numbers and dates, and a text among
-    texts, as in DuckDB; a text of ours is never written like that."""
+    """The type of a partition, and the values of what is written. NULL in any spelling is no value among numbers and
+    dates, and a text among texts, as in DuckDB; a text of ours is never written like that."""
     from tsql.backends.io.text import parse_date, parse_timestamp
 
     texts = {one: _unescaped(one) for one in written if one != _NO_PARTITION}
     present = [one for one in texts if one.upper() != "NULL"]
-    candidates = ((BIGINT, _parse_bigint), (DATE, parse_date), (TIMESTAMP, parse_timestamp)) if autocast and present else ()
+    candidates = (
+        ((BIGINT, _parse_bigint), (DATE, parse_date), (TIMESTAMP, parse_timestamp)) if autocast and present else ()
+    )
     for kind, parse in candidates:
         read: dict[str, object] = {one: parse(texts[one]) for one in present}
         if None not in read.values():

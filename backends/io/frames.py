@@ -1,8 +1,8 @@
-"""Python's data as Arrow tables: dicts of columns, lists of dicts, pandas and polars frames. `catalog.as_source` and `ArrowSource` call this.
+"""Python's data as Arrow tables: dicts of columns, lists of dicts, pandas and polars frames. `catalog.as_source` and
+`ArrowSource` call this.
 
-`objects` finds the types of columns of Python objects. A column of frames that has none becomes one that cannot be read, so that the
-others can; in columns and rows it is an error.
-"""
+`objects` finds the types of columns of Python objects. A column of frames that has none becomes one that cannot be
+read, so that the others can; in columns and rows it is an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def table_of_columns(columns: Mapping[Any, Any]) -> pa.Table:
 
 
 def table_of_rows(rows: Sequence[Mapping[Any, Any]]) -> pa.Table:
-    """A table of rows: the columns are all keys, in the order in which they are first met, with NULL where a row lacks one."""
+    """A table of rows: the columns are all keys, in the order in which they are first met, with NULL where a row lacks
+    one."""
     keys = dict.fromkeys(key for row in rows for key in row)
     return table_of_columns({key: [row.get(key) for row in rows] for key in keys})
 
@@ -56,7 +57,9 @@ def _column(name: str, values: Any) -> pa.Array | pa.ChunkedArray:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         return values
     if isinstance(values, _NO_COLUMNS) or not any(hasattr(values, way) for way in _COLUMN_WAYS):
-        raise TypeError(f"column {name}: a column is a list, an array, or a series, not a Python {type(values).__name__}")
+        raise TypeError(
+            f"column {name}: a column is a list, an array, or a series, not a Python {type(values).__name__}"
+        )
     try:
         return array_of(values)
     except _REFUSED as error:
@@ -68,12 +71,19 @@ def _of_pandas(frame: Any) -> pa.Table:
     columns = [(str(name), frame.iloc[:, place]) for place, name in enumerate(frame.columns)]
     if type(frame.index).__name__ != "RangeIndex":
         levels = range(frame.index.nlevels)
-        columns += [(f"__index_level_{i}__" if frame.index.names[i] is None else str(frame.index.names[i]), frame.index.get_level_values(i)) for i in levels]
+        columns += [
+            (
+                f"__index_level_{i}__" if frame.index.names[i] is None else str(frame.index.names[i]),
+                frame.index.get_level_values(i),
+            )
+            for i in levels
+        ]
     return _table((name, lambda series=series: array_of(series), series.tolist) for name, series in columns)
 
 
 def _of_polars(frame: Any) -> pa.Table:
-    """A polars frame. Objects would arrive as addresses in memory, and numbers of 128 bits in a form that Arrow does not have."""
+    """A polars frame. Objects would arrive as addresses in memory, and numbers of 128 bits in a form that Arrow does
+    not have."""
     own = [str(series.dtype) in ("Object", "Int128", "UInt128") for series in frame.get_columns()]
     if not any(own):
         return pa.RecordBatchReader.from_stream(frame).read_all()
@@ -101,7 +111,13 @@ def _table(columns: Iterable[tuple[str, Callable[[], Any], Callable[[], list[Any
 
 
 def _numbers_or_objects(values: list[Any]) -> pa.Array:
-    found = [None if value != value else value for value in values] if any(isinstance(value, float) for value in values) else values
-    if any(isinstance(value, int) for value in found) and all(value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in found):
+    found = (
+        [None if value != value else value for value in values]
+        if any(isinstance(value, float) for value in values)
+        else values
+    )
+    if any(isinstance(value, int) for value in found) and all(
+        value is None or (isinstance(value, int) and not isinstance(value, bool)) for value in found
+    ):
         return whole_numbers(found)
     return pa.ExtensionArray.from_storage(_OBJECT, pa.nulls(len(values)))

@@ -1,7 +1,7 @@
 """Arrow IPC files and streams (also Feather 2) as a source.
 
-A file's splits are its record batches, of which the columns that a query wants are read; a stream can only be read from its
-start, so it is one split. Nothing is mapped: a file that somebody truncates while it is mapped ends the process.
+A file's splits are its record batches, of which the columns that a query wants are read; a stream can only be read from
+its start, so it is one split. Nothing is mapped: a file that somebody truncates while it is mapped ends the process.
 Offsets, dictionary indices and text are checked as they are read: a damaged file is an error, not a crash in a kernel.
 """
 
@@ -92,7 +92,8 @@ class IpcSource:
 
     @contextmanager
     def _reader(self, path: str, wanted: Sequence[int] = ()) -> Iterator[pa.ipc.RecordBatchFileReader]:
-        """A reader of some columns of a file; of all of them if none is named. The file is closed behind it: there may be thousands."""
+        """A reader of some columns of a file; of all of them if none is named. The file is closed behind it: there may
+        be thousands."""
         options = pa.ipc.IpcReadOptions(included_fields=list(wanted) or None)
         with pa.OSFile(stored_path(path)) as file:
             yield pa.ipc.open_file(file, options=options)
@@ -108,7 +109,8 @@ class IpcSource:
         return self._counts[path]
 
     def _narrowest(self, path: str) -> list[int]:
-        """The place of the column that takes the fewest bytes to read, as far as its type tells; none if there is no column."""
+        """The place of the column that takes the fewest bytes to read, as far as its type tells; none if there is no
+        column."""
         with self._reader(path) as reader:
             arrow = reader.schema
         return sorted(range(len(arrow)), key=lambda place: _bits(arrow.field(place).type))[:1]
@@ -132,7 +134,9 @@ class IpcSource:
             if kind is None:
                 raise SourceError(f"{path}: column {name}, which is in {self.paths[0]}, is missing here")
             if not castable(kind, self.schema[name].type):
-                raise SourceError(f"{path}: column {name} is {kind} here and {self.schema[name].type} in {self.paths[0]}")
+                raise SourceError(
+                    f"{path}: column {name} is {kind} here and {self.schema[name].type} in {self.paths[0]}"
+                )
 
     def _column(self, array: pa.Array, source: Any, name: str, path: str) -> list[pa.Array]:
         # All 128 bits of a HUGEINT may be used, which is more than the 38 digits that Arrow's type says.
@@ -144,7 +148,9 @@ class IpcSource:
         try:
             return [convert(part, source, kind) for part in parts]
         except ValueError as error:
-            raise SourceError(f"{path}: column {name} is {source} here and {kind} in {self.paths[0]}: {error}") from error
+            raise SourceError(
+                f"{path}: column {name} is {source} here and {kind} in {self.paths[0]}: {error}"
+            ) from error
 
 
 def _aligned(columns: list[list[pa.Array]], names: tuple[str, ...], rows: int) -> Iterator[pa.RecordBatch]:

@@ -1,7 +1,7 @@
 """Arrow columns of any type as columns of the engine's types: `engine_field` decides, `normalize` converts.
 
-Every source that reads Arrow data (tables in memory, Parquet, IPC) goes through here, so that a batch handed to a kernel
-has only the types of `Schema.to_arrow()`, or VARCHAR and BLOB as a dictionary with int8, int16 or int32 indices.
+Every source that reads Arrow data (tables in memory, Parquet, IPC) goes through here, so that a batch handed to a
+kernel has only the types of `Schema.to_arrow()`, or VARCHAR and BLOB as a dictionary with int8, int16 or int32 indices.
 """
 
 from __future__ import annotations
@@ -40,10 +40,15 @@ def engine_type(arrow: pa.DataType) -> Type:
 
 
 def engine_schema(schema: pa.Schema, origin: str) -> Schema:
-    """The engine's schema of an Arrow schema; names made unique as DuckDB does (`a`, `a_1`). A column without a SQL type here has one
-    that only says what it is (`unreadable`)."""
+    """The engine's schema of an Arrow schema; names made unique as DuckDB does (`a`, `a_1`). A column without a SQL
+    type here has one that only says what it is (`unreadable`)."""
     try:
-        return Schema(tuple(Field(name, _shown_type(field.type), True) for name, field in zip(unique_names(schema.names), schema, strict=True)))
+        return Schema(
+            tuple(
+                Field(name, _shown_type(field.type), True)
+                for name, field in zip(unique_names(schema.names), schema, strict=True)
+            )
+        )
     except UnicodeDecodeError as error:
         raise SourceError(f"{origin}: the name of a column is not UTF-8: {error.object!r}") from None
 
@@ -59,7 +64,8 @@ _DEEPEST = 30
 
 
 def spelled(arrow: pa.DataType, depth: int = 0) -> str:
-    """An Arrow type as DuckDB writes it, for types that DuckDB has and that cannot be read here; otherwise Arrow's own name."""
+    """An Arrow type as DuckDB writes it, for types that DuckDB has and that cannot be read here; otherwise Arrow's own
+    name."""
     if depth > _DEEPEST:
         return ".."
     below = depth + 1
@@ -74,7 +80,9 @@ def spelled(arrow: pa.DataType, depth: int = 0) -> str:
     if pa.types.is_map(arrow):
         return f"MAP({spelled(arrow.key_type, below)}, {spelled(arrow.item_type, below)})"
     if pa.types.is_struct(arrow) or pa.types.is_union(arrow):
-        inside = ", ".join(f"{quote(field.name)} {spelled(field.type, below)}" for field in map(arrow.field, range(arrow.num_fields)))
+        inside = ", ".join(
+            f"{quote(field.name)} {spelled(field.type, below)}" for field in map(arrow.field, range(arrow.num_fields))
+        )
         return f"{'STRUCT' if pa.types.is_struct(arrow) else 'UNION'}({inside})"
     if isinstance(arrow, pa.ListType | pa.LargeListType | pa.ListViewType | pa.LargeListViewType):
         return f"{spelled(arrow.value_type, below)}[]"
@@ -107,8 +115,8 @@ Lost = Callable[[], None]
 
 def normalize(column: pa.ChunkedArray | pa.Array, kind: Type, lost: Lost = lambda: None) -> list[pa.Array]:
     """The column as arrays of `kind`'s Arrow type (strings may stay dictionaries). Raises pa.ArrowInvalid where a value
-    does not fit, such as a timestamp in seconds beyond the range of microseconds. Nanoseconds are dropped downwards, so that a time
-    stays in its second, its window and its day; `lost` is called then."""
+    does not fit, such as a timestamp in seconds beyond the range of microseconds. Nanoseconds are dropped downwards, so
+    that a time stays in its second, its window and its day; `lost` is called then."""
     if not kind.is_readable:
         raise pa.ArrowInvalid(f"a {kind} cannot be read")
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
@@ -136,7 +144,11 @@ def _normalize_chunk(array: pa.Array, kind: Type, lost: Lost) -> list[pa.Array]:
     if arrow == TWELVE_BYTES and kind == INTERVAL:
         return [_from_parquet_interval(array)]
     if pa.types.is_date64(arrow):
-        return [pc.cast(pc.floor(pc.divide(pc.cast(array.view(pa.int64()), pa.float64()), 86_400_000.0)), pa.int32()).view(target)]
+        return [
+            pc.cast(pc.floor(pc.divide(pc.cast(array.view(pa.int64()), pa.float64()), 86_400_000.0)), pa.int32()).view(
+                target
+            )
+        ]
     if kind == HUGEINT and pa.types.is_decimal256(arrow):
         return [_low_half(array)]
     if kind.is_string and arrow not in (pa.string(), pa.binary()):
@@ -182,7 +194,9 @@ def _floored(nanos: np.ndarray, array: pa.Array, lost: Lost) -> pa.Array:
 
 def _from_int96(array: pa.Array, target: pa.DataType, lost: Lost) -> pa.Array:
     """Timestamps of old Parquet files: the nanoseconds of a day, and its Julian number."""
-    parts = np.frombuffer(array.buffers()[1], dtype=[("nanos", "<i8"), ("day", "<i4")], count=len(array), offset=12 * array.offset)
+    parts = np.frombuffer(
+        array.buffers()[1], dtype=[("nanos", "<i8"), ("day", "<i4")], count=len(array), offset=12 * array.offset
+    )
     valid = np.asarray(array.is_valid())
     nanos, days = np.where(valid, parts["nanos"], 0), np.where(valid, parts["day"] - np.int64(_EPOCH_JULIAN), 0)
     if (np.abs(days) > _MAX_DAYS).any():
@@ -197,7 +211,11 @@ def _from_parquet_interval(array: pa.Array) -> pa.Array:
     if (stored[:, :2] > _MAX_OFFSET).any():
         raise pa.ArrowInvalid("an interval is out of the range of INTERVAL")
     parts = np.zeros(len(array), dtype=_INTERVAL)
-    parts["months"], parts["days"], parts["nanos"] = stored[:, 0], stored[:, 1], stored[:, 2].astype(np.int64) * 1_000_000
+    parts["months"], parts["days"], parts["nanos"] = (
+        stored[:, 0],
+        stored[:, 1],
+        stored[:, 2].astype(np.int64) * 1_000_000,
+    )
     mask = pc.is_valid(array).buffers()[1] if array.null_count else None
     return pa.Array.from_buffers(INTERVAL.to_arrow(), len(array), [mask, pa.py_buffer(parts)], array.null_count)
 
@@ -209,7 +227,9 @@ def _low_half(array: pa.Array) -> pa.Array:
     if ((words[:, 2:] != (words[:, 1:2] >> 63)).any(axis=1) & valid).any():
         raise pa.ArrowInvalid("a number is out of the range of HUGEINT")
     mask = pc.is_valid(array).buffers()[1] if array.null_count else None
-    return pa.Array.from_buffers(HUGEINT.to_arrow(), len(array), [mask, pa.py_buffer(np.ascontiguousarray(words[:, :2]))], array.null_count)
+    return pa.Array.from_buffers(
+        HUGEINT.to_arrow(), len(array), [mask, pa.py_buffer(np.ascontiguousarray(words[:, :2]))], array.null_count
+    )
 
 
 def _interval(array: pa.Array, lost: Lost) -> pa.Array:
@@ -223,14 +243,19 @@ def _interval(array: pa.Array, lost: Lost) -> pa.Array:
     mask = None
     if array.null_count:
         mask = pc.is_valid(array).buffers()[1]
-    return _whole_micros(pa.Array.from_buffers(pa.month_day_nano_interval(), len(counts), [mask, pa.py_buffer(parts)], array.null_count), lost)
+    return _whole_micros(
+        pa.Array.from_buffers(pa.month_day_nano_interval(), len(counts), [mask, pa.py_buffer(parts)], array.null_count),
+        lost,
+    )
 
 
 def _whole_micros(array: pa.Array, lost: Lost) -> pa.Array:
     """An INTERVAL whose time is in whole microseconds, which are what kernels hold."""
     if not len(array):
         return array
-    parts = np.frombuffer(array.buffers()[1], dtype=_INTERVAL, count=len(array), offset=_INTERVAL.itemsize * array.offset)
+    parts = np.frombuffer(
+        array.buffers()[1], dtype=_INTERVAL, count=len(array), offset=_INTERVAL.itemsize * array.offset
+    )
     over = parts["nanos"] % 1000
     if array.null_count:
         over = np.where(np.asarray(array.is_valid()), over, 0)

@@ -1,9 +1,9 @@
 """Columns of Python objects as Arrow arrays: one type for all values of a column, and no value changes on the way.
 
-`frames` calls `array_of`. Arrow takes the type of what it meets first or counts as wider, and fits the rest in: a time is cut from its
-date, a time zone is lost, a number becomes a date. So the kinds of values are looked at before: those that go together become one kind
-here, or in Arrow where that is exact; all others are an error. Whole numbers past 64 bits become UBIGINT or HUGEINT.
-"""
+`frames` calls `array_of`. Arrow takes the type of what it meets first or counts as wider, and fits the rest in: a time
+is cut from its date, a time zone is lost, a number becomes a date. So the kinds of values are looked at before: those
+that go together become one kind here, or in Arrow where that is exact; all others are an error. Whole numbers past 64
+bits become UBIGINT or HUGEINT."""
 
 from __future__ import annotations
 
@@ -43,17 +43,24 @@ def holds_objects(values: Any) -> bool:
 
 
 def array_of(values: Any) -> pa.Array:
-    """A list, an array or a series as an Arrow array. Raises an error of Arrow's, TypeError, ValueError or OverflowError."""
+    """A list, an array or a series as an Arrow array. Raises an error of Arrow's, TypeError, ValueError or
+    OverflowError."""
     if hasattr(values, "dtype") and not holds_objects(values):
         return pa.array(values)
-    if any(hasattr(values, way) for way in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")) and not holds_objects(values):
+    if any(
+        hasattr(values, way) for way in ("__arrow_array__", "__arrow_c_array__", "__arrow_c_stream__")
+    ) and not holds_objects(values):
         return pa.array(values)
     if not hasattr(values, "isna"):
         return _of_objects(list(values))
     listed = values.tolist()
     if set(map(type, listed)) <= {str, float, type(None)}:
-        return pa.array(values, from_pandas=True)  # texts and NaN for none: the usual column of objects, and Arrow is faster
-    return _of_objects([None if missing else value for value, missing in zip(listed, values.isna().tolist(), strict=True)])
+        return pa.array(
+            values, from_pandas=True
+        )  # texts and NaN for none: the usual column of objects, and Arrow is faster
+    return _of_objects(
+        [None if missing else value for value, missing in zip(listed, values.isna().tolist(), strict=True)]
+    )
 
 
 def _of_objects(values: list[Any]) -> pa.Array:
@@ -63,7 +70,10 @@ def _of_objects(values: list[Any]) -> pa.Array:
         values = [None if type(value) in missing else value for value in values]
     kinds = {_kind(one) for one in types - missing} - {None}
     if len(kinds) > 1 and kinds not in _TOGETHER:
-        raise ValueError(f"the values are of kinds that make no common type: {', '.join(name for name, _ in _KINDS if name in kinds)}")
+        raise ValueError(
+            "the values are of kinds that make no common type: "
+            f"{', '.join(name for name, _ in _KINDS if name in kinds)}"
+        )
     if kinds & {"timestamps", "times"}:
         _check_zones(values, kinds)
     if kinds == {"timestamps", "dates"}:

@@ -33,8 +33,8 @@ def open_source(
     options: Mapping[str, Any] | None = None,
     as_pipe: Callable[[str], str] | None = None,
 ) -> Source:
-    """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option `schema` names the
-    columns to read with their types, for every kind. `as_pipe` is a session's `Pipes.path`."""
+    """A source over a file, a list of files, a folder or a glob. `kind` is parquet, csv, json or ipc. The option
+    `schema` names the columns to read with their types, for every kind. `as_pipe` is a session's `Pipes.path`."""
     single = isinstance(path_or_paths, str | os.PathLike)
     patterns = [os.fspath(path) for path in ([path_or_paths] if single else path_or_paths)]
     if not patterns or any(not isinstance(pattern, str) or not pattern for pattern in patterns):
@@ -77,8 +77,8 @@ def rejects_of(source: Any) -> CsvRejects | None:
 
 
 def portable(source: Any) -> dict[str, Any] | None:
-    """The description of a source that another process can open; None for data in memory, for a pipe (whose bytes this process has
-    taken), and where the rows that are left out must come together here."""
+    """The description of a source that another process can open; None for data in memory, for a pipe (whose bytes this
+    process has taken), and where the rows that are left out must come together here."""
     if rejects_of(source) is not None or any(isinstance(path, PipePath) for path in getattr(source, "paths", ())):
         return None
     return source.describe()
@@ -109,10 +109,15 @@ def _kind_of_one(pattern: str) -> str:
     if found is not None and not os.path.isdir(pattern):
         return found
     if os.path.isdir(pattern):
-        kinds = {kind_of(name) for _, _, names in os.walk(pattern) for name in names if not name.startswith((".", "_"))} - {None}
+        kinds = {
+            kind_of(name) for _, _, names in os.walk(pattern) for name in names if not name.startswith((".", "_"))
+        } - {None}
         if len(kinds) == 1:
             return kinds.pop()
-        raise SourceError(f"{pattern}: the folder holds {'files of several kinds' if kinds else 'no data files'}", hint="say which to read, such as 'folder/*.parquet'")
+        raise SourceError(
+            f"{pattern}: the folder holds {'files of several kinds' if kinds else 'no data files'}",
+            hint="say which to read, such as 'folder/*.parquet'",
+        )
     first = expand([pattern], "parquet")[0]
     return kind_of(first) or _kind_by_content(first)
 
@@ -128,7 +133,10 @@ def _kind_by_content(path: str) -> str:
         return "json"
     if isinstance(path, PipePath) or descriptor_of(path) is not None:
         return "csv"
-    raise SourceError(f"{path}: what kind of file this is cannot be told from its name or content", hint=f"name the kind: {', '.join(SUFFIXES)}")
+    raise SourceError(
+        f"{path}: what kind of file this is cannot be told from its name or content",
+        hint=f"name the kind: {', '.join(SUFFIXES)}",
+    )
 
 
 def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,7 +147,10 @@ def _checked(kind: str, options: Mapping[str, Any]) -> dict[str, Any]:
         lowered = name.lower()
         if lowered not in known:
             close = sorted(difflib.get_close_matches(lowered, known), key=lambda name: name[:1] != lowered[:1])
-            raise SourceError(f"unknown option {name} for {kind} files", hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}")
+            raise SourceError(
+                f"unknown option {name} for {kind} files",
+                hint=f"did you mean {close[0]}?" if close else f"options are {', '.join(known) or 'none'}",
+            )
         if value is None:
             raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
         checked[lowered] = value

@@ -52,8 +52,11 @@ def character(options: Mapping[str, Any], *names: str) -> str | None:
     return value
 
 
-def check_marks(delimiter: str | None, quote: str | None, escape: str | None, comment: str | None = None, nulls: Sequence[str] = ()) -> None:
-    """That no character of a CSV file has two meanings. Only a quote may be the escape as well; an empty one, or None, is no character."""
+def check_marks(
+    delimiter: str | None, quote: str | None, escape: str | None, comment: str | None = None, nulls: Sequence[str] = ()
+) -> None:
+    """That no character of a CSV file has two meanings. Only a quote may be the escape as well; an empty one, or None,
+    is no character."""
     marks = {"delim": delimiter, "quote": quote, "escape": escape, "comment": comment}
     stated = [(name, mark) for name, mark in marks.items() if mark]
     for i, (name, mark) in enumerate(stated):

@@ -1,8 +1,8 @@
 """Columns that are the same for a whole file: hive partitions in folder names, and the file's own name.
 
 `with_file_columns` puts them over a source of CSV, JSON or Arrow files, as DuckDB does: the columns of the file, then
-`filename` if it is asked for, then the partitions by name. Files whose partition values cannot pass a filter are not read.
-"""
+`filename` if it is asked for, then the partitions by name. Files whose partition values cannot pass a filter are not
+read."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ def with_file_columns(source: Any, options: Mapping[str, Any]) -> Any:
     name = _filename(options)
     if name is not None:
         if name.lower() in {n.lower() for n in source.schema.names}:
-            raise SourceError(f"option filename: the files have a column {name} already", hint="filename => 'another_name' calls it otherwise")
+            raise SourceError(
+                f"option filename: the files have a column {name} already",
+                hint="filename => 'another_name' calls it otherwise",
+            )
         values = {path: {name: path} | partitions.values.get(path, {}) for path in source.paths}
         partitions = Partitions({name: VARCHAR} | partitions.types, values)
     return PartitionedSource(source, partitions) if partitions else source
@@ -52,7 +55,10 @@ def _partitions(paths: tuple[str, ...], options: Mapping[str, Any]) -> Partition
         return NO_PARTITIONS
     found = partitions_of(paths, bool(opt.flag(options, "hive_types_autocast", True)))
     if not found and (wanted or stated):
-        raise SourceError(f"{paths[0]}: the files are not all in folders named key=value with the same keys", hint="leave out hive_partitioning and hive_types")
+        raise SourceError(
+            f"{paths[0]}: the files are not all in folders named key=value with the same keys",
+            hint="leave out hive_partitioning and hive_types",
+        )
     return _retyped(paths, found, stated) if stated else found
 
 
@@ -64,7 +70,9 @@ def _retyped(paths: tuple[str, ...], found: Partitions, stated: dict[str, Any]) 
     for key, kind in stated.items():
         name = spelled.get(key.lower())
         if name is None:
-            raise SourceError(f"option hive_types: there is no partition {key}", hint=f"partitions are {', '.join(found.types)}")
+            raise SourceError(
+                f"option hive_types: there is no partition {key}", hint=f"partitions are {', '.join(found.types)}"
+            )
         types[name], read = kind, parser(kind, ISO)
         for path, row in values.items():
             text = texts[path][name]
@@ -86,7 +94,10 @@ class PartitionedSource:
             fields[name.lower()] = Field(name if known is None else known.name, kind)
         self.schema = Schema(tuple(fields.values()))
         self.types = {fields[name.lower()].name: kind for name, kind in partitions.types.items()}
-        self.values = {path: {fields[name.lower()].name: value for name, value in row.items()} for path, row in partitions.values.items()}
+        self.values = {
+            path: {fields[name.lower()].name: value for name, value in row.items()}
+            for path, row in partitions.values.items()
+        }
 
     @property
     def lost(self) -> Collection[str]:
@@ -105,7 +116,11 @@ class PartitionedSource:
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
         used = [name for name in columns_of(filter) if name in self.types]
         found = self.source.splits(self._stored(columns), filter)
-        kept = [split for split in found if not used or may_match(filter, {name: self._bounds(split.path, name) for name in used})]
+        kept = [
+            split
+            for split in found
+            if not used or may_match(filter, {name: self._bounds(split.path, name) for name in used})
+        ]
         return [replace(split, order=order) for order, split in enumerate(kept)]
 
     def _bounds(self, path: str, name: str) -> Bounds:
@@ -119,7 +134,9 @@ class PartitionedSource:
         stored = self._stored(columns)
         for batch in self.source.read(split, stored):
             arrays = dict(zip(stored, batch.columns, strict=True))
-            shaped = [arrays[name] if name in arrays else self._constant(split.path, name, batch.num_rows) for name in columns]
+            shaped = [
+                arrays[name] if name in arrays else self._constant(split.path, name, batch.num_rows) for name in columns
+            ]
             yield batch_of(shaped, columns, batch.num_rows)
 
     def _constant(self, path: str, name: str, rows: int) -> pa.Array:

@@ -1,11 +1,12 @@
-"""Pipes as files: what a pipe delivers is kept in a file without a name, so that it can be read as often as a query asks.
+"""Pipes as files: what a pipe delivers is kept in a file without a name, so that it can be read as often as a query
+asks.
 
-A `Pipe` is filled only as far as somebody reads. `/dev/stdin` and `/dev/fd/N` are kept for the session, so every query that names
-them sees the same rows. A FIFO has a new writer each time: it is read once in a statement, and anew in the next one.
+A `Pipe` is filled only as far as somebody reads. `/dev/stdin` and `/dev/fd/N` are kept for the session, so every query
+that names them sees the same rows. A FIFO has a new writer each time: it is read once in a statement, and anew in the
+next one.
 
-Waiting for a writer ends when the run that reads is cancelled (`kernels/process/stopping.py`), or the session is closed (`Pipes.close`). Both
-are looked at ten times a second; Ctrl-C in the thread that waits is seen at once.
-"""
+Waiting for a writer ends when the run that reads is cancelled (`kernels/process/stopping.py`), or the session is closed
+(`Pipes.close`). Both are looked at ten times a second; Ctrl-C in the thread that waits is seen at once."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ class Pipe:
         self._source = -1
         self._file = tempfile.TemporaryFile(prefix="tsql-", buffering=0)  # noqa: SIM115 it lives as long as the pipe
         number = descriptor_of(path)
-        self._source = os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._source = (
+            os.dup(number) if number is not None else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        )
 
     def read(self, at: int, size: int, run: Stoppable | None) -> bytes:
         """So many bytes from a place, fewer only at the end of the pipe."""

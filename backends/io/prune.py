@@ -20,8 +20,8 @@ _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 @dataclass(frozen=True)
 class Bounds:
-    """What holds for a column in a part: all its non-NULL values lie in [low, high] (stored form; None = unknown), and how many of its
-    `rows` are NULL (None = unknown)."""
+    """What holds for a column in a part: all its non-NULL values lie in [low, high] (stored form; None = unknown), and
+    how many of its `rows` are NULL (None = unknown)."""
 
     low: Any
     high: Any
@@ -147,7 +147,9 @@ def _bounds_of(expr: Expr, bounds: Mapping[str, Bounds]) -> Bounds | None:
     """Bounds of a column, or of a cast of one that keeps the order of values; in the stored form of `expr`'s type."""
     if isinstance(expr, Column):
         found = bounds.get(expr.name)
-        return None if found is None else Bounds(_comparable(found.low), _comparable(found.high), found.nulls, found.rows)
+        return (
+            None if found is None else Bounds(_comparable(found.low), _comparable(found.high), found.nulls, found.rows)
+        )
     if not isinstance(expr, Cast) or expr.safe:
         return None
     inner = _bounds_of(expr.arg, bounds)
@@ -169,7 +171,12 @@ def _widen(value: Any, source: Type, target: Type) -> Any:
         return None
     if source == target:
         return value
-    if source.is_integer and target.is_integer and target.bounds[0] <= source.bounds[0] and source.bounds[1] <= target.bounds[1]:
+    if (
+        source.is_integer
+        and target.is_integer
+        and target.bounds[0] <= source.bounds[0]
+        and source.bounds[1] <= target.bounds[1]
+    ):
         return value
     if (source.is_integer or source.is_decimal) and target.is_decimal and target.scale >= source.scale:
         return value * 10 ** (target.scale - source.scale)

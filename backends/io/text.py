@@ -23,7 +23,9 @@ _TRUE, _FALSE = {"true", "t", "yes"}, {"false", "f", "no"}
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _PLAIN_INTEGER = re.compile(r"(?:0|[1-9][0-9]*|-[0-9]+)\Z")
 _PLAIN_DOUBLE = re.compile(r"(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|-?\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z")
-_DOUBLE = re.compile(r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)\Z", re.IGNORECASE)
+_DOUBLE = re.compile(
+    r"[+-]?(?:(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|inf(?:inity)?|nan)\Z", re.IGNORECASE
+)
 _TIME = r"(?P<hour>[0-9]{1,2}):(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{1,9}))?)?"
 _ZONE = r"\s*(?P<zone>Z|UTC|[+-][0-9]{2}(?::?[0-9]{2})?)"
 _DATES = {
@@ -39,8 +41,8 @@ _EPOCH = date(1970, 1, 1).toordinal()
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How the values of a column are written: the order of year, month and day, or an explicit strptime format; and what
-    stands before the fraction of a number, and between its thousands (empty for nothing)."""
+    """How the values of a column are written: the order of year, month and day, or an explicit strptime format; and
+    what stands before the fraction of a number, and between its thousands (empty for nothing)."""
 
     order: str = "ymd"
     strptime: str | None = None
@@ -100,7 +102,11 @@ def _stamp(text: str, format: TextFormat, zone: bool) -> int | None:
         if stamp is None:
             return None
         utc = stamp.astimezone(UTC).replace(tzinfo=None) if stamp.tzinfo else stamp
-        return (utc.toordinal() - _EPOCH) * 86_400_000_000 + (utc.hour * 3600 + utc.minute * 60 + utc.second) * 1_000_000 + utc.microsecond
+        return (
+            (utc.toordinal() - _EPOCH) * 86_400_000_000
+            + (utc.hour * 3600 + utc.minute * 60 + utc.second) * 1_000_000
+            + utc.microsecond
+        )
     text = text.strip()
     match = _STAMP_PATTERNS[format.order].match(text)
     if match is None:
@@ -159,7 +165,11 @@ def _is_timestamp(text: str, order: str) -> bool:
 
 def _is_timestamptz(text: str, order: str) -> bool:
     match = _STAMP_PATTERNS[order].match(text)
-    return match is not None and match["zone"] not in (None, "UTC") and parse_timestamptz(text, TextFormat(order)) is not None
+    return (
+        match is not None
+        and match["zone"] not in (None, "UTC")
+        and parse_timestamptz(text, TextFormat(order)) is not None
+    )
 
 
 _PLAIN_TESTS: tuple[tuple[Type, Callable[[str], bool]], ...] = (
@@ -184,7 +194,8 @@ _BULK = (
 
 
 def detect(texts: Iterable[str], orders: tuple[str, ...] = ("ymd", "dmy", "mdy")) -> tuple[Type, TextFormat]:
-    """The type of a column with these values (NULLs left out) and how its dates are written; VARCHAR if there is none."""
+    """The type of a column with these values (NULLs left out) and how its dates are written; VARCHAR if there is
+    none."""
     values = [text.strip() for text in dict.fromkeys(texts)]
     if not values:
         return VARCHAR, ISO
@@ -262,7 +273,8 @@ def _rounded(text: str, scale: int) -> int | None:
 
 
 def _decimals(values: list[int | None], arrow: pa.DataType) -> pa.Array:
-    """Decimals and HUGEINTs by their bytes: these have room for the 39 digits of a HUGEINT, and Python's Decimal would round to 28."""
+    """Decimals and HUGEINTs by their bytes: these have room for the 39 digits of a HUGEINT, and Python's Decimal would
+    round to 28."""
     data = b"".join((value or 0).to_bytes(16, "little", signed=True) for value in values)
     valid = None if None not in values else pa.array([value is not None for value in values], pa.bool_()).buffers()[1]
     return pa.Array.from_buffers(arrow, len(values), [valid, pa.py_buffer(data)])
@@ -291,9 +303,11 @@ def has_nanoseconds(text: str | bytes) -> bool:
     return len(raw) > 15 and _NANOSECONDS.search(raw) is not None
 
 
-def convert_text(array: pa.Array, kind: Type, format: TextFormat = ISO, lost: Callable[[], None] = lambda: None) -> tuple[pa.Array, pa.Array | None]:
-    """Text as values of `kind`, each distinct one converted once; and which rows could not be, if any.
-    Dates and times in the usual form go through pyarrow's cast, whose grammar is within ours; it leaves times with nanoseconds to us,
+def convert_text(
+    array: pa.Array, kind: Type, format: TextFormat = ISO, lost: Callable[[], None] = lambda: None
+) -> tuple[pa.Array, pa.Array | None]:
+    """Text as values of `kind`, each distinct one converted once; and which rows could not be, if any. Dates and times
+    in the usual form go through pyarrow's cast, whose grammar is within ours; it leaves times with nanoseconds to us,
     of which `lost` is told."""
     if kind.name in ("DATE", "TIMESTAMP", "TIMESTAMPTZ") and format == ISO and array.type == pa.string():
         try:

@@ -16,7 +16,15 @@ _DAY_US = 86_400_000_000
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 """0001-01-01 and 9999-12-31: the years for which pyarrow's spelling is ours."""
 _JSON_SPECIAL = '["\\\\\\x00-\\x1f]'
-_JSON_ESCAPES = {i: f"\\u{i:04X}" for i in range(32)} | {8: "\\b", 9: "\\t", 10: "\\n", 12: "\\f", 13: "\\r", 34: '\\"', 92: "\\\\"}
+_JSON_ESCAPES = {i: f"\\u{i:04X}" for i in range(32)} | {
+    8: "\\b",
+    9: "\\t",
+    10: "\\n",
+    12: "\\f",
+    13: "\\r",
+    34: '\\"',
+    92: "\\\\",
+}
 _BLOB_ESCAPED = frozenset(b"\\'\"")
 
 
@@ -32,7 +40,10 @@ def texts(column: pa.Array) -> pa.Array:
     if pa.types.is_decimal(kind):
         return pa.array([None if value is None else format(value, "f") for value in column.to_pylist()], pa.string())
     if pa.types.is_float32(kind):
-        return pa.array([None if value is None else repr(float(str(np.float32(value)))) for value in column.to_pylist()], pa.string())
+        return pa.array(
+            [None if value is None else repr(float(str(np.float32(value)))) for value in column.to_pylist()],
+            pa.string(),
+        )
     if pa.types.is_floating(kind):
         return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
     if pa.types.is_date(kind):
@@ -45,17 +56,26 @@ def texts(column: pa.Array) -> pa.Array:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind):
         return pa.array([None if value is None else blob_text(value) for value in column.to_pylist()], pa.string())
     if kind == pa.month_day_nano_interval():
-        return pa.array([None if value is None else interval_text(value.months, value.days, value.nanoseconds // 1000) for value in column.to_pylist()], pa.string())
+        return pa.array(
+            [
+                None if value is None else interval_text(value.months, value.days, value.nanoseconds // 1000)
+                for value in column.to_pylist()
+            ],
+            pa.string(),
+        )
     return column.cast(pa.string())
 
 
 def json_texts(column: pa.Array) -> pa.Array:
-    """The values of a column as JSON literals; NULL becomes null. DuckDB writes decimals of up to 18 digits as doubles."""
+    """The values of a column as JSON literals; NULL becomes null. DuckDB writes decimals of up to 18 digits as
+    doubles."""
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind) or (pa.types.is_decimal(kind) and kind.precision > 18):
         found = texts(column)
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        found = pa.array([None if value is None else json_number(float(value)) for value in column.to_pylist()], pa.string())
+        found = pa.array(
+            [None if value is None else json_number(float(value)) for value in column.to_pylist()], pa.string()
+        )
     else:
         found = _json_strings(texts(column))
     return pc.fill_null(found, "null")
@@ -73,7 +93,8 @@ def json_string(value: str) -> str:
 
 
 def json_number(value: float) -> str:
-    """The shortest number that reads back to the same double: plain digits from 1e-6 to below 1e21, else an exponent."""
+    """The shortest number that reads back to the same double: plain digits from 1e-6 to below 1e21, else an
+    exponent."""
     if value != value:
         return "NaN"
     if value in (float("inf"), float("-inf")):
@@ -95,7 +116,9 @@ def json_number(value: float) -> str:
 def _dates(column: pa.Array) -> pa.Array:
     if _within(column.cast(pa.int32()), _FIRST_DAY, _LAST_DAY):
         return column.cast(pa.string())
-    return pa.array([None if day is None else date_text(day) for day in column.cast(pa.int32()).to_pylist()], pa.string())
+    return pa.array(
+        [None if day is None else date_text(day) for day in column.cast(pa.int32()).to_pylist()], pa.string()
+    )
 
 
 def _stamps(column: pa.Array) -> pa.Array:
@@ -105,7 +128,9 @@ def _stamps(column: pa.Array) -> pa.Array:
         plain = micros.cast(pa.timestamp("us")).cast(pa.string())
         short = pc.replace_substring_regex(plain, r"\.?0*$", "", max_replacements=1)
         return pc.binary_join_element_wise(short, zone, "") if zone else short
-    return pa.array([None if value is None else _zoned(stamp_text(value), zone) for value in micros.to_pylist()], pa.string())
+    return pa.array(
+        [None if value is None else _zoned(stamp_text(value), zone) for value in micros.to_pylist()], pa.string()
+    )
 
 
 def _within(column: pa.Array, low: int, high: int) -> bool:

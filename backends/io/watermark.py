@@ -1,18 +1,20 @@
-"""How far the time of a stream has come, and what becomes of rows that come too late: the batches of a live source go through `Lateness`.
+"""How far the time of a stream has come, and what becomes of rows that come too late: the batches of a live source go
+through `Lateness`.
 
 Semantics, row by row in the order of arrival (the batches that rows come in make no difference):
 
-- After a row, the watermark of its partition is the greatest value so far of the watermark expression; NULL says nothing. The watermark of the
-  source is the least one of its partitions, and never goes back. A partition from which nothing has come for the idle timeout is left out of
-  the least until it sends again; one that has sent nothing at all holds the others up until then. If all of them idle, nothing moves.
-- A row is late if its time is before the bound: the watermark as it was before the row, minus the allowed lateness. The promise to those who
-  read (the punctuation) is that bound, so that no row of a stream breaks it.
-- Late rows are dropped (DROP), get the bound as their time (ADJUST), are handed over beside the others (INTO), or are an error (ERROR).
+- After a row, the watermark of its partition is the greatest value so far of the watermark expression; NULL says
+  nothing. The watermark of the source is the least one of its partitions, and never goes back. A partition from which
+  nothing has come for the idle timeout is left out of the least until it sends again; one that has sent nothing at all
+  holds the others up until then. If all of them idle, nothing moves.
+- A row is late if its time is before the bound: the watermark as it was before the row, minus the allowed lateness. The
+  promise to those who read (the punctuation) is that bound, so that no row of a stream breaks it.
+- Late rows are dropped (DROP), get the bound as their time (ADJUST), are handed over beside the others (INTO), or are
+  an error (ERROR).
 - A row without a time is never late. It is in no window either; `Counts` has the number of such rows.
 
-State is a number per partition. Time is int64 microseconds, and a batch costs a running maximum over one column. Bounded input is never
-late: files that are read as tables do not come here.
-"""
+State is a number per partition. Time is int64 microseconds, and a batch costs a running maximum over one column.
+Bounded input is never late: files that are read as tables do not come here."""
 
 from __future__ import annotations
 
@@ -35,8 +37,8 @@ DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class Watermark:
-    """WATERMARK FOR column AS expression, with what it says of late rows. `expression` is bound over the columns of the stream and gives a
-    time; `text` is how it was written; `into` is the table of ON LATE INTO."""
+    """WATERMARK FOR column AS expression, with what it says of late rows. `expression` is bound over the columns of the
+    stream and gives a time; `text` is how it was written; `into` is the table of ON LATE INTO."""
 
     column: str
     text: str
@@ -58,8 +60,8 @@ class Counts:
 
 @dataclass(frozen=True)
 class CheckedBatch:
-    """What a batch has become. `late` has the rows for the table of ON LATE INTO; `punctuation` promises that no later row is before it (None:
-    nothing is promised yet)."""
+    """What a batch has become. `late` has the rows for the table of ON LATE INTO; `punctuation` promises that no later
+    row is before it (None: nothing is promised yet)."""
 
     batch: pa.RecordBatch
     late: pa.RecordBatch | None
@@ -70,11 +72,12 @@ class CheckedBatch:
 class Lateness:
     """The watermark of a source, by the batches that come from its partitions.
 
-    marks: the values of the watermark expression for the rows of a batch. Call `consume` for each batch and `tick` from time to time; both
-    take the clock (microseconds of a clock that never goes back), so that a run can be repeated.
-    """
+    marks: the values of the watermark expression for the rows of a batch. Call `consume` for each batch and `tick` from
+    time to time; both take the clock (microseconds of a clock that never goes back), so that a run can be repeated."""
 
-    def __init__(self, watermark: Watermark, marks: Callable[[pa.RecordBatch], pa.Array], partitions: int = 1, clock_us: int = 0):
+    def __init__(
+        self, watermark: Watermark, marks: Callable[[pa.RecordBatch], pa.Array], partitions: int = 1, clock_us: int = 0
+    ):
         if partitions < 1:
             raise ValueError("a source has at least one partition")
         self.watermark, self.marks = watermark, marks
@@ -119,7 +122,11 @@ class Lateness:
 
     def state(self) -> dict[str, object]:
         """What a checkpoint keeps."""
-        return {"current": self._current, "marks": list(self._marks), "counts": [self.counts.rows, self.counts.without_time, self.counts.late]}
+        return {
+            "current": self._current,
+            "marks": list(self._marks),
+            "counts": [self.counts.rows, self.counts.without_time, self.counts.late],
+        }
 
     def restore(self, state: dict[str, object], clock_us: int = 0) -> None:
         """Go on from a checkpoint; every partition counts as heard of now."""
@@ -137,15 +144,20 @@ class Lateness:
         return np.maximum(np.minimum(running, others), self._current)
 
     def _least(self, clock_us: int, without: int | None = None) -> int:
-        """The least watermark of the partitions that count; of none of them, one that bounds nothing (with `without`) or says nothing."""
-        counted = [mark for number, mark in enumerate(self._marks) if number != without and not self._idles(number, clock_us)]
+        """The least watermark of the partitions that count; of none of them, one that bounds nothing (with `without`)
+        or says nothing."""
+        counted = [
+            mark for number, mark in enumerate(self._marks) if number != without and not self._idles(number, clock_us)
+        ]
         return min(counted, default=NEVER if without is None else 2**63 - 1)
 
     def _idles(self, partition: int, clock_us: int) -> bool:
         timeout = self.watermark.idle_timeout_us
         return timeout is not None and clock_us - self._heard[partition] >= timeout
 
-    def _late(self, batch: pa.RecordBatch, column: int, times: np.ndarray, bounds: np.ndarray, late: np.ndarray) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
+    def _late(
+        self, batch: pa.RecordBatch, column: int, times: np.ndarray, bounds: np.ndarray, late: np.ndarray
+    ) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
         match self.watermark.on_late:
             case "ADJUST":
                 moved = _from_micros(np.where(late, bounds, times), batch.column(column))
@@ -153,7 +165,10 @@ class Lateness:
             case "ERROR":
                 first = int(np.flatnonzero(late)[0])
                 raise SourceError(
-                    f'a row is late: its "{self.watermark.column}" is {_shown(times[first])}, and rows before {_shown(bounds[first])} are no longer expected',
+                    (
+                        f'a row is late: its "{self.watermark.column}" is {_shown(times[first])}, and rows '
+                        f"before {_shown(bounds[first])} are no longer expected"
+                    ),
                     hint="ALLOWED LATENESS waits longer; ON LATE DROP, ADJUST or INTO a table go on",
                 )
         kept = batch.filter(pa.array(~late))

@@ -1,11 +1,11 @@
 """Files and folders that appear when they are whole: written beside their target under another name, then renamed.
 
-`writers`, COPY with PARTITION_BY, and everything that writes plans and results call this. What is kept of a target that is there: a symbolic
-link stays one (the file behind it is replaced), and so do its mode, and its owner where the system lets us.
+`writers`, COPY with PARTITION_BY, and everything that writes plans and results call this. What is kept of a target that
+is there: a symbolic link stays one (the file behind it is replaced), and so do its mode, and its owner where the system
+lets us.
 
-While it is written a file is called `.name.12345678.partial`, and its writer holds a lock on it. So a later writer to the same place knows
-which of them a dead process has left (their locks are free), and removes them.
-"""
+While it is written a file is called `.name.12345678.partial`, and its writer holds a lock on it. So a later writer to
+the same place knows which of them a dead process has left (their locks are free), and removes them."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _RENAME_EXCHANGE, _HERE = 2, -100
 
 
 def write_whole(path: str | os.PathLike[str], fill: Callable[[BinaryIO], None]) -> None:
-    """Have `fill` write a file, which is then at `path`. If it fails, what was there is as it was; what is no file, such as a pipe, or is
-    open already (`descriptors`), is written to as it comes. Raises OSError."""
+    """Have `fill` write a file, which is then at `path`. If it fails, what was there is as it was; what is no file,
+    such as a pipe, or is open already (`descriptors`), is written to as it comes. Raises OSError."""
     descriptor = descriptor_of(path)
     if descriptor is not None:
         with open_to_write(descriptor) as stream:
@@ -60,8 +60,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def whole_folder(path: str | os.PathLike[str], overwrite: bool) -> Iterator[Path]:
-    """A new folder to write into; at the end it is at `path`. What is there already goes with `overwrite`; otherwise only files that are
-    in the new folder, too, are replaced, one by one."""
+    """A new folder to write into; at the end it is at `path`. What is there already goes with `overwrite`; otherwise
+    only files that are in the new folder, too, are replaced, one by one."""
     if descriptor_of(path) is not None:
         raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
     target = real_path(path)
@@ -137,7 +137,9 @@ def remove_leftovers(target: Path) -> None:
 def _stem(target: Path) -> str:
     """The name of the target, or what stands for it where a longer name would be too long."""
     raw = os.fsencode(target.name)
-    return target.name if len(raw) <= _LONGEST_NAME else f"{os.fsdecode(raw[:64])}-{hashlib.sha256(raw).hexdigest()[:16]}"
+    return (
+        target.name if len(raw) <= _LONGEST_NAME else f"{os.fsdecode(raw[:64])}-{hashlib.sha256(raw).hexdigest()[:16]}"
+    )
 
 
 def _remove(path: Path) -> None:

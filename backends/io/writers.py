@@ -1,8 +1,7 @@
 """Results as files: `write` streams batches as CSV, JSON (one object per line), Arrow IPC or Parquet.
 
-Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). A file appears when it is
-whole (`whole_files`), so that a query that fails leaves no half file and no target harmed.
-"""
+Called by `Relation.write` and the command line. One batch is held at a time (Parquet: one row group). A file appears
+when it is whole (`whole_files`), so that a query that fails leaves no half file and no target harmed."""
 
 from __future__ import annotations
 
@@ -48,9 +47,14 @@ _DEFAULTS = WriteOptions()
 
 
 def write(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, kind: str, target: str | os.PathLike[str] | BinaryIO, options: WriteOptions = _DEFAULTS
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    kind: str,
+    target: str | os.PathLike[str] | BinaryIO,
+    options: WriteOptions = _DEFAULTS,
 ) -> int:
-    """Write all batches to a path or an open binary file; the number of rows written. `kind` is csv, json, arrow or parquet."""
+    """Write all batches to a path or an open binary file; the number of rows written. `kind` is csv, json, arrow or
+    parquet."""
     if kind not in WRITERS:
         raise SourceError(f"unknown format {kind}", hint=f"formats are {', '.join(WRITERS)}")
     schema = _distinct(schema if isinstance(schema, pa.Schema) else schema.to_arrow())
@@ -117,18 +121,39 @@ def _slices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield batch.slice(start, SLICE_ROWS)
 
 
-def write_csv(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
-    """A header, then a line per row; NULL is nothing (or a given text), a string that could be read as NULL is quoted."""
+def write_csv(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
+) -> None:
+    """A header, then a line per row; NULL is nothing (or a given text), a string that could be read as NULL is
+    quoted."""
     always = {name.lower() for name in (schema.names if options.quote_all else options.force_quote or ())}
     if options.header:
-        stream.write(_lines([_quoted(pa.array([name], pa.string()), options, name.lower() in always) for name in schema.names], options.delimiter))
+        stream.write(
+            _lines(
+                [_quoted(pa.array([name], pa.string()), options, name.lower() in always) for name in schema.names],
+                options.delimiter,
+            )
+        )
     for batch in _slices(batches):
-        stream.write(_lines([_csv_column(column, options, name.lower() in always) for name, column in zip(schema.names, batch.columns, strict=True)], options.delimiter))
+        stream.write(
+            _lines(
+                [
+                    _csv_column(column, options, name.lower() in always)
+                    for name, column in zip(schema.names, batch.columns, strict=True)
+                ],
+                options.delimiter,
+            )
+        )
 
 
 def _csv_column(column: pa.Array, options: WriteOptions, always: bool) -> pa.Array:
     found = texts(column)
-    plain = pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_temporal(column.type) or pa.types.is_decimal(column.type)
+    plain = (
+        pa.types.is_integer(column.type)
+        or pa.types.is_floating(column.type)
+        or pa.types.is_temporal(column.type)
+        or pa.types.is_decimal(column.type)
+    )
     plain = plain and options.delimiter in ",|;\t" and not options.null
     return pc.fill_null(found if plain and not always else _quoted(found, options, always), options.null)
 
@@ -147,7 +172,9 @@ def _quoted(column: pa.Array, options: WriteOptions, always: bool = False) -> pa
     return pc.if_else(special, pc.binary_join_element_wise(quote, escaped, quote, ""), column)
 
 
-def write_json(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
+def write_json(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
+) -> None:
     """One object per line; with the option `array`, these in brackets and with commas between them."""
     if options.array:
         _write_array(batches, schema, stream)
@@ -180,24 +207,32 @@ def _lines(parts: list[Any], separator: str) -> memoryview | bytes:
     return memoryview(rows.buffers()[2])[offsets[0].as_py() : offsets[len(rows)].as_py()]
 
 
-def write_arrow(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
+def write_arrow(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
+) -> None:
     """An Arrow IPC stream."""
     with pa.ipc.new_stream(stream, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
 
 
-def write_parquet(batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS) -> None:
+def write_parquet(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, stream: BinaryIO, options: WriteOptions = _DEFAULTS
+) -> None:
     """Parquet with row groups of DuckDB's size; decimals up to 18 digits as integers, which read fastest."""
     # With all the file systems that it knows it takes 30 ms to import.
     import pyarrow.parquet as pq
 
     for field in schema:
         if field.type == pa.month_day_nano_interval():
-            raise SourceError(f"column {field.name} is INTERVAL, which is not written to Parquet", hint="CAST it to VARCHAR")
+            raise SourceError(
+                f"column {field.name} is INTERVAL, which is not written to Parquet", hint="CAST it to VARCHAR"
+            )
     size = options.row_group_rows
     compression = {None: "snappy", "uncompressed": "none"}.get(options.compression, options.compression)
-    with pq.ParquetWriter(stream, schema, compression=compression, store_decimal_as_integer=True, store_schema=False) as writer:
+    with pq.ParquetWriter(
+        stream, schema, compression=compression, store_decimal_as_integer=True, store_schema=False
+    ) as writer:
         waiting: list[pa.RecordBatch] = []
         rows = 0
         for batch in batches:

@@ -42,7 +42,9 @@ class Splits(ArrivedRows):
 
     def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
         scan = self.step
-        data = SourceData(scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, executor.shared)
+        data = SourceData(
+            scan.source, scan.columns, scan.where, engine.shards, engine.run.settings.batch_rows, executor.shared
+        )
         data.splits = list(self.splits)
         data.rows = self.rows
         return Flow(data, step.schema)
@@ -80,7 +82,9 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
             raise SourceError(f"{step.name}: {field.name}: {error}") from error
         if (not field.nullable or field.name in getattr(step, "filled", ())) and arrays[-1].null_count:
             # The plan may rest on it: NOT IN is another join where a column has no NULLs.
-            raise SourceError(f"{step.name}: {field.name}: a NULL has come, and the plan was made for a table that has none in it")
+            raise SourceError(
+                f"{step.name}: {field.name}: a NULL has come, and the plan was made for a table that has none in it"
+            )
     if not arrays:
         return batch.select([])
     return pa.RecordBatch.from_arrays(arrays, list(step.schema.names))

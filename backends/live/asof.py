@@ -1,9 +1,8 @@
 """ASOF joins live: a left row finds its partner when the right rows have come past it.
 
-State: left rows that wait, and right rows, of which the ones go that a later one of their key stands before, for all left rows
-that are held or to come. Only joins that look back in time do that (`left >= right`, `>`); one that looks ahead with a tolerance waits for so
-long, and any other until the right side has ended.
-"""
+State: left rows that wait, and right rows, of which the ones go that a later one of their key stands before, for all
+left rows that are held or to come. Only joins that look back in time do that (`left >= right`, `>`); one that looks
+ahead with a tolerance waits for so long, and any other until the right side has ended."""
 
 from __future__ import annotations
 
@@ -27,16 +26,27 @@ class AsofJoins(LiveOperator):
         self.left, self.right = step.at.args
         self.looks_back = step.at.name in (">", ">=")
         self.whole = self.over()
-        ahead = None if step.tolerance is None or not isinstance(step.tolerance.value, tuple) else step.tolerance.value[1] * DAY_US + step.tolerance.value[2]
+        ahead = (
+            None
+            if step.tolerance is None or not isinstance(step.tolerance.value, tuple)
+            else step.tolerance.value[1] * DAY_US + step.tolerance.value[2]
+        )
         self.ahead = 0 if self.looks_back else ahead
         """How far behind a left row's time its partner may be; None if it may be anywhere."""
-        self.why = "holds left rows until the right side has passed them, and the right rows nearest to them" if self.ahead is not None else "holds both sides until the right one has ended"
+        self.why = (
+            "holds left rows until the right side has passed them, and the right rows nearest to them"
+            if self.ahead is not None
+            else "holds both sides until the right one has ended"
+        )
         self.waiting = self._waiting() if self.ahead is not None else None
         self.needed = self._needed() if self.looks_back and step.condition is None else None
 
     def _waiting(self) -> tuple[Fragment, Fragment]:
-        """The left rows that have their partner, or will have none, and the others. What they wait for has passed a time `ahead` of it."""
-        passed = unless_null(compare(self.left, "<=" if self.step.at.name == ">" else "<", parameter("time", self.left.type)))
+        """The left rows that have their partner, or will have none, and the others. What they wait for has passed a
+        time `ahead` of it."""
+        passed = unless_null(
+            compare(self.left, "<=" if self.step.at.name == ">" else "<", parameter("time", self.left.type))
+        )
         return self.filtered(0, passed), self.filtered(0, negated(passed))
 
     def _needed(self) -> Fragment:
@@ -45,8 +55,17 @@ class AsofJoins(LiveOperator):
         by = tuple(k.right for k in self.step.keys)
         # A row without a time matches nothing, and would stand behind all others.
         timed = Filter((leaf,), predicate=Call("is_not_null", (self.right,), BOOLEAN))
-        following = Window((timed,), by=by, order=(SortKey(self.right),), calls=(("next_time", WindowCall("lead", (self.right,), self.right.type)),))
-        stands_before = compare(Column("next_time", self.right.type), "<" if self.step.at.name == ">" else "<=", parameter("time", self.right.type))
+        following = Window(
+            (timed,),
+            by=by,
+            order=(SortKey(self.right),),
+            calls=(("next_time", WindowCall("lead", (self.right,), self.right.type)),),
+        )
+        stands_before = compare(
+            Column("next_time", self.right.type),
+            "<" if self.step.at.name == ">" else "<=",
+            parameter("time", self.right.type),
+        )
         kept = Filter((following,), predicate=unless_null(negated(stands_before)))
         return Fragment(self.engine, restricted(kept, leaf))
 
@@ -87,5 +106,6 @@ class AsofJoins(LiveOperator):
         if self.ended or (self.progress[0].ended and not self.held[0].rows):
             return Progress(ended=True)
         first = self._first()
-        return Progress({self.left.name: first} if first is not None and isinstance(self.left, Column) and self.looks_back else {})
-
+        return Progress(
+            {self.left.name: first} if first is not None and isinstance(self.left, Column) and self.looks_back else {}
+        )

@@ -1,9 +1,10 @@
-"""Runs a plan whose scans have `progress`: files are read in the order of a time, and what has passed is given and forgotten on the way.
+"""Runs a plan whose scans have `progress`: files are read in the order of a time, and what has passed is given and
+forgotten on the way.
 
-Parts of files (row groups) are read in the order of the least time in each, those of which nothing is known first, some for each thread
-at once. After them the least time of those that are left is a punctuation. So the states of a year of windows are never there together,
-if the files are anything like in order; if they are not, all of it is the same and nothing is forgotten early.
-"""
+Parts of files (row groups) are read in the order of the least time in each, those of which nothing is known first, some
+for each thread at once. After them the least time of those that are left is a punctuation. So the states of a year of
+windows are never there together, if the files are anything like in order; if they are not, all of it is the same and
+nothing is forgotten early."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Windows of so many rows, live: a window is given when all of its rows are there and no row to come can stand before them.
+"""Windows of so many rows, live: a window is given when all of its rows are there and no row to come can stand before
+them.
 
-State: the rows behind the last window of each key, and how many windows each key has had, by which the next ones are numbered.
-"""
+State: the rows behind the last window of each key, and how many windows each key has had, by which the next ones are
+numbered."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class CountWindows(LiveOperator):
         super().__init__(step, engine)
         windows, schema = step.windows, step.schema
         self.first = Column(windows.first, TIMESTAMP, False)
-        self.numbered = HeldRows(Schema((*(Field(f"of_{n}", schema[n].type) for n in step.by), Field("windows", BIGINT))))
+        self.numbered = HeldRows(
+            Schema((*(Field(f"of_{n}", schema[n].type) for n in step.by), Field("windows", BIGINT)))
+        )
         is_final = compare(self.first, "<", parameter("time", TIMESTAMP))
         self.whole = Fragment(engine, self._renumbered(self.over().top))
         self.closed = Fragment(engine, self._renumbered(self.over(Filter((self.leaf(0),), predicate=is_final)).top))
@@ -44,10 +47,25 @@ class CountWindows(LiveOperator):
     def _renumbered(self, windows: Step) -> Step:
         """The windows of a walk, numbered behind those before it."""
         step, before = self.step, given("numbered", self.numbered.schema)
-        keys = tuple(JoinKey(Column(n, windows.schema[n].type), Column(f"of_{n}", windows.schema[n].type), True) for n in step.by)
+        keys = tuple(
+            JoinKey(Column(n, windows.schema[n].type), Column(f"of_{n}", windows.schema[n].type), True) for n in step.by
+        )
         joined = HashJoin((windows, before), kind="left", keys=keys)
-        number = Call("+", (Column(step.windows.id, BIGINT), Call("coalesce", (Column("windows", BIGINT), Literal(0, BIGINT)), BIGINT)), BIGINT)
-        return Project((joined,), columns=tuple((f.name, number if f.name == step.windows.id else Column(f.name, f.type, f.nullable)) for f in step.schema))
+        number = Call(
+            "+",
+            (
+                Column(step.windows.id, BIGINT),
+                Call("coalesce", (Column("windows", BIGINT), Literal(0, BIGINT)), BIGINT),
+            ),
+            BIGINT,
+        )
+        return Project(
+            (joined,),
+            columns=tuple(
+                (f.name, number if f.name == step.windows.id else Column(f.name, f.type, f.nullable))
+                for f in step.schema
+            ),
+        )
 
     def _counted(self) -> Step:
         """How many windows each key has had."""
@@ -57,13 +75,18 @@ class CountWindows(LiveOperator):
         new = Project((given("found", step.schema),), columns=(*keys, ("windows", number)))
         both = Union((new, given("numbered", schema)))
         by = tuple((f.name, Column(f.name, f.type)) for f in schema if f.name != "windows")
-        return Aggregate((both,), by=by, calls=(("windows", AggregateCall("max", (Column("windows", BIGINT),), BIGINT)),))
+        return Aggregate(
+            (both,), by=by, calls=(("windows", AggregateCall("max", (Column("windows", BIGINT),), BIGINT)),)
+        )
 
     def _left(self, is_final: Expr) -> Step:
         """The rows that are in no full window of final rows."""
         leaf, size = self.leaf(0), Literal(self.step.windows.size, BIGINT)
         by = tuple(Column(n, leaf.schema[n].type, leaf.schema[n].nullable) for n in self.step.by)
-        calls = (("row_of_key", WindowCall("row_number", (), BIGINT)), ("final_of_key", WindowCall("count_star", (), BIGINT, frame=WHOLE_PARTITION, filter=is_final)))
+        calls = (
+            ("row_of_key", WindowCall("row_number", (), BIGINT)),
+            ("final_of_key", WindowCall("count_star", (), BIGINT, frame=WHOLE_PARTITION, filter=is_final)),
+        )
         placed = Window((leaf,), by=by, order=(SortKey(self.first),), calls=calls)
         given_rows = Call("*", (Call("//", (Column("final_of_key", BIGINT), size), BIGINT), size), BIGINT)
         return restricted(Filter((placed,), predicate=compare(Column("row_of_key", BIGINT), ">", given_rows)), leaf)

@@ -1,4 +1,5 @@
-"""Parts of a plan that are run again and again over rows that are held: `Fragment` is such a part with inputs in the place of the steps below."""
+"""Parts of a plan that are run again and again over rows that are held: `Fragment` is such a part with inputs in the
+place of the steps below."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Engine:
     held_bytes: int = 0
     """What the operators of the query hold; fragments have what is left of memory_limit."""
     next_position: int = 0
-    """Rows are numbered through all runs of fragments: `first` and `last` compare states of rows that have come at different times."""
+    """Rows are numbered through all runs of fragments: `first` and `last` compare states of rows that have come at
+    different times."""
 
     def positions(self, rows: int) -> int:
         """The position of the first of so many rows that a fragment is given now."""
@@ -68,7 +70,13 @@ class Engine:
         settings = run.settings
         if settings.memory_limit is not None:
             settings = replace(settings, memory_limit=max(settings.memory_limit - self.held_bytes, LEAST_BYTES))
-        mine = Run(settings=settings, parameters={**run.parameters, **parameters}, wall_clock=run.wall_clock, counts=run.counts, profile=run.profile)
+        mine = Run(
+            settings=settings,
+            parameters={**run.parameters, **parameters},
+            wall_clock=run.wall_clock,
+            counts=run.counts,
+            profile=run.profile,
+        )
         return Executor(mine.shares(run), kernels, self.interpret, inputs={})
 
     def finish(self, executor: Executor) -> None:
@@ -139,7 +147,8 @@ class Fragment:
         self.inputs = {s.name: s for s in self.top.walk() if isinstance(s, Input)}
 
     def rows(self, given: dict[str, Given], /, **values: Any) -> Rows:
-        """The rows of the last step, from those of the inputs; an input that is not given has none. values: of `value_name`s."""
+        """The rows of the last step, from those of the inputs; an input that is not given has none. values: of
+        `value_name`s."""
         if not any(map(count, given.values())) and not self.gives_of_nothing:
             return []
         executor = self._executor(given, {value_name(name): value for name, value in values.items()})
@@ -163,7 +172,9 @@ class Fragment:
 
     def _executor(self, given: dict[str, Given], parameters: dict[str, Any]) -> Executor:
         executor = self.engine.execute(self.kernels, parameters)
-        executor.inputs.update({id(step): self._flow(step, given.get(name, []), executor) for name, step in self.inputs.items()})
+        executor.inputs.update(
+            {id(step): self._flow(step, given.get(name, []), executor) for name, step in self.inputs.items()}
+        )
         return executor
 
     def _flow(self, step: Input, rows: Given, executor: Executor) -> Flow:
@@ -176,7 +187,8 @@ class Fragment:
 
 
 def _named(root: Step) -> Step:
-    """A name for each step that has none: other names than the plan's, so that what is measured is not taken for its steps'."""
+    """A name for each step that has none: other names than the plan's, so that what is measured is not taken for its
+    steps'."""
     done: dict[int, Step] = {}
     for number, step in enumerate(root.walk()):
         rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
@@ -229,4 +241,7 @@ def from_table(table: pa.Table, schema: Schema) -> Rows:
     if not table.num_rows:
         return []
     columns = len(schema)
-    return [Chunk((number,), b.num_rows, list(b.columns[:columns])) for number, b in enumerate(table.combine_chunks().to_batches())]
+    return [
+        Chunk((number,), b.num_rows, list(b.columns[:columns]))
+        for number, b in enumerate(table.combine_chunks().to_batches())
+    ]

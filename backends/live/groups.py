@@ -1,7 +1,8 @@
-"""Aggregates live: groups that have a time among their keys are given, and forgotten, when no row to come can belong to them.
+"""Aggregates live: groups that have a time among their keys are given, and forgotten, when no row to come can belong to
+them.
 
-State: the partial states of groups where the plan has them (`phase=partial`), which are merged as they become many; else rows.
-"""
+State: the partial states of groups where the plan has them (`phase=partial`), which are merged as they become many;
+else rows."""
 
 from __future__ import annotations
 
@@ -43,8 +44,14 @@ class Groups(LiveOperator):
     def __init__(self, step: Aggregate, engine: Engine):
         super().__init__(step, engine)
         schema = self.below[0].schema
-        self.keys: dict[str, Expr] = {n: Column(n, schema[n].type, schema[n].nullable) if step.absorbs else e for n, e in step.by}
-        self.states = States(engine, self.below[0], self.leaf(0)) if isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial" else None
+        self.keys: dict[str, Expr] = {
+            n: Column(n, schema[n].type, schema[n].nullable) if step.absorbs else e for n, e in step.by
+        }
+        self.states = (
+            States(engine, self.below[0], self.leaf(0))
+            if isinstance(self.below[0], Aggregate) and self.below[0].phase == "partial"
+            else None
+        )
         self.whole = self.over(gives_of_nothing=not step.by)
         self.parts: dict[tuple[str, ...], tuple[Fragment, Fragment]] = {}
 
@@ -84,4 +91,3 @@ class Groups(LiveOperator):
 
     def promise(self) -> Progress:
         return Progress(self.bounds(), self.ended)
-

@@ -1,9 +1,10 @@
-"""Joins live. Rows of both sides are held; comparisons of times say which of them no row to come can match (seed 004, figure 4, generalised).
+"""Joins live. Rows of both sides are held; comparisons of times say which of them no row to come can match (seed 004,
+figure 4, generalised).
 
-A condition `a <= b`, where the rows to come of one side have `a` no less than F, lets go of the held rows of the other with b < F. An
-equality is two of these. An inner join gives pairs as soon as the second row of a pair has come. All other kinds decide about a left row when
-no row to come can match it, and then forget it; right rows stay while a left row that is held or to come may want them.
-"""
+A condition `a <= b`, where the rows to come of one side have `a` no less than F, lets go of the held rows of the other
+with b < F. An equality is two of these. An inner join gives pairs as soon as the second row of a pair has come. All
+other kinds decide about a left row when no row to come can match it, and then forget it; right rows stay while a left
+row that is held or to come may want them."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ KINDS = ("inner", "left", "semi", "anti")
 
 @dataclass(frozen=True)
 class TimeLimit:
-    """A pair of rows needs `low <= high` (or `<`, if strict): `low` is of the side that is waited for, `high` of the held one."""
+    """A pair of rows needs `low <= high` (or `<`, if strict): `low` is of the side that is waited for, `high` of the
+    held one."""
 
     low: Expr
     high: Expr
@@ -62,12 +64,18 @@ class Joins(LiveOperator):
 
     def _why(self) -> str:
         bounded = [f"side {side}" for side in range(2) if self.limits[side]]
-        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time" + ("" if self.is_eager else ", and a left row waits until it cannot be matched")
+        return f"holds both sides; {' and '.join(bounded) or 'neither'} may be let go by time" + (
+            "" if self.is_eager else ", and a left row waits until it cannot be matched"
+        )
 
     def consume(self, side: int, rows: Rows) -> Rows:
         if not self.is_eager:
             return super().consume(side, rows)
-        found = self.whole.rows({f"side_{side}": rows, f"side_{1 - side}": self.held[1 - side].rows}) if rows and self.held[1 - side].rows else []
+        found = (
+            self.whole.rows({f"side_{side}": rows, f"side_{1 - side}": self.held[1 - side].rows})
+            if rows and self.held[1 - side].rows
+            else []
+        )
         if not self.progress[1 - side].ended:
             self.held[side].add(rows)
         return found
@@ -116,7 +124,13 @@ class Joins(LiveOperator):
         if not self.held[side].rows:
             return self.progress[side]
         coming = self.progress[side]
-        return Progress({n: b if coming.ended else min(b, coming.bounds[n]) for n, b in stay.items() if coming.ended or n in coming.bounds})
+        return Progress(
+            {
+                n: b if coming.ended else min(b, coming.bounds[n])
+                for n, b in stay.items()
+                if coming.ended or n in coming.bounds
+            }
+        )
 
     def _forget(self, side: int, others: Progress) -> None:
         """Let go of the held rows of a side that the others' rows to come cannot match."""
@@ -126,7 +140,9 @@ class Joins(LiveOperator):
         known = self._known(side, others)
         if known and self.held[side].rows:
             values = self._values(side, known, others)
-            self.held[side].rows = self._parts(side, tuple(known))[1].rows({f"side_{side}": self.held[side].rows}, **values)
+            self.held[side].rows = self._parts(side, tuple(known))[1].rows(
+                {f"side_{side}": self.held[side].rows}, **values
+            )
 
     def _known(self, side: int, others: Progress) -> list[int]:
         return [number for number, limit in enumerate(self.limits[side]) if others.lower(limit.low) is not None]
@@ -136,11 +152,15 @@ class Joins(LiveOperator):
         return {f"bound_{number}": others.lower(self.limits[side][number].low) for number in known}
 
     def _parts(self, side: int, known: tuple[int, ...]) -> tuple[Fragment, Fragment]:
-        """The held rows that are past one of the limits, and those that are not. A row with a NULL there matches nothing, and is past it."""
+        """The held rows that are past one of the limits, and those that are not. A row with a NULL there matches
+        nothing, and is past it."""
         key = (side, known)
         if key not in self.parts:
             limits = [(f"bound_{number}", self.limits[side][number]) for number in known]
-            needs = [compare(limit.high, ">" if limit.strict else ">=", parameter(name, limit.high.type)) for name, limit in limits]
+            needs = [
+                compare(limit.high, ">" if limit.strict else ">=", parameter(name, limit.high.type))
+                for name, limit in limits
+            ]
             passed = unless_null(any_of([negated(need) for need in needs]))
             self.parts[key] = self.filtered(side, passed), self.filtered(side, negated(passed))
         return self.parts[key]

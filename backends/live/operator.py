@@ -1,11 +1,23 @@
-"""The shape of a live operator, and the two that serve any step: `Pass` remembers nothing, `Hold` everything until its input has ended."""
+"""The shape of a live operator, and the two that serve any step: `Pass` remembers nothing, `Hold` everything until its
+input has ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from tsql.backends.live.fragments import Engine, Fragment, Rows, count, from_table, given, graft, joined, to_table, value_name
+from tsql.backends.live.fragments import (
+    Engine,
+    Fragment,
+    Rows,
+    count,
+    from_table,
+    given,
+    graft,
+    joined,
+    to_table,
+    value_name,
+)
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Call, Expr, Literal, Parameter
 from tsql.kernels.expr.schema import Schema
@@ -25,8 +37,11 @@ def origin(step: Step) -> Step:
 
 
 def held_step(step: Step, side: int) -> Step:
-    """The step whose rows an operator holds for an input of a step: below movement, and states where the step takes states."""
-    takes_states = (isinstance(step, Aggregate) and step.absorbs) or (isinstance(step, Combine) and step.windows.over == "states")
+    """The step whose rows an operator holds for an input of a step: below movement, and states where the step takes
+    states."""
+    takes_states = (isinstance(step, Aggregate) and step.absorbs) or (
+        isinstance(step, Combine) and step.windows.over == "states"
+    )
     found = partial_of(step.inputs[side]) if takes_states else None
     return origin(step.inputs[side]) if found is None else found
 
@@ -100,14 +115,22 @@ class LiveOperator:
             raise ExecutionError(f"step {self.step.name}: this is the state of another plan")
         for name, held in mine.items():
             if tables[name].num_rows and len(held.schema) and tuple(tables[name].column_names) != held.schema.names:
-                raise ExecutionError(f"step {self.step.name}: this is the state of another plan: its columns are {', '.join(tables[name].column_names)}")
+                raise ExecutionError(
+                    f"step {self.step.name}: this is the state of another plan: its columns are "
+                    f"{', '.join(tables[name].column_names)}"
+                )
             held.rows = from_table(tables[name], held.schema)
         self.marks = dict(marks)
 
     def over(self, *replacements: Step | None, step: Step | None = None, gives_of_nothing: bool = False) -> Fragment:
         """The step over held rows, or over what replaces them: a step over `self.leaf(side)`."""
-        cuts = {id(b): r if r is not None else self.leaf(side) for side, (b, r) in enumerate(zip(self.below, replacements or [None] * len(self.below), strict=True))}
-        return Fragment(self.engine, graft(step or self.step, cuts, self.engine.shards), gives_of_nothing=gives_of_nothing)
+        cuts = {
+            id(b): r if r is not None else self.leaf(side)
+            for side, (b, r) in enumerate(zip(self.below, replacements or [None] * len(self.below), strict=True))
+        }
+        return Fragment(
+            self.engine, graft(step or self.step, cuts, self.engine.shards), gives_of_nothing=gives_of_nothing
+        )
 
     def leaf(self, side: int) -> Step:
         """The held rows of a side, as the leaf of a fragment; its name is the number of the side."""
@@ -187,4 +210,3 @@ def _folded(op: str, conditions: list[Expr]) -> Expr:
     for condition in conditions[1:]:
         found = Call(op, (found, condition), BOOLEAN)
     return found
-

@@ -1,4 +1,5 @@
-"""Which operator runs a step live: the one place that decides it. Steps that are not here hold their rows until their input has ended."""
+"""Which operator runs a step live: the one place that decides it. Steps that are not here hold their rows until their
+input has ended."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Windows from panes, live: a window is given when no row to come can be in it, and a pane is forgotten when no open window has it.
+"""Windows from panes, live: a window is given when no row to come can be in it, and a pane is forgotten when no open
+window has it.
 
-State: panes (partial states, or rows where the plan has `over=rows`), and the time up to which windows have been given. Windows are made
-again from the panes of open ones with each punctuation, and those that were given already are left out: a window has its
-panes as long as it is open.
-"""
+State: panes (partial states, or rows where the plan has `over=rows`), and the time up to which windows have been given.
+Windows are made again from the panes of open ones with each punctuation, and those that were given already are left
+out: a window has its panes as long as it is open."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ class Panes(LiveOperator):
 
 
 class Sessions(Panes):
-    """A combine step over sessions. A row exactly at the end of a session still belongs to it, so that one is over when the time is behind its end."""
+    """A combine step over sessions. A row exactly at the end of a session still belongs to it, so that one is over when
+    the time is behind its end."""
 
     why = "holds the panes of sessions that may go on"
 
@@ -111,7 +112,9 @@ class Sessions(Panes):
         step, windows = self.step, self.windows
         leaf = self.leaf(0)
         by = tuple(Column(n, leaf.schema[n].type, leaf.schema[n].nullable) for n in step.by)
-        end = session_ends(leaf, by, Column(windows.first, TIMESTAMP, False), Column(windows.last, TIMESTAMP, False), windows.gap)
+        end = session_ends(
+            leaf, by, Column(windows.first, TIMESTAMP, False), Column(windows.last, TIMESTAMP, False), windows.gap
+        )
         kept = Filter((end,), predicate=compare(Column("session_closes", TIMESTAMP), ">", parameter("time", TIMESTAMP)))
         return Fragment(self.engine, restricted(kept, leaf))
 
@@ -125,12 +128,28 @@ def session_ends(rows: Step, by: tuple[Column, ...], first: Column, last: Column
 
     order = (SortKey(first),)
     so_far = WindowCall("max", (last,), TIMESTAMP, frame=Frame("rows", Bound("unbounded"), Bound("current")))
-    reach = Window((rows,), by=by, order=order, calls=(("session_reach", so_far), ("session_next", WindowCall("lead", (first,), TIMESTAMP))))
+    reach = Window(
+        (rows,),
+        by=by,
+        order=order,
+        calls=(("session_reach", so_far), ("session_next", WindowCall("lead", (first,), TIMESTAMP))),
+    )
     reached, following = Column("session_reach", TIMESTAMP), Column("session_next", TIMESTAMP)
     closes = Call("+", (reached, Literal((0, 0, gap), INTERVAL)), TIMESTAMP)
     apart = Call("coalesce", (compare(following, ">", closes), Literal(True, BOOLEAN)), BOOLEAN)
-    ends = Project((reach,), columns=(*((f.name, Column(f.name, f.type, f.nullable)) for f in rows.schema), ("session_mark", Case(((apart, closes),), Literal(None, TIMESTAMP)))))
-    behind = WindowCall("min", (Column("session_mark", TIMESTAMP),), TIMESTAMP, frame=Frame("rows", Bound("current"), Bound("unbounded")))
+    ends = Project(
+        (reach,),
+        columns=(
+            *((f.name, Column(f.name, f.type, f.nullable)) for f in rows.schema),
+            ("session_mark", Case(((apart, closes),), Literal(None, TIMESTAMP))),
+        ),
+    )
+    behind = WindowCall(
+        "min",
+        (Column("session_mark", TIMESTAMP),),
+        TIMESTAMP,
+        frame=Frame("rows", Bound("current"), Bound("unbounded")),
+    )
     return Window((ends,), by=by, order=order, calls=(("session_closes", behind),))
 
 

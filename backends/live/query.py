@@ -1,9 +1,9 @@
-"""`LiveQuery`: a physical plan over scans whose rows arrive, taken apart into live operators that hand rows and promises to each other.
+"""`LiveQuery`: a physical plan over scans whose rows arrive, taken apart into live operators that hand rows and
+promises to each other.
 
-A *node* is a step at which rows are handed over: a scan, a step that must remember rows, or one that several others read. Between nodes
-there are only steps that remember nothing; they run in the fragment that feeds the next node. Scans that are not live are read when
-the query begins, and have ended then.
-"""
+A *node* is a step at which rows are handed over: a scan, a step that must remember rows, or one that several others
+read. Between nodes there are only steps that remember nothing; they run in the fragment that feeds the next node. Scans
+that are not live are read when the query begins, and have ended then."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ METADATA = b"tsql"
 
 @dataclass
 class LiveNode:
-    """A step at which rows are handed over. `feeds` has a fragment for each input of the operator, from other nodes to the step whose
-    rows it takes; None where that step is a node itself."""
+    """A step at which rows are handed over. `feeds` has a fragment for each input of the operator, from other nodes to
+    the step whose rows it takes; None where that step is a node itself."""
 
     step: Step
     operator: LiveOperator | None
@@ -44,12 +44,20 @@ class LiveNode:
 
 
 class LiveQuery:
-    """One run of a plan. live: the scans (steps by name) whose rows arrive, with the column that punctuations are about, or None.
+    """One run of a plan. live: the scans (steps by name) whose rows arrive, with the column that punctuations are
+    about, or None.
 
-    `consume` and `punctuate` give the batches of the result that became known. Not safe for use by several threads at a time.
-    """
+    `consume` and `punctuate` give the batches of the result that became known. Not safe for use by several threads at a
+    time."""
 
-    def __init__(self, plan: PhysicalPlan, live: dict[str, str | None], run: Run | None = None, shards: int | None = None, interpret: bool = False):
+    def __init__(
+        self,
+        plan: PhysicalPlan,
+        live: dict[str, str | None],
+        run: Run | None = None,
+        shards: int | None = None,
+        interpret: bool = False,
+    ):
         self.plan, self.live = plan, live
         self.engine = Engine(shards or plan.shards, run or Run(), interpret)
         self.nodes: dict[int, LiveNode] = {}
@@ -78,7 +86,9 @@ class LiveQuery:
         for below in (step,) if shared else (held_step(step, side) for side in range(len(step.inputs))):
             sources, cuts = self._sources(below, step)
             is_known = len(sources) == 1 and sources[0].step is below and sources[0].operator is not None
-            node.feeds.append((below, sources, None if is_known else Fragment(self.engine, graft(below, cuts, self.engine.shards))))
+            node.feeds.append(
+                (below, sources, None if is_known else Fragment(self.engine, graft(below, cuts, self.engine.shards)))
+            )
 
     def _sources(self, top: Step, node: Step | None = None) -> tuple[list[LiveNode], dict[int, Step]]:
         """The nodes from which a step's rows come, and leaves in their place; `node` itself is looked through."""
@@ -97,7 +107,11 @@ class LiveQuery:
 
     def describe(self) -> list[str]:
         """What each step holds, and until when."""
-        return [f"{n.name}: {n.operator.why}" for n in self.nodes.values() if n.operator is not None and not isinstance(n.operator, Pass)]
+        return [
+            f"{n.name}: {n.operator.why}"
+            for n in self.nodes.values()
+            if n.operator is not None and not isinstance(n.operator, Pass)
+        ]
 
     def consume(self, scan: str, batch: pa.RecordBatch | pa.Table) -> list[pa.RecordBatch]:
         """Rows of a live scan; they have at least its columns."""
@@ -164,8 +178,13 @@ class LiveQuery:
         most, _ = max(self.held(), key=lambda one: len(one[1]))
         by_choice = set(self.live) == {s.name for s in self._progressing()}
         return OutOfMemoryError(
-            f"the steps of the plan hold {self.engine.held_bytes:,} bytes for rows to come, of memory_limit {self.engine.run.settings.memory_limit:,}; step {most} the most",
-            hint="leave progress out of the plan's scan: its steps then spill to disk" if by_choice else "raise memory_limit",
+            (
+                f"the steps of the plan hold {self.engine.held_bytes:,} bytes for rows to come, of "
+                f"memory_limit {self.engine.run.settings.memory_limit:,}; step {most} the most"
+            ),
+            hint="leave progress out of the plan's scan: its steps then spill to disk"
+            if by_choice
+            else "raise memory_limit",
         )
 
     def _progressing(self) -> list[Scan]:
@@ -173,7 +192,12 @@ class LiveQuery:
 
     def held(self) -> list[tuple[str, HeldRows]]:
         """Everything that operators hold, with the names of their steps."""
-        return [(n.name, held) for n in self.nodes.values() if n.operator is not None for held in n.operator.tables().values()]
+        return [
+            (n.name, held)
+            for n in self.nodes.values()
+            if n.operator is not None
+            for held in n.operator.tables().values()
+        ]
 
     def _take(self, node: LiveNode, rows: dict[int, list[Given]]) -> list[Any]:
         """Feed a node; gives what it knows at once."""
@@ -186,7 +210,8 @@ class LiveQuery:
         return found
 
     def _parts(self, sources: list[LiveNode], rows: dict[int, list[Given]]) -> Iterator[dict[str, Given]]:
-        """The rows that have come from some nodes, those of one at a time: what is between them treats each row for itself."""
+        """The rows that have come from some nodes, those of one at a time: what is between them treats each row for
+        itself."""
         for node in sources:
             for one in rows.get(id(node.step), ()):
                 if count(one):
@@ -200,9 +225,19 @@ class LiveQuery:
         return sum(len(held) for _, held in self.held())
 
     def state(self) -> dict[str, pa.Table]:
-        """Everything that is needed to go on, at any number of shards: a table for each thing held, and one named "" for the scans."""
-        scans = {n.name: {"bounds": n.progress.bounds, "ended": n.progress.ended} for n in self.nodes.values() if n.operator is None}
-        about = {"begun": self.begun, "scans": scans, "counts": self.engine.run.counts, "next_position": self.engine.next_position}
+        """Everything that is needed to go on, at any number of shards: a table for each thing held, and one named ""
+        for the scans."""
+        scans = {
+            n.name: {"bounds": n.progress.bounds, "ended": n.progress.ended}
+            for n in self.nodes.values()
+            if n.operator is None
+        }
+        about = {
+            "begun": self.begun,
+            "scans": scans,
+            "counts": self.engine.run.counts,
+            "next_position": self.engine.next_position,
+        }
         found = {"": pa.table({}).replace_schema_metadata({METADATA: json.dumps(about)})}
         for node in self.nodes.values():
             if node.operator is not None:

@@ -1,8 +1,7 @@
 """Rows in sessions, live: the rows of a session are given, with its bounds, when no row to come can be in it.
 
-State: the rows of the sessions that may go on. This is a window step whose calls are `session_start` and `session_end` alone, as it stands below
-aggregates that need all values of their window.
-"""
+State: the rows of the sessions that may go on. This is a window step whose calls are `session_start` and `session_end`
+alone, as it stands below aggregates that need all values of their window."""
 
 from __future__ import annotations
 

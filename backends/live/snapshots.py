@@ -1,9 +1,8 @@
 """Snapshot aggregates live: results up to the time that starts have passed are given; rows that are alive then stay.
 
-What was a result just before that time is *open*: it may go on. Its start is remembered by group, and the rows that are held
-live, for the next walk, from just before that time on: the first result of a group then is the open one, and gets its start back.
-State: the rows alive, the starts of open results, the time.
-"""
+What was a result just before that time is *open*: it may go on. Its start is remembered by group, and the rows that are
+held live, for the next walk, from just before that time on: the first result of a group then is the open one, and gets
+its start back. State: the rows alive, the starts of open results, the time."""
 
 from __future__ import annotations
 
@@ -34,12 +33,21 @@ class Snapshots(LiveOperator):
     def __init__(self, step: Snapshot, engine: Engine):
         super().__init__(step, engine)
         schema = step.schema
-        self.opened = HeldRows(Schema((*(Field(f"open_{n}", schema[n].type) for n in step.by), Field("opened", TIMESTAMP))))
+        self.opened = HeldRows(
+            Schema((*(Field(f"open_{n}", schema[n].type) for n in step.by), Field("opened", TIMESTAMP)))
+        )
         self.marks = {"time": BEGINNING}
         start, end = (Column(n, TIMESTAMP, False) for n in step.lifetime)
         since, time = parameter("since", TIMESTAMP), parameter("time", TIMESTAMP)
-        columns: tuple[tuple[str, Expr], ...] = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in self.below[0].schema)
-        clipped = Project((self.leaf(0),), columns=tuple((n, Call("greatest", (start, since), TIMESTAMP) if n == step.lifetime[0] else e) for n, e in columns))
+        columns: tuple[tuple[str, Expr], ...] = tuple(
+            (f.name, Column(f.name, f.type, f.nullable)) for f in self.below[0].schema
+        )
+        clipped = Project(
+            (self.leaf(0),),
+            columns=tuple(
+                (n, Call("greatest", (start, since), TIMESTAMP) if n == step.lifetime[0] else e) for n, e in columns
+            ),
+        )
         # Lifetimes that are cut at their start no longer end in the order of their starts.
         walked = self.over(clipped, step=replace(step, ends="any") if step.ends == "in_order" else step).top
         self.spans = Fragment(engine, walked)
@@ -48,17 +56,32 @@ class Snapshots(LiveOperator):
         self.all = Fragment(engine, whole)
         self.closed = Fragment(engine, Filter((whole,), predicate=compare(span_end, "<", time)))
         still = Filter((whole,), predicate=all_of([compare(span_start, "<", time), compare(span_end, ">=", time)]))
-        self.open = Fragment(engine, Project((still,), columns=(*((f"open_{n}", Column(n, schema[n].type)) for n in step.by), ("opened", span_start))))
+        self.open = Fragment(
+            engine,
+            Project(
+                (still,), columns=(*((f"open_{n}", Column(n, schema[n].type)) for n in step.by), ("opened", span_start))
+            ),
+        )
         self.alive = self.filtered(0, compare(end, ">=", time))
 
     def _reopened(self, spans: Step) -> Step:
         """Results of a walk: one that begins where the walk does began where it was opened."""
         step, opened = self.step, given("opened", self.opened.schema)
-        keys = tuple(JoinKey(Column(n, spans.schema[n].type), Column(f"open_{n}", spans.schema[n].type), True) for n in step.by)
+        keys = tuple(
+            JoinKey(Column(n, spans.schema[n].type), Column(f"open_{n}", spans.schema[n].type), True) for n in step.by
+        )
         start = Column(step.span[0], TIMESTAMP, False)
-        joined = HashJoin((spans, opened), kind="left", keys=keys, condition=compare(start, "=", parameter("since", TIMESTAMP)))
+        joined = HashJoin(
+            (spans, opened), kind="left", keys=keys, condition=compare(start, "=", parameter("since", TIMESTAMP))
+        )
         restored = Call("coalesce", (Column("opened", TIMESTAMP), start), TIMESTAMP)
-        return Project((joined,), columns=tuple((f.name, restored if f.name == step.span[0] else Column(f.name, f.type, f.nullable)) for f in step.schema))
+        return Project(
+            (joined,),
+            columns=tuple(
+                (f.name, restored if f.name == step.span[0] else Column(f.name, f.type, f.nullable))
+                for f in step.schema
+            ),
+        )
 
     def tables(self) -> dict[str, HeldRows]:
         return super().tables() | {"opened": self.opened}

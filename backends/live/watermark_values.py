@@ -1,8 +1,7 @@
 """The values of a watermark's expression for the rows of a batch: what `Lateness` asks for each batch of a live source.
 
-A column, or a column plus or minus a length of time, is a subtraction over an array. Any other expression is a kernel of its own: a plan
-over the batch, whose machine code is found again by its text.
-"""
+A column, or a column plus or minus a length of time, is a subtraction over an array. Any other expression is a kernel
+of its own: a plan over the batch, whose machine code is found again by its text."""
 
 from __future__ import annotations
 
@@ -62,4 +61,7 @@ def _computed(expression: Expr, batch: pa.RecordBatch) -> pa.Array:
     plan = logical.Output(logical.Project(scan, (("mark", expression),)), ("mark",), ("mark",))
     settings = Settings(threads=1, shards=1)
     found = pa.Table.from_batches(list(LocalBackend().run(make_plan(plan, settings), Run(settings=settings)))).column(0)
-    return pc.cast(found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found, pa.timestamp("us", found.type.tz if pa.types.is_timestamp(found.type) else None))
+    return pc.cast(
+        found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found,
+        pa.timestamp("us", found.type.tz if pa.types.is_timestamp(found.type) else None),
+    )

@@ -56,7 +56,9 @@ class LocalBackend:
         finally:
             recording.lock.release()
 
-    def _repeated_later(self, recording: Recording, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
+    def _repeated_later(
+        self, recording: Recording, plan: PhysicalPlan, run: Run
+    ) -> Generator[pa.RecordBatch, None, None]:
         yield from self._repeated(recording, plan, run)
 
     def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
@@ -80,7 +82,9 @@ class LocalBackend:
                     run.check()
                     yield batch
             if recorder is not None:
-                recorded = kernels.recording = recorder.recording(run, executor.shared, executor.threads, time.perf_counter() - start)
+                recorded = kernels.recording = recorder.recording(
+                    run, executor.shared, executor.threads, time.perf_counter() - start
+                )
         finally:
             executor.tell()
             if recorder is not None and recorded is None:
@@ -89,7 +93,12 @@ class LocalBackend:
             memory.unbound(limit)
             memory.rest()
             after = memory.usage()
-            run.memory_bytes = {"at most": executor.shared.peak, "used again": after.recycled - pool.recycled, "fresh": after.fresh - pool.fresh, "idle now": after.idle}
+            run.memory_bytes = {
+                "at most": executor.shared.peak,
+                "used again": after.recycled - pool.recycled,
+                "fresh": after.fresh - pool.fresh,
+                "idle now": after.idle,
+            }
             compile_ms = kernels.compile_ms - before
             run.timings_ms["compile"] = compile_ms
             run.timings_ms["run"] = (time.perf_counter() - start) * 1000 - compile_ms

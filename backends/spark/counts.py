@@ -1,4 +1,5 @@
-"""Counts of rows that tasks have left out (`Run.count`) and their notes, on their way to the driver: a Spark accumulator of one entry for each stage and shard.
+"""Counts of rows that tasks have left out (`Run.count`) and their notes, on their way to the driver: a Spark
+accumulator of one entry for each stage and shard.
 
 A task that Spark runs twice gives its entry twice, and it counts once.
 """

@@ -1,9 +1,8 @@
 """Cuts a plan at global movement: which steps run in tasks, which on the driver, and where rows enter each part.
 
 A *part* is what one task computes of the plan for one shard: from its `top` down to its *entries*, the steps whose rows
-come from elsewhere (a scan, a movement between tasks, a step that has one shard). What comes after `gather` has one shard
-and runs on the driver, or in a single task where its rows are needed by tasks again.
-"""
+come from elsewhere (a scan, a movement between tasks, a step that has one shard). What comes after `gather` has one
+shard and runs on the driver, or in a single task where its rows are needed by tasks again."""
 
 from __future__ import annotations
 
@@ -27,13 +26,18 @@ class Cut:
         self.plan = plan
         self.in_tasks: dict[int, bool] = {}
         for step in plan.root.walk():
-            self.in_tasks[id(step)] = isinstance(step, Scan) or crosses(step) or (not isinstance(step, Gather) and any(self.in_tasks[id(i)] for i in step.inputs))
+            self.in_tasks[id(step)] = (
+                isinstance(step, Scan)
+                or crosses(step)
+                or (not isinstance(step, Gather) and any(self.in_tasks[id(i)] for i in step.inputs))
+            )
         check_rounds(plan, self.in_tasks)
         self.properties = task_properties(plan, self.in_tasks)
         check_scopes(plan, self.properties)
 
     def entries(self, top: Step, on_driver: bool = False) -> list[Step]:
-        """The steps whose rows enter the part that ends with `top`; `top` is one of them if it computes nothing itself."""
+        """The steps whose rows enter the part that ends with `top`; `top` is one of them if it computes nothing
+        itself."""
         found: dict[int, Step] = {}
         stack = [top]
         seen: set[int] = set()
@@ -66,7 +70,9 @@ class Cut:
                 continue
             if isinstance(step, Sample) and step.seed is None:
                 # A task that runs again must choose the same rows.
-                done[id(step)] = replace(step, inputs=tuple(done[id(i)] for i in step.inputs), seed=random.getrandbits(31))
+                done[id(step)] = replace(
+                    step, inputs=tuple(done[id(i)] for i in step.inputs), seed=random.getrandbits(31)
+                )
             else:
                 done[id(step)] = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
         return replace(self.plan, root=done[id(self.plan.root)], query="")
@@ -78,8 +84,8 @@ def crosses(step: Step) -> bool:
 
 
 def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, Properties]:
-    """Properties over all tasks: movement with scope=local stays inside each of them, so it places nothing; a broadcast reaches every
-    task of its stage, however few shards it says."""
+    """Properties over all tasks: movement with scope=local stays inside each of them, so it places nothing; a broadcast
+    reaches every task of its stage, however few shards it says."""
     found: dict[int, Properties] = {}
     for step in plan.root.walk():
         given = tuple(found[id(i)] for i in step.inputs)
@@ -93,24 +99,47 @@ def task_properties(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> dict[int, 
 
 
 def check_rounds(plan: PhysicalPlan, in_tasks: dict[int, bool]) -> None:
-    """Refuse a plan in which a round of a recursion is in tasks: the rows of the round before are in the process that runs the rounds."""
+    """Refuse a plan in which a round of a recursion is in tasks: the rows of the round before are in the process that
+    runs the rounds."""
     rounds = loose_tables(plan.root)
     for step in plan.root.walk():
         if rounds[id(step)] and in_tasks[id(step)]:
             outside = next((i.name for i in step.inputs if in_tasks[id(i)]), None)
-            hint = f"leave {step.name} out, or use scope=local" if outside is None else f"put gather between {outside} and {step.name}"
+            hint = (
+                f"leave {step.name} out, or use scope=local"
+                if outside is None
+                else f"put gather between {outside} and {step.name}"
+            )
             table = min(rounds[id(step)])
-            raise PlanError(f"step {step.name}: rows of the working table {table} are in one process on Spark, and tasks do not reach them", hint=hint)
+            raise PlanError(
+                (
+                    f"step {step.name}: rows of the working table {table} are in one process on Spark, and "
+                    "tasks do not reach them"
+                ),
+                hint=hint,
+            )
 
 
 def check_scopes(plan: PhysicalPlan, properties: dict[int, Properties]) -> None:
     """Refuse a plan that counts on scope=local to bring rows of several tasks together."""
     for step in plan.root.walk():
         if isinstance(step, Multicast) and step.scope == "local" and properties[id(step.inputs[0])].shards > 1:
-            raise PlanError(f"step {step.name}: a multicast with scope=local sends rows to shards inside one task only, which meet no rows of other tasks", hint="use scope=global")
+            raise PlanError(
+                (
+                    f"step {step.name}: a multicast with scope=local sends rows to shards inside one task "
+                    "only, which meet no rows of other tasks"
+                ),
+                hint="use scope=global",
+            )
         requirements = step.requires_of(tuple(properties[id(i)] for i in step.inputs))
         for requirement, child in zip(requirements, step.inputs, strict=True):
             given = properties[id(child)]
             if not requirement.met_by(given):
-                message = f"step {step.name}: {step.op} requires {requirement} of {child.name}, which has {given} on Spark: scope=local moves rows inside one task only"
-                raise PlanError(message, hint=f"use scope=global, or put {requirement.fix(given)} between {child.name} and {step.name}")
+                message = (
+                    f"step {step.name}: {step.op} requires {requirement} of {child.name}, which has {given} on "
+                    "Spark: scope=local moves rows inside one task only"
+                )
+                raise PlanError(
+                    message,
+                    hint=f"use scope=global, or put {requirement.fix(given)} between {child.name} and {step.name}",
+                )

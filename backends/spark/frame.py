@@ -27,13 +27,21 @@ class FrameSource:
         try:
             arrow = to_arrow_schema(frame.schema, timezone="UTC")
         except Exception as error:
-            raise SourceError(f"{name}: {str(error).splitlines()[0]}", hint="leave the column out, or cast it before registering the DataFrame") from error
+            raise SourceError(
+                f"{name}: {str(error).splitlines()[0]}",
+                hint="leave the column out, or cast it before registering the DataFrame",
+            ) from error
         self.schema = engine_schema(arrow, name)
 
     def select(self, columns: tuple[str, ...]) -> DataFrame:
-        """The DataFrame with these columns only. Of no columns one is made up, since Arrow batches without any have no rows."""
+        """The DataFrame with these columns only. Of no columns one is made up, since Arrow batches without any have no
+        rows."""
         named = self.frame.toDF(*self.schema.names)
-        return named.select(*(named[f"`{name.replace('`', '``')}`"] for name in columns)) if columns else named.select(lit(True).alias("rows"))
+        return (
+            named.select(*(named[f"`{name.replace('`', '``')}`"] for name in columns))
+            if columns
+            else named.select(lit(True).alias("rows"))
+        )
 
     def statistics(self) -> Statistics:
         return Statistics(None, None, {})
@@ -48,7 +56,11 @@ class FrameSource:
         table = self.select(columns).toArrow()
         for batch in table.to_batches():
             if batch.num_rows:
-                yield batch_of([normalize(a, self.schema[n].type)[0] for a, n in zip(batch.columns, columns, strict=True)], columns, batch.num_rows)
+                yield batch_of(
+                    [normalize(a, self.schema[n].type)[0] for a, n in zip(batch.columns, columns, strict=True)],
+                    columns,
+                    batch.num_rows,
+                )
 
     def describe(self) -> None:
         return None
@@ -75,7 +87,10 @@ def spark_schema(plan: PhysicalPlan) -> T.StructType:
     for column, name in zip(plan.columns, unique_names(list(plan.names)), strict=True):
         kind = spark_type(plan.root.schema[column].type)
         if kind is None:
-            raise PlanError(f"column {name} is {plan.root.schema[column].type}, which a Spark DataFrame cannot hold", hint=f"cast it: {name}::VARCHAR")
+            raise PlanError(
+                f"column {name} is {plan.root.schema[column].type}, which a Spark DataFrame cannot hold",
+                hint=f"cast it: {name}::VARCHAR",
+            )
         fields.append(T.StructField(name, kind, True))
     return T.StructType(fields)
 

@@ -54,14 +54,18 @@ class Jobs:
 
     def cancel(self) -> None:
         """End the jobs of this run; the tasks are stopped by Spark."""
-        threading.Thread(target=self.spark.sparkContext.cancelJobGroup, args=(self.group,), name="tsql-spark-cancel", daemon=True).start()
+        threading.Thread(
+            target=self.spark.sparkContext.cancelJobGroup, args=(self.group,), name="tsql-spark-cancel", daemon=True
+        ).start()
 
 
 def translated(error: BaseException) -> BaseException:
     """A failure of Spark as one message; the whole report stays as its cause."""
     if isinstance(error, TsqlError) or not isinstance(error, PySparkException | Py4JError):
         return error
-    failure = ExecutionError(f"the Spark job failed: {_reason(str(error))}", hint="the driver's log and the executors' logs have the details")
+    failure = ExecutionError(
+        f"the Spark job failed: {_reason(str(error))}", hint="the driver's log and the executors' logs have the details"
+    )
     failure.__cause__ = error
     return failure
 
@@ -73,6 +77,10 @@ def _reason(text: str) -> str:
     if traceback:
         for line in lines[traceback[-1] + 1 :]:
             head = line.split(":", 1)[0]
-            if head.replace(".", "").replace("_", "").isalnum() and not line.startswith(("File ", "at ")) and ":" in line:
+            if (
+                head.replace(".", "").replace("_", "").isalnum()
+                and not line.startswith(("File ", "at "))
+                and ":" in line
+            ):
                 return line
     return lines[0] if lines else "no reason given"

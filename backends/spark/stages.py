@@ -1,4 +1,5 @@
-"""Builds the DataFrames of a run: one `mapInArrow` per part of the plan, placed by shard in between. Runs on the driver."""
+"""Builds the DataFrames of a run: one `mapInArrow` per part of the plan, placed by shard in between. Runs on the
+driver."""
 
 from __future__ import annotations
 
@@ -21,7 +22,16 @@ from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.frame import FrameSource, spark_schema
 from tsql.backends.spark.jobs import Jobs
 from tsql.backends.spark.task import Entry, StagePart, run_frame, run_part
-from tsql.backends.spark.wire import WIRE, Row, decode_error, encode_batches, encode_value, expression_nodes, wire_rows, wire_table
+from tsql.backends.spark.wire import (
+    WIRE,
+    Row,
+    decode_error,
+    encode_batches,
+    encode_value,
+    expression_nodes,
+    wire_rows,
+    wire_table,
+)
 from tsql.kernels.blocks.table import BlockTable
 from tsql.kernels.expr.nodes import Parameter
 from tsql.planner.physical.movement import Broadcast, Gather, Movement
@@ -44,7 +54,13 @@ class Stages:
             "positions": [node.position for node in nodes],
             "parameters": {name: encode_value(run.parameters[name]) for name in kinds},
             "parameter_types": kinds,
-            "settings": {"threads": 1, "shards": 1, "memory_limit": settings.memory_limit, "batch_rows": settings.batch_rows, "equal_hashes": settings.equal_hashes},
+            "settings": {
+                "threads": 1,
+                "shards": 1,
+                "memory_limit": settings.memory_limit,
+                "batch_rows": settings.batch_rows,
+                "equal_hashes": settings.equal_hashes,
+            },
             "wall_clock": run.wall_clock,
         }
         self.tallies = counts.accumulator(spark.sparkContext)
@@ -78,14 +94,26 @@ class Stages:
                 users[id(child)] = users.get(id(child), 0) + 1
         return users
 
-    def _stage(self, top: Step, movement: Step | None, targets: int, output: tuple[tuple[str, ...], tuple[str, ...]] | None = None) -> DataFrame:
+    def _stage(
+        self,
+        top: Step,
+        movement: Step | None,
+        targets: int,
+        output: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
+    ) -> DataFrame:
         """The rows of `top`, sent where `movement` says."""
         on_driver = not self.cut.in_tasks[id(top)]
         steps = self.cut.entries(top, on_driver)
         copied = self.cut.properties[id(top)].replicated
         entries = [self._entry(step) for step in steps]
         part = StagePart(
-            top=top.name, movement=None if movement is None else movement.name, targets=targets, entries=entries, output=output, one_copy=copied, **self.common
+            top=top.name,
+            movement=None if movement is None else movement.name,
+            targets=targets,
+            entries=entries,
+            output=output,
+            one_copy=copied,
+            **self.common,
         )
         schema = WIRE if output is None else spark_schema(self.cut.plan)
         if len(steps) == 1 and isinstance(steps[0], Scan) and isinstance(steps[0].source, FrameSource):
@@ -126,11 +154,16 @@ class Stages:
             frames.append(self.spark.createDataFrame(wire_table(local), WIRE))
         rows = union(frames)
         # A scan's shard is one row: Spark spreads so few rows evenly by itself, and a shuffle would only cost time.
-        alone = len(frames) == 1 and local and len({row[0] for row in local}) == len(local) <= self.spark.sparkContext.defaultParallelism
+        alone = (
+            len(frames) == 1
+            and local
+            and len({row[0] for row in local}) == len(local) <= self.spark.sparkContext.defaultParallelism
+        )
         return (rows if alone else rows.repartitionById(shards, "shard")), broadcasts
 
     def _moved(self, step: Step) -> DataFrame:
-        """The rows that a movement between tasks, or a step with one shard, sends to its users; computed once for all of them."""
+        """The rows that a movement between tasks, or a step with one shard, sends to its users; computed once for all
+        of them."""
         if id(step) not in self.moved:
             if isinstance(step, Movement):
                 frame = self._stage(step.inputs[0], step, step.shards or self.cut.plan.shards)
@@ -157,7 +190,11 @@ class Stages:
         """A row per shard with the splits that it reads, or the rows of a table in memory."""
         source = step.source
         if isinstance(source, BlockTable):
-            batches = source.batches(step.columns) if step.columns else iter([pa.RecordBatch.from_arrays([pa.nulls(source.rows)], ["rows"])])
+            batches = (
+                source.batches(step.columns)
+                if step.columns
+                else iter([pa.RecordBatch.from_arrays([pa.nulls(source.rows)], ["rows"])])
+            )
         else:
             splits = source.splits(step.columns, step.where)
             known = [s.rows for s in splits]
@@ -166,7 +203,10 @@ class Stages:
             if portable(source) is not None:
                 shards = min(shards, len(splits))
                 for shard in range(shards):
-                    mine = [[s.order, s.path, s.rows, s.detail] for s in splits[shard * len(splits) // shards : (shard + 1) * len(splits) // shards]]
+                    mine = [
+                        [s.order, s.path, s.rows, s.detail]
+                        for s in splits[shard * len(splits) // shards : (shard + 1) * len(splits) // shards]
+                    ]
                     yield shard, step.name, 0, json.dumps(mine).encode()
                 return
             batches = (_with_rows(batch) for split in splits for batch in source.read(split, step.columns))
@@ -179,7 +219,9 @@ class Stages:
 
     def _framed(self, step: Scan, shards: int) -> DataFrame:
         """A DataFrame that enters together with others: its rows become blobs first."""
-        part = StagePart(top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common)
+        part = StagePart(
+            top=step.name, movement=None, targets=shards, entries=[Entry(step.name, "table")], **self.common
+        )
         return self._frame(step).mapInArrow(partial(run_frame, part.encode(), self.tallies), WIRE)
 
 
@@ -220,6 +262,8 @@ def _dealt(batches: list[pa.RecordBatch], shards: int) -> Iterator[tuple[int, by
 def _block_facts(step: Scan) -> dict[str, Any]:
     facts = {}
     for column in step.source.source_columns(step.columns):
-        bounded = column.range is not None and (column.type.is_integer or column.type.is_decimal or column.type.is_temporal)
+        bounded = column.range is not None and (
+            column.type.is_integer or column.type.is_decimal or column.type.is_temporal
+        )
         facts[column.name] = [column.layout.nullable, list(column.range) if bounded else None]
     return facts

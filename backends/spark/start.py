@@ -32,8 +32,13 @@ SETTINGS = {
     "spark.python.worker.reuse": "true",
 }
 SMALL_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
-LOCAL = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1", "spark.executor.extraJavaOptions": SMALL_JVM}
-"""For masters on this machine: nothing listens on a network, and the JVMs start fast and leave the cores to the kernels."""
+LOCAL = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.extraJavaOptions": SMALL_JVM,
+}
+"""For masters on this machine: nothing listens on a network, and the JVMs start fast and leave the cores to the
+kernels."""
 
 LOGGING = """rootLogger.level = error
 rootLogger.appenderRef.stderr.ref = console
@@ -52,7 +57,10 @@ def start(master: str) -> tuple[SparkSession, bool]:
     if active is not None:
         return active, False
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        raise CatalogError("the Spark backend needs Java 17 or later, and there is none", hint="install a JRE (Debian, Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME")
+        raise CatalogError(
+            "the Spark backend needs Java 17 or later, and there is none",
+            hint="install a JRE (Debian, Ubuntu: apt-get install default-jre-headless), or set JAVA_HOME",
+        )
     # Tasks must find the same packages as the driver.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     settings = dict(SETTINGS)
@@ -77,7 +85,8 @@ def start(master: str) -> tuple[SparkSession, bool]:
 
 @contextmanager
 def _stderr_to(log: Path) -> Iterator[None]:
-    """What processes that start meanwhile write to stderr goes to a file: the JVM greets its user with several lines."""
+    """What processes that start meanwhile write to stderr goes to a file: the JVM greets its user with several
+    lines."""
     saved = os.dup(2)
     try:
         with log.open("ab") as file:
@@ -89,7 +98,12 @@ def _stderr_to(log: Path) -> Iterator[None]:
 
 
 def _reason(report: str, log: Path) -> str:
-    """The line that says why the JVM did not start: the first of its log with an error, else the first of PySpark's report."""
+    """The line that says why the JVM did not start: the first of its log with an error, else the first of PySpark's
+    report."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-    named = [line.strip() for line in lines if ("Exception" in line or "Error" in line) and not line.strip().startswith("at ")]
+    named = [
+        line.strip()
+        for line in lines
+        if ("Exception" in line or "Error" in line) and not line.strip().startswith("at ")
+    ]
     return named[0] if named else report.strip().split("\n")[0]

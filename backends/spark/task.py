@@ -1,9 +1,9 @@
 """What runs in a Spark task: rows of the wire in, a part of the plan by the local executor, rows of the wire out.
 
-Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of the
-steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error of the
-query is a result: it leaves as a row and is raised on the driver, since to try the task again would end the same way.
-"""
+Executors import this module and get everything else as plain data (`StagePart`, in JSON): the plan's text, the names of
+the steps that bound the part, parameters and settings. A plan is parsed and compiled once per Python worker. An error
+of the query is a result: it leaves as a row and is raised on the driver, since to try the task again would end the same
+way."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ KEPT_SOURCES = 16
 
 @dataclass(frozen=True)
 class Entry:
-    """Where rows enter a part. kind: "chunks": blobs of collected rows; "table": blobs of a table in memory; "splits": lists
-    of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column."""
+    """Where rows enter a part. kind: "chunks": blobs of collected rows; "table": blobs of a table in memory; "splits":
+    lists of splits of the source that `description` describes. `facts` are (nullable, bounds) of each column."""
 
     name: str
     kind: str
@@ -91,7 +91,9 @@ class StagePart:
         data = json.loads(text)
         entries = [Entry(**entry) for entry in data.pop("entries")]
         output = data.pop("output")
-        return StagePart(entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data)
+        return StagePart(
+            entries=entries, output=None if output is None else (tuple(output[0]), tuple(output[1])), **data
+        )
 
 
 @dataclass
@@ -134,7 +136,9 @@ def _parse(part: StagePart) -> LoadedPart:
     return LoadedPart(plan, {step.name: step for step in plan.root.walk()})
 
 
-def run_part(text: str, broadcasts: dict[str, Any], tallies: Any, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_part(
+    text: str, broadcasts: dict[str, Any], tallies: Any, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """The function of a stage: every shard of which the task has rows is run by itself."""
     part = StagePart.decode(text)
     shards: dict[int, list[Row]] = {}
@@ -186,13 +190,18 @@ def _normal(batch: pa.RecordBatch, step: Step) -> pa.RecordBatch:
     if not len(step.schema):
         return batch
     try:
-        columns = [normalize(column, f.type)[0] if len(column) else pa.nulls(0, f.type.to_arrow()) for column, f in zip(batch.columns, step.schema, strict=True)]
+        columns = [
+            normalize(column, f.type)[0] if len(column) else pa.nulls(0, f.type.to_arrow())
+            for column, f in zip(batch.columns, step.schema, strict=True)
+        ]
     except pa.ArrowInvalid as error:
         raise SourceError(f"{step.name}: {error}") from error
     return pa.RecordBatch.from_arrays(columns, list(step.schema.names))
 
 
-def _shard(part: StagePart, shard: int, rows: list[Row], broadcasts: dict[str, Any], tallies: Any) -> Iterator[pa.RecordBatch]:
+def _shard(
+    part: StagePart, shard: int, rows: list[Row], broadcasts: dict[str, Any], tallies: Any
+) -> Iterator[pa.RecordBatch]:
     program, run = program_of(part), _run_of(part)
     inputs: dict[int, Dataset | Flow] = {}
     for entry in part.entries:
@@ -200,7 +209,9 @@ def _shard(part: StagePart, shard: int, rows: list[Row], broadcasts: dict[str, A
         if entry.name in broadcasts:
             mine = list(enumerate(broadcasts[entry.name].value))
         else:
-            mine = sorted(((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0])
+            mine = sorted(
+                ((place, blob) for _, name, place, blob in rows if name == entry.name), key=lambda one: one[0]
+            )
         inputs[id(step)] = Flow(_dataset(part, entry, step, mine, run), step.schema)
     yield from _leave(part, shard, program, run, inputs)
     _tell(part, shard, run, tallies)
@@ -223,12 +234,25 @@ def _dataset(part: StagePart, entry: Entry, step: Step, blobs: list[tuple[int, A
         chunks = [chunk for place, blob in blobs for chunk in decode_chunks(blob, len(columns), place)]
         return ChunkData(columns, [chunks], run.settings.batch_rows)
     if entry.kind == "table":
-        return BatchData(step.schema, entry.facts, lambda: ((place, batch) for place, blob in blobs for batch in decode_batches(blob)), run)
-    source = _kept(_sources, (part.run, json.dumps(entry.description, sort_keys=True)), KEPT_SOURCES, lambda: from_description(entry.description))
+        return BatchData(
+            step.schema,
+            entry.facts,
+            lambda: ((place, batch) for place, blob in blobs for batch in decode_batches(blob)),
+            run,
+        )
+    source = _kept(
+        _sources,
+        (part.run, json.dumps(entry.description, sort_keys=True)),
+        KEPT_SOURCES,
+        lambda: from_description(entry.description),
+    )
     names = step.schema.names
     for name in names:
         if name not in source.schema or source.schema[name].type != step.schema[name].type:
-            raise SourceError(f"{', '.join(entry.description['paths'])}: column {name} is not what it was when the query was planned: the files have changed, or this machine has others")
+            raise SourceError(
+                f"{', '.join(entry.description['paths'])}: column {name} is not what it was when the query "
+                "was planned: the files have changed, or this machine has others"
+            )
     splits = [Split(*one) for _, blob in blobs for one in json.loads(bytes(blob))]
 
     def read() -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -239,7 +263,9 @@ def _dataset(part: StagePart, entry: Entry, step: Step, blobs: list[tuple[int, A
     return BatchData(step.schema, entry.facts, read, run)
 
 
-def _leave(part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]) -> Iterator[pa.RecordBatch]:
+def _leave(
+    part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]
+) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
     executor = Executor(run, program.kernels, inputs=inputs, task=shard)
     top = program.steps[part.top]
@@ -252,7 +278,9 @@ def _leave(part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: d
         return
     movement = None if part.movement is None else program.steps[part.movement]
     with program.plan.deep():
-        lists = executor.chunks(movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards)
+        lists = executor.chunks(
+            movement if isinstance(movement, Redistribute | Multicast) else top, program.plan.shards
+        )
     executor.tell()
     place = shard << 32
     for target, chunks in _targets(movement, lists, part.targets, shard):
@@ -261,7 +289,9 @@ def _leave(part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: d
             place += 1
 
 
-def _targets(movement: Step | None, lists: list[list[Chunk]], targets: int, shard: int) -> Iterator[tuple[int, list[Chunk]]]:
+def _targets(
+    movement: Step | None, lists: list[list[Chunk]], targets: int, shard: int
+) -> Iterator[tuple[int, list[Chunk]]]:
     """(shard, chunks) pairs."""
     if isinstance(movement, Redistribute | Multicast):
         yield from enumerate(lists)

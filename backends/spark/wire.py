@@ -1,9 +1,8 @@
 """What travels between the driver and the tasks: rows of `WIRE`, blobs of Arrow IPC, and plain data as JSON. No code.
 
-A row of `WIRE` says to which shard it goes, of which step its rows are (`input`), its place in their order, and holds them
-as an Arrow IPC stream (or, for a scan, as the JSON list of splits to read). A row without `input` is about the run: an
-error of a task (`{"error": ..}`), or nothing but the wish that the task of a shard starts.
-"""
+A row of `WIRE` says to which shard it goes, of which step its rows are (`input`), its place in their order, and holds
+them as an Arrow IPC stream (or, for a scan, as the JSON list of splits to read). A row without `input` is about the
+run: an error of a task (`{"error": ..}`), or nothing but the wish that the task of a shard starts."""
 
 from __future__ import annotations
 
@@ -34,12 +33,16 @@ Row = tuple[int, str | None, int, bytes]
 def wire_table(rows: list[Row]) -> pa.Table:
     """Rows of the wire as Arrow."""
     columns = list(zip(*rows, strict=True)) if rows else [(), (), (), ()]
-    return pa.table([pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.table(
+        [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
 
 
 def wire_batch(row: Row) -> pa.RecordBatch:
     """One row of the wire as Arrow."""
-    return pa.RecordBatch.from_arrays([pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)], schema=SCHEMA)
+    return pa.RecordBatch.from_arrays(
+        [pa.array([value], field.type) for value, field in zip(row, SCHEMA, strict=True)], schema=SCHEMA
+    )
 
 
 def wire_rows(batch: pa.RecordBatch) -> Iterator[Row]:
@@ -90,7 +93,13 @@ def decode_chunks(blob: Any, columns: int, place: int) -> Iterator[Chunk]:
         yield Chunk((place, number), batch.num_rows, list(batch.columns[:columns]))
 
 
-_WIDENED = {pa.uint8(): pa.int16(), pa.uint16(): pa.int32(), pa.uint32(): pa.int64(), pa.uint64(): pa.decimal128(20, 0), pa.time64("us"): pa.time64("ns")}
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.time64("us"): pa.time64("ns"),
+}
 
 
 def for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -134,7 +143,8 @@ def decode_value(value: Any) -> Any:
 
 
 def expression_nodes(root: Step) -> Iterator[Any]:
-    """Every expression node of a plan, in an order that depends on nothing but the plan: equal plans give equal lists."""
+    """Every expression node of a plan, in an order that depends on nothing but the plan: equal plans give equal
+    lists."""
     for step in root.walk():
         for field in fields(step):
             if field.name not in ("inputs", "name", "line", "source"):

@@ -1,4 +1,5 @@
-"""How fast this machine reads memory: what a scan is measured against. `python -m bench.micro.bandwidth [MEGABYTES]`."""
+"""How fast this machine reads memory: what a scan is measured against. `python -m bench.micro.bandwidth
+[MEGABYTES]`."""
 
 from __future__ import annotations
 
@@ -20,7 +21,10 @@ def main(arguments: list[str] | None = None) -> int:
     parts = np.array_split(values, cores)
     with ThreadPoolExecutor(cores) as pool:
         # Sums of many elements run without the interpreter's lock.
-        work = {"1 thread": lambda: int(values.sum()), f"{cores} threads": lambda: sum(int(s) for s in pool.map(np.sum, parts))}
+        work = {
+            "1 thread": lambda: int(values.sum()),
+            f"{cores} threads": lambda: sum(int(s) for s in pool.map(np.sum, parts)),
+        }
         for name, call in work.items():
             if call() != expected:
                 sys.exit(f"{name}: wrong sum")

@@ -1,9 +1,8 @@
 """What an aggregate is inside a kernel: a state of a few machine words, and five functions over it.
 
-A body is made per use, with the types of its arguments and what is known of them (`AggregateArgument`). The state lives in
-registers (one group), in an array (dense groups) or in a hash table's entry; `AggregateState` hides which. `export` gives the state
-as SQL values, which is what a partial aggregate hands on, and `absorb` takes such values in again.
-"""
+A body is made per use, with the types of its arguments and what is known of them (`AggregateArgument`). The state lives
+in registers (one group), in an array (dense groups) or in a hash table's entry; `AggregateState` hides which. `export`
+gives the state as SQL values, which is what a partial aggregate hands on, and `absorb` takes such values in again."""
 
 from __future__ import annotations
 
@@ -80,16 +79,14 @@ def fields_bytes(types: tuple[str, ...]) -> int:
 class Body:
     """Base of aggregates. Subclasses set `fields` (KIR types of the state) in `__init__` and write the functions below.
 
-    decomposable: the state can be exported as SQL values and merged, so partial aggregation is possible.
-    skips_nulls: rows in which an argument is NULL do not count (all aggregates but count(*), first, last and their kin).
-    branchless: `update` takes a mask and needs no branch, so that loops over one group vectorise.
-    family: aggregates of one family over the same arguments have the same state, which is kept once.
-    wants_position: before `update`, `position` is set to the row's position in the input (i64).
-    wants_order: before `update`, `order` is set to the values of the call's ORDER BY keys (`order_keys`).
-    counter: the field that counts the rows which have been taken in, if one does.
-    removable: `remove` takes a row, and `difference` a whole state, out of a state exactly, so that frames and windows can slide (kernels/windows).
-    rows: an upper bound on the rows that any one state can see, or None.
-    """
+    decomposable: the state can be exported as SQL values and merged, so partial aggregation is possible. skips_nulls:
+    rows in which an argument is NULL do not count (all aggregates but count(*), first, last and their kin). branchless:
+    `update` takes a mask and needs no branch, so that loops over one group vectorise. family: aggregates of one family
+    over the same arguments have the same state, which is kept once. wants_position: before `update`, `position` is set
+    to the row's position in the input (i64). wants_order: before `update`, `order` is set to the values of the call's
+    ORDER BY keys (`order_keys`). counter: the field that counts the rows which have been taken in, if one does.
+    removable: `remove` takes a row, and `difference` a whole state, out of a state exactly, so that frames and windows
+    can slide (kernels/windows). rows: an upper bound on the rows that any one state can see, or None."""
 
     decomposable = True
     skips_nulls = True
@@ -140,7 +137,8 @@ class Body:
         raise NotImplementedError
 
     def compact(self) -> Body:
-        """The same aggregate with a smaller state, for states that no other aggregate shares and no row is taken out of; itself if there is none."""
+        """The same aggregate with a smaller state, for states that no other aggregate shares and no row is taken out
+        of; itself if there is none."""
         return self
 
     def release(self) -> tuple[int, ...]:

@@ -69,9 +69,9 @@ def greatest_sum(input: AggregateArgument, rows: int | None) -> int:
 class ExactSum(Body):
     """The sum of integers or decimals, with the number of rows (an empty sum is NULL).
 
-    A sum of 128-bit values that may leave 128 bits has a third field: how often it has done so, upwards less downwards. A sum that comes back
-    into its range is what it is, in whatever order rows and states are added, and rows can be taken out of it.
-    """
+    A sum of 128-bit values that may leave 128 bits has a third field: how often it has done so, upwards less downwards.
+    A sum that comes back into its range is what it is, in whatever order rows and states are added, and rows can be
+    taken out of it."""
 
     branchless = True
     counter = 1
@@ -125,7 +125,12 @@ class ExactSum(Body):
         if self.result.is_decimal and self.machine == "i128":
             low, high = self.result.bounds
             k.fail((value < low) | (value > high), f"Overflow in sum of {self.inputs[0].type}")
-        return Datum(self.result, (value,), state.get(1) > 0, (-(2**63), 2**63 - 1) if self.machine == "i64" else self.result.bounds)
+        return Datum(
+            self.result,
+            (value,),
+            state.get(1) > 0,
+            (-(2**63), 2**63 - 1) if self.machine == "i64" else self.result.bounds,
+        )
 
     def exported(self) -> tuple[Type, ...]:
         # The same for all bounds of a type: the kernels that export and absorb a state may know different ones.
@@ -149,15 +154,18 @@ class ExactSum(Body):
             state.set(2, state.get(2) - exported[2].wide().value)
 
     def compact(self) -> Body:
-        return OneWordSum(self.inputs, self.result, self.rows) if greatest_sum(self.inputs[0], self.rows) < BIAS else self
+        return (
+            OneWordSum(self.inputs, self.result, self.rows) if greatest_sum(self.inputs[0], self.rows) < BIAS else self
+        )
 
 
 BIAS = 2**62
 
 
 class OneWordSum(ExactSum):
-    """A sum without the number of its rows: 0 before the first one, and from then on the sum plus BIAS. An array of sums that is larger than
-    the caches costs half as many lines of them. What it exports counts states instead of rows, and tells none from some as well."""
+    """A sum without the number of its rows: 0 before the first one, and from then on the sum plus BIAS. An array of
+    sums that is larger than the caches costs half as many lines of them. What it exports counts states instead of rows,
+    and tells none from some as well."""
 
     fields = ("i64",)
     counter = 0
@@ -174,7 +182,11 @@ class OneWordSum(ExactSum):
     def _take(self, k: PipelineKernel, state: AggregateState, value: Val, mask: Val | None) -> None:
         word = state.get(0)
         # A processor would have to guess which groups are new, if it was asked to choose.
-        begun = word | BIAS if self.inputs[0].range is not None and self.inputs[0].range[0] >= 0 else word + ((word == 0).uto("i64") << 62)
+        begun = (
+            word | BIAS
+            if self.inputs[0].range is not None and self.inputs[0].range[0] >= 0
+            else word + ((word == 0).uto("i64") << 62)
+        )
         state.set(0, masked(k, mask, begun + value, word))
 
     def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:
@@ -185,7 +197,11 @@ class OneWordSum(ExactSum):
         word = state.get(0)
         total = k.select(word == 0, k.i64(0), word - BIAS)
         carried = (Datum(BIGINT, (k.i64(0),)),) if self._is_wide() else ()
-        return Datum(self._total(), (total,), None, (-(2**63), 2**63 - 1)), Datum(BIGINT, ((word != 0).uto("i64"),)), *carried
+        return (
+            Datum(self._total(), (total,), None, (-(2**63), 2**63 - 1)),
+            Datum(BIGINT, ((word != 0).uto("i64"),)),
+            *carried,
+        )
 
     def absorb(self, k: PipelineKernel, state: AggregateState, exported: tuple[Datum, ...]) -> None:
         self._take(k, state, exported[0].value.to("i64"), exported[1].wide().value != 0)
@@ -266,8 +282,8 @@ class AvgInexact(InexactSum):
 
 
 class Extreme(ValueBody):
-    """min or max of a fixed-width type: the value and whether there was one. Of equal values that differ in form (0.0 and
-    -0.0, a month and 30 days) the last is kept, as DuckDB does."""
+    """min or max of a fixed-width type: the value and whether there was one. Of equal values that differ in form (0.0
+    and -0.0, a month and 30 days) the last is kept, as DuckDB does."""
 
     branchless = True
     better = "<="

@@ -29,7 +29,9 @@ class BitFold(ValueBody):
         state.set(1, k.false)
 
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
-        state.set(0, self.fold(state.get(0), masked(k, mask, args[0].wide().value, k.const(self.fields[0], self.start))))
+        state.set(
+            0, self.fold(state.get(0), masked(k, mask, args[0].wide().value, k.const(self.fields[0], self.start)))
+        )
         state.set(1, state.get(1) | (k.true if mask is None else mask))
 
     def finish(self, k: PipelineKernel, state: AggregateState) -> Datum:

@@ -22,4 +22,6 @@ def make_body(call: Aggregate, inputs: tuple[AggregateArgument, ...], rows: int 
 
 def plain_body(call: Aggregate) -> Body:
     """The body with nothing known of its arguments: enough to ask for its exported types."""
-    return make_body(call, tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)
+    return make_body(
+        call, tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None
+    )

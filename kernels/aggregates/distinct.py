@@ -29,7 +29,8 @@ def hash_value(k: PipelineKernel, d: Datum) -> Val:
 
 
 class ValueCounts(RecordBody):
-    """Counts each distinct value. State: the table of counts, the block of text. An entry keeps the first row of its value."""
+    """Counts each distinct value. State: the table of counts, the block of text. An entry keeps the first row of its
+    value."""
 
     @property
     def records(self) -> Records:
@@ -49,7 +50,15 @@ class ValueCounts(RecordBody):
 
         def again(entry: Val) -> None:
             text = state.get(1)
-            with k.when(records.precedes(k, lambda i: values[i], self.position, lambda i: records.value(k, entry, text, i), records.position(k, entry))):
+            with k.when(
+                records.precedes(
+                    k,
+                    lambda i: values[i],
+                    self.position,
+                    lambda i: records.value(k, entry, text, i),
+                    records.position(k, entry),
+                )
+            ):
                 fill(entry)
 
         count_value(k, block, hash_value(k, value), records.end, equal, fill, again)

@@ -19,7 +19,8 @@ from tsql.kernels.functions.comparison import compare
 
 
 class Kept:
-    """A value in the fields of a state from `at`: its parts (a capacity behind those of a string) and whether it is not NULL."""
+    """A value in the fields of a state from `at`: its parts (a capacity behind those of a string) and whether it is not
+    NULL."""
 
     def __init__(self, type: Type, at: int):
         self.type, self.at = type, at
@@ -56,7 +57,8 @@ class Pick(Body):
 
     wants_position = True
     last = False
-    """The last position is the best; an ORDER BY is turned round instead, and of its ties the first is taken, as DuckDB does."""
+    """The last position is the best; an ORDER BY is turned round instead, and of its ties the first is taken, as DuckDB
+    does."""
 
     @property
     def wants_order(self) -> bool:
@@ -66,7 +68,9 @@ class Pick(Body):
     def ranks(self) -> tuple[Rank, ...]:
         """What rows are ranked by, before the position."""
         turned = self.last
-        return tuple(Rank(key.expr.type, key.descending != turned, key.nulls_first != turned) for key in self.order_keys)
+        return tuple(
+            Rank(key.expr.type, key.descending != turned, key.nulls_first != turned) for key in self.order_keys
+        )
 
     @property
     def kept(self) -> list[Kept]:
@@ -86,7 +90,9 @@ class Pick(Body):
     def update(self, k: PipelineKernel, state: AggregateState, args: tuple[Datum, ...], mask: Val | None) -> None:
         self._offer(k, state, self.position, args[0], self.ranked_by(args))
 
-    def _offer(self, k: PipelineKernel, state: AggregateState, position: Val, value: Datum, ranked_by: tuple[Datum, ...]) -> None:
+    def _offer(
+        self, k: PipelineKernel, state: AggregateState, position: Val, value: Datum, ranked_by: tuple[Datum, ...]
+    ) -> None:
         seen = state.get(0)
         value_kept, *ranks_kept = self.kept
         better = k.var(~seen)

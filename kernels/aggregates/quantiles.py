@@ -1,8 +1,8 @@
 """median, quantile_cont, quantile_disc, approx_quantile, mad: aggregates that keep all values of a group.
 
-Numbers and times are kept as integers of the same order (floats by `select.sortable`), so that one selection routine does for
-all; strings and intervals are kept as records and sorted. A negative fraction counts from the greatest value, as in DuckDB.
-"""
+Numbers and times are kept as integers of the same order (floats by `select.sortable`), so that one selection routine
+does for all; strings and intervals are kept as records and sorted. A negative fraction counts from the greatest value,
+as in DuckDB."""
 
 from __future__ import annotations
 
@@ -20,7 +20,21 @@ from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.expr.nodes import Literal
-from tsql.kernels.expr.types import BIGINT, BLOB, BOOLEAN, DATE, DOUBLE, FLOAT, HUGEINT, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
+from tsql.kernels.expr.types import (
+    BIGINT,
+    BLOB,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    INTERVAL,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    Type,
+)
 from tsql.kernels.functions.arithmetic import number
 from tsql.kernels.functions.datetime.arithmetic import timestamp_of
 from tsql.kernels.runtime.lists import HEADER, list_room
@@ -38,7 +52,11 @@ def check_fraction(literals: tuple[Any, ...]) -> str | None:
     """What is wrong with the fraction of a quantile."""
     if literals[1].value is None:
         return "The fraction of a quantile must not be NULL"
-    return None if literals[1].value == literals[1].value and -1 <= fraction_of(literals[1]) <= 1 else "QUANTILE can only take parameters in the range [-1, 1]"
+    return (
+        None
+        if literals[1].value == literals[1].value and -1 <= fraction_of(literals[1]) <= 1
+        else "QUANTILE can only take parameters in the range [-1, 1]"
+    )
 
 
 def check_positive_fraction(literals: tuple[Any, ...]) -> str | None:
@@ -111,7 +129,8 @@ class Words(Body):
 
 
 def disc_index(k: PipelineKernel, literal: Literal, count: Val) -> Val:
-    """Which of `count` values in order is the discrete quantile: computed exactly for decimals, in doubles for others."""
+    """Which of `count` values in order is the discrete quantile: computed exactly for decimals, in doubles for
+    others."""
     fraction = fraction_of(literal)
     size = abs(fraction)
     if literal.type.is_decimal or size.denominator == 1:
@@ -208,7 +227,10 @@ class MedianInterval(MedianRecords):
             _set_parts(slots, self._mean(k, low, value(count.ushr(1))))
 
     def _mean(self, k: PipelineKernel, low: tuple[Val, ...], high: tuple[Val, ...]) -> tuple[Val, ...]:
-        a, b = ((months.to("i128") * 30 + days.to("i128")) * DAY_US + micros.to("i128") for months, days, micros in (low, high))
+        a, b = (
+            (months.to("i128") * 30 + days.to("i128")) * DAY_US + micros.to("i128")
+            for months, days, micros in (low, high)
+        )
         # The difference is not negative: half a microsecond is rounded up.
         mean = a + (b - a + 1) // 2
         days = mean // DAY_US
@@ -261,7 +283,9 @@ class Continuous(Words):
         if self.inputs[0].type == DATE and t == TIMESTAMP:
             low, high = (timestamp_of(k, Datum(DATE, (w,))) for w in (low, high))
         a, b = low.to("f64"), high.to("f64")
-        mixed = a + (high - low).to("f64") * step if t.is_decimal and self.machine == "i64" else a * (1.0 - step) + b * step
+        mixed = (
+            a + (high - low).to("f64") * step if t.is_decimal and self.machine == "i64" else a * (1.0 - step) + b * step
+        )
         value = self._inside(k, self.whole(k, mixed))
         if t.is_decimal and self.machine == "i128":
             moved = low + self._inside(k, k.unary("truncate", (high - low).to("f64") * step))
@@ -349,9 +373,17 @@ class Mad(Continuous):
 
 
 for _pattern in CONTINUOUS:
-    aggregate("quantile_cont", args=(_pattern, "numeric"), returns=continuous_type, constant=(1,), check=check_fraction)(QuantileCont)
+    aggregate(
+        "quantile_cont", args=(_pattern, "numeric"), returns=continuous_type, constant=(1,), check=check_fraction
+    )(QuantileCont)
     aggregate("median", args=(_pattern,), returns=continuous_type)(Median)
-    aggregate("approx_quantile", args=(_pattern, "numeric"), returns=approximate_type, constant=(1,), check=check_positive_fraction)(ApproxQuantile)
+    aggregate(
+        "approx_quantile",
+        args=(_pattern, "numeric"),
+        returns=approximate_type,
+        constant=(1,),
+        check=check_positive_fraction,
+    )(ApproxQuantile)
 for _pattern in ("integer", "decimal", "float"):
     aggregate("mad", args=(_pattern,), returns=continuous_type)(Mad)
 for _pattern in (DATE, TIME, TIMESTAMP, TIMESTAMPTZ):

@@ -1,8 +1,7 @@
 """Records of SQL values in memory that an aggregate's state owns: how they are laid out, written, read and ordered.
 
-A record is the row's position, then per value a word that says whether it is NULL and the words of the value; strings are
-(offset, length) into the state's block of text (see kernels/runtime/lists.py).
-"""
+A record is the row's position, then per value a word that says whether it is NULL and the words of the value; strings
+are (offset, length) into the state's block of text (see kernels/runtime/lists.py)."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ class RecordBody(Body):
 
 
 class Records:
-    """The layout of records of the given types, from `start` bytes into an entry; `order` says which values are keys."""
+    """The layout of records of the given types, from `start` bytes into an entry; `order` says which values are
+    keys."""
 
     def __init__(self, types: tuple[Type, ...], order: tuple[tuple[int, bool, bool], ...] = (), start: int = 0):
         """`order`: (index of the value, descending, nulls first) per key; what ties is ordered by position."""
@@ -56,7 +56,9 @@ class Records:
     def name(self) -> str:
         """A name for the order of these records, fit for a routine."""
         types = "_".join(f"{t.name}{t.width or ''}" for t in self.types)
-        keys = "_".join(f"{i}{'d' if descending else 'a'}{'f' if nulls_first else 'l'}" for i, descending, nulls_first in self.order)
+        keys = "_".join(
+            f"{i}{'d' if descending else 'a'}{'f' if nulls_first else 'l'}" for i, descending, nulls_first in self.order
+        )
         return f"{types}_by_{keys or 'position'}_at_{self.start}"
 
     def store(self, k: PipelineKernel, record: Val, text: Val, position: Val, values: tuple[Datum, ...]) -> Val:
@@ -76,7 +78,9 @@ class Records:
     def value(self, k: Kernel, record: Val, text: Val, index: int) -> Datum:
         """A value of a record."""
         t = self.types[index]
-        parts = tuple(k.load(m, k.offset(record, at)) for m, at in zip(self.machines(t), self.offsets[index], strict=True))
+        parts = tuple(
+            k.load(m, k.offset(record, at)) for m, at in zip(self.machines(t), self.offsets[index], strict=True)
+        )
         if t.is_string:
             parts = (k.offset(text, parts[0] + HEADER), parts[1])
         return Datum(t, parts, k.load("i64", k.offset(record, self.nulls[index])) == 0)
@@ -87,7 +91,9 @@ class Records:
     def before(self, k: Kernel, a: Val, b: Val, text: Val) -> Val:
         """Whether record a comes before record b."""
         values = {i: self.value(k, b, text, i) for i, _, _ in self.order}
-        return self.precedes(k, lambda i: self.value(k, a, text, i), self.position(k, a), values.__getitem__, self.position(k, b))
+        return self.precedes(
+            k, lambda i: self.value(k, a, text, i), self.position(k, a), values.__getitem__, self.position(k, b)
+        )
 
     def precedes(self, k: Kernel, a: object, a_position: Val, b: object, b_position: Val) -> Val:
         """As `before`, for values that `a(index)` and `b(index)` give."""

@@ -53,7 +53,11 @@ def aggregate(
 
     def register(body: type) -> type:
         for name in names:
-            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip(), check))
+            AGGREGATES.add(
+                AggregateFunction(
+                    name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip(), check
+                )
+            )
         return body
 
     return register

@@ -37,7 +37,11 @@ class Pairs(Moments):
         total = mine + theirs
         weight = theirs * mine / total
         delta_x, delta_y = other[MEAN_X] - state.get(MEAN_X), other[MEAN_Y] - state.get(MEAN_Y)
-        for index, gap in ((CO_MOMENT, delta_x * delta_y), (SQUARES_X, delta_x * delta_x), (SQUARES_Y, delta_y * delta_y)):
+        for index, gap in (
+            (CO_MOMENT, delta_x * delta_y),
+            (SQUARES_X, delta_x * delta_x),
+            (SQUARES_Y, delta_y * delta_y),
+        ):
             state.set(index, other[index] + state.get(index) + gap * weight)
         for index in (MEAN_X, MEAN_Y):
             state.set(index, (theirs * other[index] + mine * state.get(index)) / total)
@@ -74,7 +78,9 @@ class Correlated(Pairs):
     """Aggregates that need the coefficient of correlation; NaN where a side does not vary."""
 
     def correlation(self, k: PipelineKernel, state: AggregateState) -> Val:
-        deviations = k.unary("sqrt", self.per_row(k, state, SQUARES_X)) * k.unary("sqrt", self.per_row(k, state, SQUARES_Y))
+        deviations = k.unary("sqrt", self.per_row(k, state, SQUARES_X)) * k.unary(
+            "sqrt", self.per_row(k, state, SQUARES_Y)
+        )
         value = self.per_row(k, state, CO_MOMENT) / deviations
         return k.select(deviations == 0.0, k.f64(float("nan")), value)
 
@@ -139,7 +145,8 @@ class Products(SquaresX):
 
 @aggregate("regr_intercept", args=PAIR, returns=DOUBLE)
 class Intercept(Line):
-    """Where the regression line meets the axis of y. The means are those of plain sums, two more fields of the state."""
+    """Where the regression line meets the axis of y. The means are those of plain sums, two more fields of the
+    state."""
 
     fields = (*Pairs.fields, "f64", "f64")
 

@@ -1,4 +1,5 @@
-"""Statistics of one variable: variance and deviation, sem, skewness, kurtosis, product, compensated sums, geometric mean.
+"""Statistics of one variable: variance and deviation, sem, skewness, kurtosis, product, compensated sums, geometric
+mean.
 
 Variances use Welford's running mean and sum of squared differences, and merge by Chan's formula, as DuckDB does.
 """
@@ -158,7 +159,10 @@ class Kurtosis(Powers):
         part = 1.0 / n
         spread = squares - total * total * part
         m4 = part * (
-            fourths - 4.0 * cubes * total * part + 6.0 * squares * total * total * part * part - 3.0 * total * total * total * total * part * part * part
+            fourths
+            - 4.0 * cubes * total * part
+            + 6.0 * squares * total * total * part * part
+            - 3.0 * total * total * total * total * part * part * part
         )
         m2 = part * spread
         valid = (state.get(0) > (3 if self.corrected else 1)) & (spread != 0.0) & ~(m2 <= 0.0)
@@ -205,8 +209,8 @@ class Product(Moments):
 
 
 class Compensated(Moments):
-    """Kahan's summation. State: count, sum, the part of it that was lost to rounding (which is no number for an infinite sum,
-    and makes the result none)."""
+    """Kahan's summation. State: count, sum, the part of it that was lost to rounding (which is no number for an
+    infinite sum, and makes the result none)."""
 
     fields = ("i64", "f64", "f64")
 

@@ -26,7 +26,9 @@ class RecordList(RecordBody):
         block = list_room(k, k.ctx, state.get(0), k.i64(records.end))
         state.set(0, block)
         count = k.load("i64", block)
-        state.set(1, records.store(k, k.offset(block, count * records.end + HEADER), state.get(1), self.position, values))
+        state.set(
+            1, records.store(k, k.offset(block, count * records.end + HEADER), state.get(1), self.position, values)
+        )
         k.store(block, count + 1)
 
     def sorted(self, k: PipelineKernel, block: Val, text: Val) -> Val:
@@ -60,8 +62,19 @@ def joined_bytes(k: Kernel, pointers: Val, count: Val, length_at: Val, separator
 
 
 @routine("join_texts", ("ptr", "ptr", "i64", "ptr", "i64", "ptr", "i64", "i64"), "ptr")
-def join_texts(k: Kernel, ctx: Val, pointers: Val, count: Val, text: Val, offset_at: Val, separator: Val, separator_bytes: Val, total: Val) -> None:
-    """The texts of records, one behind the other with a separator between, in scratch memory. The length is behind the offset."""
+def join_texts(
+    k: Kernel,
+    ctx: Val,
+    pointers: Val,
+    count: Val,
+    text: Val,
+    offset_at: Val,
+    separator: Val,
+    separator_bytes: Val,
+    total: Val,
+) -> None:
+    """The texts of records, one behind the other with a separator between, in scratch memory. The length is behind the
+    offset."""
     result = scratch_alloc(k, ctx, total)
     at = k.var(result)
     with k.range(count) as i:
@@ -106,6 +119,8 @@ class StringAgg(RecordList):
             count = k.load("i64", block)
             pointers = self.sorted(k, block, text)
             length.set(joined_bytes(k, pointers, count, k.i64(offset_at + 8), separator_bytes))
-            value.set(join_texts(k, k.ctx, pointers, count, text, k.i64(offset_at), separator, separator_bytes, length.value))
+            value.set(
+                join_texts(k, k.ctx, pointers, count, text, k.i64(offset_at), separator, separator_bytes, length.value)
+            )
             k.call("free", pointers)
         return Datum(VARCHAR, (value.value, length.value), block != k.null)

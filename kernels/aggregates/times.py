@@ -73,8 +73,8 @@ class AvgTime(Sums):
 
 @aggregate("avg", "mean", args=(INTERVAL,), returns=INTERVAL)
 class AvgInterval(Sums):
-    """The mean interval: what is left of months becomes days, what is left of days becomes microseconds, and what is left of
-    those is added, as DuckDB does."""
+    """The mean interval: what is left of months becomes days, what is left of days becomes microseconds, and what is
+    left of those is added, as DuckDB does."""
 
     fields = ("i64", "i128", "i128", "i128")
 

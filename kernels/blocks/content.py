@@ -1,9 +1,9 @@
-"""The bytes of a file of columns: read into memory, so that nobody can change them any more, or mapped where they are too many.
+"""The bytes of a file of columns: read into memory, so that nobody can change them any more, or mapped where they are
+too many.
 
-A mapped file that another process truncates ends this one with SIGBUS, and one that is overwritten gives other values than the
-checksum was made of. So files are read, up to `HELD` bytes in the whole process; behind that limit they are mapped, and
-each query looks first whether a file of its tables has changed (`check`).
-"""
+A mapped file that another process truncates ends this one with SIGBUS, and one that is overwritten gives other values
+than the checksum was made of. So files are read, up to `HELD` bytes in the whole process; behind that limit they are
+mapped, and each query looks first whether a file of its tables has changed (`check`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from tsql.kernels.process import forks
 
 
 class Held:
-    """Counts the bytes that were read from files and are still in memory. `most` is a quarter of the machine's memory."""
+    """Counts the bytes that were read from files and are still in memory. `most` is a quarter of the machine's
+    memory."""
 
     def __init__(self, most: int):
         self.most, self.bytes = most, 0
@@ -93,7 +94,9 @@ class Content:
     def check(self) -> None:
         """Refuse a file that has changed since it was opened."""
         if self._look() != self._print:
-            raise StorageError(f"{self.name} was changed while the database was open", hint="restore the database from a copy")
+            raise StorageError(
+                f"{self.name} was changed while the database was open", hint="restore the database from a copy"
+            )
 
 
 _mapped: weakref.WeakSet[Content] = weakref.WeakSet()

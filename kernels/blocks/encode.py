@@ -47,9 +47,15 @@ class BlockColumn:
 
     @property
     def is_sorted(self) -> bool:
-        """Whether no value is smaller than the one before it, and none is NULL. Zone maps answer for most columns, and for the others most
-        of the time the first block does: all rows at once would take a byte for each."""
-        if self.lows is None or self.highs is None or self.validity is not None or not isinstance(self.data, np.ndarray) or self.source.type.is_float:
+        """Whether no value is smaller than the one before it, and none is NULL. Zone maps answer for most columns, and
+        for the others most of the time the first block does: all rows at once would take a byte for each."""
+        if (
+            self.lows is None
+            or self.highs is None
+            or self.validity is not None
+            or not isinstance(self.data, np.ndarray)
+            or self.source.type.is_float
+        ):
             return False
         few = self.data[:64]
         if np.any(few[:-1] > few[1:]) or np.any(self.highs[:-1] > self.lows[1:]):
@@ -80,12 +86,19 @@ def encode(name: str, t: Type, column: pa.ChunkedArray) -> BlockColumn:
     if t.is_string:
         return _encode_strings(name, t, column, validity, nulls)
     if t.is_float:
-        values = np.ascontiguousarray(column.fill_null(0.0).to_numpy()).astype(np.float32 if t.name == "FLOAT" else np.float64)
+        values = np.ascontiguousarray(column.fill_null(0.0).to_numpy()).astype(
+            np.float32 if t.name == "FLOAT" else np.float64
+        )
         source = SourceColumn(name, t, Layout("fixed", t.parts[0], bool(nulls)))
         return BlockColumn(source, values, validity, _float_statistics(column, nulls))
     if t.name in ("BOOLEAN", "INTERVAL"):
         array = one_array(column)
-        return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, ColumnStatistics(nulls=nulls))
+        return BlockColumn(
+            SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))),
+            array,
+            validity,
+            ColumnStatistics(nulls=nulls),
+        )
     return _encode_integers(name, t, column, validity, nulls)
 
 
@@ -109,7 +122,11 @@ def _float_statistics(column: pa.ChunkedArray, nulls: int) -> ColumnStatistics:
 def stored_integers(t: Type, column: pa.ChunkedArray) -> np.ndarray | None:
     """Values as int64 in stored form; None if some need 128 bits."""
     if pa.types.is_decimal(column.type):
-        words = [np.frombuffer(c.buffers()[1], np.int64)[c.offset * 2 : (c.offset + len(c)) * 2] for c in column.chunks if len(c)]
+        words = [
+            np.frombuffer(c.buffers()[1], np.int64)[c.offset * 2 : (c.offset + len(c)) * 2]
+            for c in column.chunks
+            if len(c)
+        ]
         all_words = np.concatenate(words) if words else np.zeros(0, np.int64)
         low, high = all_words[0::2], all_words[1::2]
         if column.null_count:
@@ -131,15 +148,22 @@ def wide_statistics(t: Type, array: pa.Array) -> ColumnStatistics:
     bounds = pc.min_max(array).as_py()
     if bounds["min"] is None:
         return ColumnStatistics(nulls=array.null_count, distinct=0)
-    low, high = (int(value.scaleb(t.scale, _DIGITS)) if isinstance(value, Decimal) else int(value) for value in (bounds["min"], bounds["max"]))
+    low, high = (
+        int(value.scaleb(t.scale, _DIGITS)) if isinstance(value, Decimal) else int(value)
+        for value in (bounds["min"], bounds["max"])
+    )
     return ColumnStatistics(low, high, array.null_count, exact=True)
 
 
-def _encode_integers(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn:
+def _encode_integers(
+    name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int
+) -> BlockColumn:
     values = stored_integers(t, column)
     if values is None:
         array = one_array(column)
-        return BlockColumn(SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, wide_statistics(t, array))
+        return BlockColumn(
+            SourceColumn(name, t, arrow_layout(t, array.type, bool(nulls))), array, validity, wide_statistics(t, array)
+        )
     present = values if not nulls else values[one_array(column.is_valid()).to_numpy(zero_copy_only=False)]
     if len(present) == 0:
         source = SourceColumn(name, t, Layout("fixed", "i8", bool(nulls), True, 0), (0, 0))
@@ -154,8 +178,17 @@ def _encode_integers(name: str, t: Type, column: pa.ChunkedArray, validity: pa.B
     for bits in (8, 16, 32):
         if span < 2**bits:
             stored = (values - low).astype(f"u{bits // 8}")
-            return BlockColumn(SourceColumn(name, t, Layout("fixed", f"i{bits}", bool(nulls), True, low), bounds), stored, validity, statistics, lows, highs)
-    return BlockColumn(SourceColumn(name, t, Layout("fixed", "i64", bool(nulls)), bounds), values, validity, statistics, lows, highs)
+            return BlockColumn(
+                SourceColumn(name, t, Layout("fixed", f"i{bits}", bool(nulls), True, low), bounds),
+                stored,
+                validity,
+                statistics,
+                lows,
+                highs,
+            )
+    return BlockColumn(
+        SourceColumn(name, t, Layout("fixed", "i64", bool(nulls)), bounds), values, validity, statistics, lows, highs
+    )
 
 
 def zone_map(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -175,7 +208,8 @@ def _distinct(values: np.ndarray, low: int, span: int) -> int:
 
 
 def _estimate(distinct: int, sample: int, rows: int) -> int:
-    """Distinct values of all rows from those of a sample: few repeats in the sample mean that new rows bring new values."""
+    """Distinct values of all rows from those of a sample: few repeats in the sample mean that new rows bring new
+    values."""
     if sample == 0:
         return 0
     ratio = distinct / sample
@@ -201,7 +235,9 @@ def _encode_strings(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Bu
     return BlockColumn(source, array, validity, ColumnStatistics(nulls=nulls, distinct=estimate))
 
 
-def _encode_dictionary(name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int) -> BlockColumn | None:
+def _encode_dictionary(
+    name: str, t: Type, column: pa.ChunkedArray, validity: pa.Buffer | None, nulls: int
+) -> BlockColumn | None:
     """Codes of a sorted dictionary, so that the order of codes is the order of strings."""
     encoded = one_array(column).dictionary_encode()
     values = encoded.dictionary
@@ -213,6 +249,8 @@ def _encode_dictionary(name: str, t: Type, column: pa.ChunkedArray, validity: pa
     codes = rank[np.asarray(encoded.indices.fill_null(0))].astype(np.uint8 if len(values) <= 256 else np.uint16)
     dictionary = Dictionary(values.take(order).cast(pa.binary() if t.name == "BLOB" else pa.string()))
     source = SourceColumn(name, t, Layout("codes", f"i{codes.itemsize * 8}", bool(nulls), True), None, dictionary)
-    statistics = ColumnStatistics(dictionary.values[0].as_py(), dictionary.values[-1].as_py(), nulls, len(dictionary), True)
+    statistics = ColumnStatistics(
+        dictionary.values[0].as_py(), dictionary.values[-1].as_py(), nulls, len(dictionary), True
+    )
     lows, highs = zone_map(codes)
     return BlockColumn(source, codes, validity, statistics, lows, highs)

@@ -1,9 +1,8 @@
 """Columns of tables on disk: `write_columns` writes encoded columns to a file, `ColumnFile` reads them again.
 
-A file is written once and never changed: a magic, the buffers of each column (aligned to 64 bytes), a footer in JSON, and
-at the end the footer's length and checksum. Opening reads the footer alone. A column is read when it is first used, and its
-checksums are verified then. docs/storage.md describes every field.
-"""
+A file is written once and never changed: a magic, the buffers of each column (aligned to 64 bytes), a footer in JSON,
+and at the end the footer's length and checksum. Opening reads the footer alone. A column is read when it is first used,
+and its checksums are verified then. docs/storage.md describes every field."""
 
 from __future__ import annotations
 
@@ -60,7 +59,10 @@ def _write_column(stream: Any, column: BlockColumn) -> dict[str, Any]:
         stored: dict[str, Any] = {"numpy": column.data.dtype.str, "buffers": [put(np.ascontiguousarray(column.data))]}
     else:
         array = column.data
-        stored = {"large": pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type), "buffers": [put(b) for b in array.buffers()[1:]]}
+        stored = {
+            "large": pa.types.is_large_string(array.type) or pa.types.is_large_binary(array.type),
+            "buffers": [put(b) for b in array.buffers()[1:]],
+        }
     known, dictionary = column.statistics, source.dictionary
     return {
         "name": source.name,
@@ -71,7 +73,9 @@ def _write_column(stream: Any, column: BlockColumn) -> dict[str, Any]:
         "validity": put(column.validity),
         "lows": None if column.lows is None else [column.lows.dtype.str, put(np.ascontiguousarray(column.lows))],
         "highs": None if column.highs is None else [column.highs.dtype.str, put(np.ascontiguousarray(column.highs))],
-        "dictionary": None if dictionary is None else [len(dictionary), *(put(b) for b in _compact(dictionary.values).buffers()[1:])],
+        "dictionary": None
+        if dictionary is None
+        else [len(dictionary), *(put(b) for b in _compact(dictionary.values).buffers()[1:])],
         **stored,
     }
 
@@ -89,8 +93,8 @@ def _value(data: Any) -> Any:
 
 
 class ColumnFile:
-    """A file of columns. Each buffer is read into memory, or mapped if too much is held already, when it is first needed.
-    `share` gives one dictionary to all columns that have equal ones."""
+    """A file of columns. Each buffer is read into memory, or mapped if too much is held already, when it is first
+    needed. `share` gives one dictionary to all columns that have equal ones."""
 
     def __init__(self, path: Path, share: Callable[[Any, Callable[[], Dictionary]], Dictionary] | None = None):
         self.path = path
@@ -112,7 +116,10 @@ class ColumnFile:
         try:
             return Content(self.path)
         except OSError as error:
-            raise StorageError(f"cannot open {self.path.name}: {error.strerror or error}", hint="the database is damaged: a file of it is missing or empty") from error
+            raise StorageError(
+                f"cannot open {self.path.name}: {error.strerror or error}",
+                hint="the database is damaged: a file of it is missing or empty",
+            ) from error
 
     def _read(self, offset: int, length: int) -> pa.Buffer:
         """Bytes of the file; a negative offset counts from the end."""
@@ -134,7 +141,10 @@ class ColumnFile:
         if magic != MAGIC:
             raise self.damaged("its end is missing")
         if version > VERSION:
-            raise StorageError(f"{self.path.name} was written by a newer version of tsql (format {version}; this one reads up to {VERSION})")
+            raise StorageError(
+                f"{self.path.name} was written by a newer version of tsql (format {version}; this one "
+                f"reads up to {VERSION})"
+            )
         text = self._read(-_TRAILER.size - length, length)
         if zlib.crc32(text) != checksum:
             raise self.damaged("the checksum of its footer differs")
@@ -168,7 +178,11 @@ class ColumnFile:
         arrow = pa.binary() if entry["type"] == "BLOB" else pa.string()
 
         def make() -> Dictionary:
-            return Dictionary(pa.Array.from_buffers(arrow, count, [None, *(self.buffer(tuple(p)) if p is not None else None for p in places)]))
+            return Dictionary(
+                pa.Array.from_buffers(
+                    arrow, count, [None, *(self.buffer(tuple(p)) if p is not None else None for p in places)]
+                )
+            )
 
         return self._share((entry["type"], count, *(tuple(p[1:]) for p in places if p is not None)), make)
 
@@ -198,7 +212,9 @@ class FileColumn(BlockColumn):
     def source(self) -> SourceColumn:  # type: ignore[override]
         entry = self.entry
         bounds = None if entry["range"] is None else tuple(entry["range"])
-        return SourceColumn(self.name, parse_type(entry["type"]), Layout(*entry["layout"]), bounds, self.file.dictionary(entry))
+        return SourceColumn(
+            self.name, parse_type(entry["type"]), Layout(*entry["layout"]), bounds, self.file.dictionary(entry)
+        )
 
     @cached_property
     def statistics(self) -> ColumnStatistics:  # type: ignore[override]
@@ -239,7 +255,9 @@ class FileColumn(BlockColumn):
         kind, machine = entry["layout"][0], entry["layout"][1]
         at = self.start // 8 if kind == "bits" else self.start * (16 if kind == "interval" else BYTES[machine])
         arrow = _arrow_type(parse_type(entry["type"]), entry["large"])
-        return pa.Array.from_buffers(arrow, self.rows, [self.validity, None if buffers[0] is None else buffers[0].slice(at), *buffers[1:]])
+        return pa.Array.from_buffers(
+            arrow, self.rows, [self.validity, None if buffers[0] is None else buffers[0].slice(at), *buffers[1:]]
+        )
 
 
 def _arrow_type(t: Type, large: bool) -> pa.DataType:

@@ -1,10 +1,9 @@
 """Keys of stored tables: which rows have these values? PRIMARY KEY, UNIQUE and ON CONFLICT ask.
 
-A key is an int64 where one column of at most 64 bits makes it, and bytes otherwise. Each piece of a table sorts its keys
-when it is first asked and keeps them; pieces are immutable, so an insert only ever sorts what is new. Rows with a NULL
-among their key columns have no key: they equal nothing. Where NULLs are not distinct (UNIQUE NULLS NOT DISTINCT), a NULL is
-a value like any other, and every row has a key.
-"""
+A key is an int64 where one column of at most 64 bits makes it, and bytes otherwise. Each piece of a table sorts its
+keys when it is first asked and keeps them; pieces are immutable, so an insert only ever sorts what is new. Rows with a
+NULL among their key columns have no key: they equal nothing. Where NULLs are not distinct (UNIQUE NULLS NOT DISTINCT),
+a NULL is a value like any other, and every row has a key."""
 
 from __future__ import annotations
 
@@ -107,7 +106,9 @@ def _index(piece: BlockTable, names: tuple[str, ...], nulls_equal: bool) -> _Ind
     known: dict[Any, _Index] = piece.__dict__.setdefault("_keys", {})
     if (names, nulls_equal) not in known:
         columns = [pa.chunked_array([decode(piece.columns[name], 0, piece.rows)]) for name in names]
-        known[names, nulls_equal] = _Index(KeyColumn(tuple(piece.schema[name].type for name in names), columns, nulls_equal))
+        known[names, nulls_equal] = _Index(
+            KeyColumn(tuple(piece.schema[name].type for name in names), columns, nulls_equal)
+        )
     return known[names, nulls_equal]
 
 

@@ -9,11 +9,11 @@ from tsql.kernels.expr.types import Type
 def merged_statistics(t: Type, pieces: list[tuple[int, ColumnStatistics]]) -> ColumnStatistics:
     """The statistics of a column from (rows, statistics) of its pieces.
 
-    Bounds hold for all rows, or are unknown. The number of distinct values adds up where most values of a piece are its own
-    (a key), and is that of the richest piece otherwise (a category), which is an estimate.
-    """
+    Bounds hold for all rows, or are unknown. The number of distinct values adds up where most values of a piece are its
+    own (a key), and is that of the richest piece otherwise (a category), which is an estimate."""
     nulls = sum(min(rows, s.nulls or 0) for rows, s in pieces)
-    # A piece may be a part of what was counted, so its NULLs are at most `nulls`: only `distinct` tells that it has no values.
+    # A piece may be a part of what was counted, so its NULLs are at most `nulls`: only `distinct` tells that it has no
+    # values.
     known = [(rows, s) for rows, s in pieces if rows and s.distinct != 0]
     if not known:
         return ColumnStatistics(nulls=nulls, distinct=0)

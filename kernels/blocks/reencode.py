@@ -1,7 +1,8 @@
-"""Encodes rows that join a table: in the encoding that the table's column has, where they fit it, so that kernels are shared.
+"""Encodes rows that join a table: in the encoding that the table's column has, where they fit it, so that kernels are
+shared.
 
-`encode_like` is called for appended, updated and merged rows; `plain` makes the column of a tail, whose memory is Arrow's own.
-"""
+`encode_like` is called for appended, updated and merged rows; `plain` makes the column of a tail, whose memory is
+Arrow's own."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsql.kernels.blocks.encode import BLOCK_ROWS, BlockColumn, encode, one_array, stored_integers, validity_of, wide_statistics, zone_map
+from tsql.kernels.blocks.encode import (
+    BLOCK_ROWS,
+    BlockColumn,
+    encode,
+    one_array,
+    stored_integers,
+    validity_of,
+    wide_statistics,
+    zone_map,
+)
 from tsql.kernels.blocks.file import FileColumn
 from tsql.kernels.codegen.kir import BYTES
 from tsql.kernels.emit.batch import SourceColumn, arrow_layout, round_range
@@ -75,7 +85,11 @@ def encode_fitting(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | 
         return plain(source.name, source.type, one_array(column))
     if source.dictionary is not None:
         return _like_dictionary(like, column)
-    if source.layout.kind == "fixed" and source.layout.machine in ("i8", "i16", "i32", "i64") and isinstance(like.data, np.ndarray):
+    if (
+        source.layout.kind == "fixed"
+        and source.layout.machine in ("i8", "i16", "i32", "i64")
+        and isinstance(like.data, np.ndarray)
+    ):
         return _like_integers(like, column)
     return None if source.type.is_string else encode(source.name, source.type, column)
 
@@ -89,7 +103,9 @@ def _like_dictionary(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn 
     stored = np.asarray(codes.fill_null(0)).astype(np.uint8 if source.layout.machine == "i8" else np.uint16)
     nulls = column.null_count
     statistics = ColumnStatistics(values[0].as_py(), values[-1].as_py(), nulls, len(values), True)
-    return BlockColumn(_nullable(source, nulls), stored, validity_of(column) if nulls else None, statistics, *zone_map(stored))
+    return BlockColumn(
+        _nullable(source, nulls), stored, validity_of(column) if nulls else None, statistics, *zone_map(stored)
+    )
 
 
 def _like_integers(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | None:
@@ -107,7 +123,9 @@ def _like_integers(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn | 
         values = np.where(one_array(column.is_valid()).to_numpy(zero_copy_only=False), values, low)
     stored = values if base is None else (values - base).astype(f"u{bits // 8}")
     sample = present[:: max(1, len(present) // BLOCK_ROWS)]
-    statistics = ColumnStatistics(low, high, nulls, len(np.unique(sample)) * max(1, len(present) // max(1, len(sample))), True)
+    statistics = ColumnStatistics(
+        low, high, nulls, len(np.unique(sample)) * max(1, len(present) // max(1, len(sample))), True
+    )
     kept = replace(_nullable(source, nulls), range=round_range(low, high))
     return BlockColumn(kept, stored, validity_of(column) if nulls else None, statistics, *zone_map(values))
 
@@ -120,7 +138,11 @@ def _wider(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn:
     if like.source.dictionary is not None:
         both = pa.chunked_array([like.source.dictionary.values.cast(t.to_arrow()), *column.cast(t.to_arrow()).chunks])
         found = encode(name, t, both)
-        return _without(found, len(like.source.dictionary), column) if found.source.dictionary is not None else encode(name, t, column)
+        return (
+            _without(found, len(like.source.dictionary), column)
+            if found.source.dictionary is not None
+            else encode(name, t, column)
+        )
     if t.is_string or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
         return encode(name, t, column)
     values = stored_integers(t, column)
@@ -128,7 +150,14 @@ def _wider(like: BlockColumn, column: pa.ChunkedArray) -> BlockColumn:
         return encode(name, t, column)
     found = encode(name, t, column)
     base, machine = _frame(min(known.minimum, found.statistics.minimum), max(known.maximum, found.statistics.maximum))
-    wide = BlockColumn(replace(found.source, layout=replace(found.source.layout, machine=machine, base=base, unsigned=base is not None)), np.zeros(0, np.int64), None, found.statistics)
+    wide = BlockColumn(
+        replace(
+            found.source, layout=replace(found.source.layout, machine=machine, base=base, unsigned=base is not None)
+        ),
+        np.zeros(0, np.int64),
+        None,
+        found.statistics,
+    )
     return _like_integers(wide, column) or found
 
 
@@ -144,7 +173,13 @@ def _without(found: BlockColumn, skip: int, column: pa.ChunkedArray) -> BlockCol
     """The codes without those of the first `skip` rows, which only brought their strings."""
     stored = found.data[skip:].copy()
     nulls = column.null_count
-    return BlockColumn(_nullable(found.source, nulls), stored, validity_of(column) if nulls else None, replace(found.statistics, nulls=nulls), *zone_map(stored))
+    return BlockColumn(
+        _nullable(found.source, nulls),
+        stored,
+        validity_of(column) if nulls else None,
+        replace(found.statistics, nulls=nulls),
+        *zone_map(stored),
+    )
 
 
 def _nullable(source: SourceColumn, nulls: int) -> SourceColumn:
@@ -157,7 +192,11 @@ def view(column: BlockColumn, start: int, rows: int) -> BlockColumn:
         return column.view(start, rows)
     first, blocks = start // BLOCK_ROWS, -(-rows // BLOCK_ROWS)
     validity = None if column.validity is None else column.validity.slice(start // 8)
-    data = column.data[start : start + rows] if isinstance(column.data, np.ndarray) else _array_view(column, start, rows, validity)
+    data = (
+        column.data[start : start + rows]
+        if isinstance(column.data, np.ndarray)
+        else _array_view(column, start, rows, validity)
+    )
     origin = None if column.origin is None else (*column.origin[:2], column.origin[2] + start)
     if isinstance(column, PlainColumn):
         found: BlockColumn = PlainColumn(column.source.name, column.source.type, data)

@@ -1,10 +1,9 @@
 """`StoredTable`: one version of a table that can change. Every change makes another version; readers keep theirs.
 
-A version is a list of extents, each a `BlockTable` with one encoding per column: first the encoded ones, in blocks of 65,536
-rows, then the tail, small pieces of plain Arrow memory that wait until there are enough rows for a block. Versions share the
-extents that a change has not touched. Pieces of similar size are merged as they come, like the digits of a counter, so that
-ten thousand inserts of a row leave a dozen pieces and cost a few microseconds each.
-"""
+A version is a list of extents, each a `BlockTable` with one encoding per column: first the encoded ones, in blocks of
+65,536 rows, then the tail, small pieces of plain Arrow memory that wait until there are enough rows for a block.
+Versions share the extents that a change has not touched. Pieces of similar size are merged as they come, like the
+digits of a counter, so that ten thousand inserts of a row leave a dozen pieces and cost a few microseconds each."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ from tsql.kernels.expr.statistics import ColumnStatistics, Statistics
 from tsql.kernels.expr.types import BIGINT
 
 MERGED_ROWS = 64 * BLOCK_ROWS
-"""Encoded extents are merged with their neighbours up to this size; a larger one is never written again by an insert."""
+"""Encoded extents are merged with their neighbours up to this size; a larger one is never written again by an
+insert."""
 
 PLACE = "#place"
 """The column of `WithPlaces`: the place of each row in its version."""
@@ -71,7 +71,10 @@ class StoredTable(BlockTable):
 
     @cached_property
     def _statistics(self) -> Statistics:
-        columns = {f.name: merged_statistics(f.type, [(p.rows, p.columns[f.name].statistics) for p in self.pieces]) for f in self.fields}
+        columns = {
+            f.name: merged_statistics(f.type, [(p.rows, p.columns[f.name].statistics) for p in self.pieces])
+            for f in self.fields
+        }
         return Statistics(self.rows, self.bytes, columns)
 
     def source_columns(self, names: tuple[str, ...]) -> tuple[SourceColumn, ...]:
@@ -128,8 +131,11 @@ class StoredTable(BlockTable):
         """Whether the values of a column never fall from one row to the next, and are never NULL."""
         return len(self.pieces) == 1 and name in self.pieces[0].sorted_columns
 
-    def ranges(self, names: tuple[str, ...], by: str, number: int, where: Expr | None = None, batch_rows: int = 0) -> tuple[tuple[SourceColumn, ...], list[Morsels]]:
-        """The rows that may match in so many parts of about equal size, cut where the value of a sorted column changes."""
+    def ranges(
+        self, names: tuple[str, ...], by: str, number: int, where: Expr | None = None, batch_rows: int = 0
+    ) -> tuple[tuple[SourceColumn, ...], list[Morsels]]:
+        """The rows that may match in so many parts of about equal size, cut where the value of a sorted column
+        changes."""
         key = (tuple(names), where, batch_rows, by, number)
         known = self._morsels.get(key)
         if known is not None:
@@ -150,12 +156,19 @@ class StoredTable(BlockTable):
         """Add the blocks of a piece that may match; of those that are not all `within` a range of rows, what is."""
         low, high = within or (0, piece.rows)
         possible = np.flatnonzero(possible_blocks(where, piece.columns, -(-piece.rows // BLOCK_ROWS)))
-        chosen = [(None if n == PLACE else piece.columns[n], n != PLACE and self.schema[n].nullable, shared.get(n, True)) for n in names]
+        chosen = [
+            (None if n == PLACE else piece.columns[n], n != PLACE and self.schema[n].nullable, shared.get(n, True))
+            for n in names
+        ]
         morsels.keep.append(piece)
         for block in possible:
             first, last = max(low, int(block) * BLOCK_ROWS), min(high, (int(block) + 1) * BLOCK_ROWS)
             for start, rows in block_runs(first, last, batch_rows) if first < last else ():
-                morsels.add(rows, before + start, [_words(morsels, c, start, last, nullable, one) for c, nullable, one in chosen])
+                morsels.add(
+                    rows,
+                    before + start,
+                    [_words(morsels, c, start, last, nullable, one) for c, nullable, one in chosen],
+                )
 
     def batches(self, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         for piece in self.pieces:
@@ -163,7 +176,9 @@ class StoredTable(BlockTable):
 
     def column(self, name: str) -> pa.ChunkedArray:
         """All values of a column, decoded."""
-        return pa.chunked_array([decode(p.columns[name], 0, p.rows) for p in self.pieces], self.fields[name].type.to_arrow())
+        return pa.chunked_array(
+            [decode(p.columns[name], 0, p.rows) for p in self.pieces], self.fields[name].type.to_arrow()
+        )
 
     def append(self, batches: Iterable[pa.RecordBatch]) -> StoredTable:
         """The table with these rows at its end; their columns are matched by position and have the table's types."""
@@ -175,26 +190,46 @@ class StoredTable(BlockTable):
         if waiting + count < BLOCK_ROWS:
             return StoredTable(self.fields, self.extents, _counted([*self.tail, self._plain(rows)], 0))
         arrays = {
-            f.name: pa.chunked_array([decode(p.columns[f.name], 0, p.rows) for p in self.tail] + [_fitting(b.column(i), f) for b in rows], f.type.to_arrow())
+            f.name: pa.chunked_array(
+                [decode(p.columns[f.name], 0, p.rows) for p in self.tail] + [_fitting(b.column(i), f) for b in rows],
+                f.type.to_arrow(),
+            )
             for i, f in enumerate(self.fields)
         }
         full = (waiting + count) // BLOCK_ROWS * BLOCK_ROWS
         encoded = self._encoded({name: array.slice(0, full) for name, array in arrays.items()}, full)
         rest = [pa.RecordBatch.from_arrays([one(array.slice(full)) for array in arrays.values()], list(arrays))]
-        return StoredTable(self.fields, _counted([*self.extents, encoded], MERGED_ROWS), (self._plain(rest),) if waiting + count > full else ())
+        return StoredTable(
+            self.fields,
+            _counted([*self.extents, encoded], MERGED_ROWS),
+            (self._plain(rest),) if waiting + count > full else (),
+        )
 
     def _plain(self, batches: list[pa.RecordBatch]) -> BlockTable:
         rows = sum(b.num_rows for b in batches)
         columns: dict[str, BlockColumn] = {
-            f.name: plain(f.name, f.type, one(pa.chunked_array([_fitting(b.column(i), f) for b in batches], f.type.to_arrow()))) for i, f in enumerate(self.fields)
+            f.name: plain(
+                f.name, f.type, one(pa.chunked_array([_fitting(b.column(i), f) for b in batches], f.type.to_arrow()))
+            )
+            for i, f in enumerate(self.fields)
         }
         return BlockTable(self.fields, rows, columns)
 
-    def _encoded(self, arrays: Mapping[str, pa.ChunkedArray], rows: int, like: BlockTable | None = None, encode: Any = encode_like) -> BlockTable:
+    def _encoded(
+        self,
+        arrays: Mapping[str, pa.ChunkedArray],
+        rows: int,
+        like: BlockTable | None = None,
+        encode: Any = encode_like,
+    ) -> BlockTable:
         like = like or (self.extents[-1] if self.extents else None)
         if like is None:
-            return BlockTable.from_batches(self.fields, pa.table(list(arrays.values()), names=list(arrays)).to_batches())
-        return BlockTable(self.fields, rows, {name: encode(like.columns[name], array) for name, array in arrays.items()})
+            return BlockTable.from_batches(
+                self.fields, pa.table(list(arrays.values()), names=list(arrays)).to_batches()
+            )
+        return BlockTable(
+            self.fields, rows, {name: encode(like.columns[name], array) for name, array in arrays.items()}
+        )
 
     def delete(self, places: np.ndarray) -> StoredTable:
         """The table without the rows at these places (sorted, each once)."""
@@ -219,22 +254,32 @@ class StoredTable(BlockTable):
             keep = pa.array(~gone)
             left = rows - int(gone.sum())
             if left:
-                arrays = {f.name: pa.chunked_array([decode(piece.columns[f.name], first, rows).filter(keep)]) for f in self.fields}
+                arrays = {
+                    f.name: pa.chunked_array([decode(piece.columns[f.name], first, rows).filter(keep)])
+                    for f in self.fields
+                }
                 found.append(self._remade(arrays, left, piece, plainly))
         return found
 
     def update(self, places: np.ndarray, values: Mapping[str, pa.Array]) -> StoredTable:
-        """The table with other values of some columns at these places (sorted, each once); only blocks with such rows are written."""
+        """The table with other values of some columns at these places (sorted, each once); only blocks with such rows
+        are written."""
         extents, tail, start = [], [], 0
         for number, piece in enumerate(self.pieces):
             low, high = np.searchsorted(places, start), np.searchsorted(places, start + piece.rows)
             mine = {name: array.slice(low, high - low) for name, array in values.items()}
-            changed = [piece] if low == high else self._changed(piece, places[low:high] - start, mine, number >= len(self.extents))
+            changed = (
+                [piece]
+                if low == high
+                else self._changed(piece, places[low:high] - start, mine, number >= len(self.extents))
+            )
             (extents if number < len(self.extents) else tail).extend(changed)
             start += piece.rows
         return StoredTable(self.fields, extents, tail)
 
-    def _changed(self, piece: BlockTable, places: np.ndarray, values: Mapping[str, pa.Array], plainly: bool) -> list[BlockTable]:
+    def _changed(
+        self, piece: BlockTable, places: np.ndarray, values: Mapping[str, pa.Array], plainly: bool
+    ) -> list[BlockTable]:
         found = []
         for first, rows, touched in runs(piece.rows, places):
             part = _view(piece, first, rows)
@@ -245,9 +290,16 @@ class StoredTable(BlockTable):
                 columns = dict(part.columns)
                 for name, array in values.items():
                     t = self.fields[name].type
-                    both = pa.chunked_array([decode(part.columns[name], 0, rows), _fitting(array.slice(low, high - low), self.fields[name])], t.to_arrow())
+                    both = pa.chunked_array(
+                        [
+                            decode(part.columns[name], 0, rows),
+                            _fitting(array.slice(low, high - low), self.fields[name]),
+                        ],
+                        t.to_arrow(),
+                    )
                     mixed = pa.chunked_array([one(both).take(pa.array(order))])
-                    # Of values that do not fit there is one layout only, the plain one: each further layout is a kernel more.
+                    # Of values that do not fit there is one layout only, the plain one: each further layout is a kernel
+                    # more.
                     fitting = None if plainly else encode_fitting(part.columns[name], mixed)
                     columns[name] = plain(name, t, one(mixed)) if fitting is None else fitting
                 part = BlockTable(self.fields, rows, columns)
@@ -256,11 +308,14 @@ class StoredTable(BlockTable):
 
     def _remade(self, arrays: Mapping[str, pa.ChunkedArray], rows: int, like: BlockTable, plainly: bool) -> BlockTable:
         if not plainly:
-            return self._encoded(arrays, rows, like, lambda column, values: encode_fitting(column, values) or encode_like(column, values))
+            return self._encoded(
+                arrays, rows, like, lambda column, values: encode_fitting(column, values) or encode_like(column, values)
+            )
         return self._plain([pa.RecordBatch.from_arrays([one(a) for a in arrays.values()], list(arrays))])
 
     def with_columns(self, fields: Schema, columns: Mapping[str, str | pa.ChunkedArray]) -> StoredTable:
         """Another schema over the same rows: each new column is an old one, by its name, or all of its values."""
+
         def remade(piece: BlockTable, start: int, plainly: bool) -> BlockTable:
             found: dict[str, BlockColumn] = {}
             for field in fields:
@@ -269,8 +324,14 @@ class StoredTable(BlockTable):
                     found[field.name] = renamed(piece.columns[origin], field.name)
                 else:
                     values = origin.slice(start, piece.rows)
-                    table = BlockTable.from_batches(Schema((field,)), pa.table([values], names=[field.name]).to_batches()) if not plainly else None
-                    found[field.name] = plain(field.name, field.type, one(values)) if table is None else table.columns[field.name]
+                    table = (
+                        BlockTable.from_batches(Schema((field,)), pa.table([values], names=[field.name]).to_batches())
+                        if not plainly
+                        else None
+                    )
+                    found[field.name] = (
+                        plain(field.name, field.type, one(values)) if table is None else table.columns[field.name]
+                    )
             return BlockTable(fields, piece.rows, found)
 
         starts = np.cumsum([0, *(piece.rows for piece in self.pieces)])
@@ -286,11 +347,17 @@ class WithPlaces(StoredTable):
 
     @cached_property
     def schema(self) -> Schema:  # type: ignore[override]
-        return Schema((*(Field(f.name, f.type, self._nullable(f.name)) for f in self.fields), Field(PLACE, BIGINT, False)))
+        return Schema(
+            (*(Field(f.name, f.type, self._nullable(f.name)) for f in self.fields), Field(PLACE, BIGINT, False))
+        )
 
     def statistics(self) -> Statistics:
         known = self._statistics
-        return Statistics(known.rows, known.bytes, {**known.columns, PLACE: ColumnStatistics(0, max(0, self.rows - 1), 0, self.rows, True)})
+        return Statistics(
+            known.rows,
+            known.bytes,
+            {**known.columns, PLACE: ColumnStatistics(0, max(0, self.rows - 1), 0, self.rows, True)},
+        )
 
 
 def runs(rows: int, places: np.ndarray) -> Iterator[tuple[int, int, bool]]:
@@ -307,18 +374,31 @@ def one(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     """All chunks as one array."""
     if isinstance(column, pa.Array):
         return column
-    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks)
+        if column.num_chunks
+        else pa.array([], column.type)
+    )
 
 
 def _view(piece: BlockTable, first: int, rows: int) -> BlockTable:
     if rows == piece.rows:
         return piece
-    return BlockTable(Schema(tuple(piece.schema)), rows, {name: view(column, first, rows) for name, column in piece.columns.items()})
+    return BlockTable(
+        Schema(tuple(piece.schema)), rows, {name: view(column, first, rows) for name, column in piece.columns.items()}
+    )
 
 
 def _counted(pieces: list[BlockTable], limit: int) -> list[BlockTable]:
-    """Merge the last pieces while the last is as large as the one before it (`limit`: the most rows of a merged piece; 0: any)."""
-    while len(pieces) > 1 and pieces[-1].rows >= pieces[-2].rows and (not limit or pieces[-1].rows + pieces[-2].rows <= limit):
+    """Merge the last pieces while the last is as large as the one before it (`limit`: the most rows of a merged piece;
+    0: any)."""
+    while (
+        len(pieces) > 1
+        and pieces[-1].rows >= pieces[-2].rows
+        and (not limit or pieces[-1].rows + pieces[-2].rows <= limit)
+    ):
         last, before = pieces.pop(), pieces.pop()
         pieces.append(_merged(before, last, encoded=bool(limit)))
     return pieces
@@ -341,7 +421,9 @@ def _fitting(array: pa.Array, field: Field) -> pa.Array:
     return array if array.type == arrow else array.cast(arrow)
 
 
-def _words(morsels: Morsels, column: BlockColumn | None, start: int, last: int, nullable: bool, one_dictionary: bool) -> tuple[int, int, int, int]:
+def _words(
+    morsels: Morsels, column: BlockColumn | None, start: int, last: int, nullable: bool, one_dictionary: bool
+) -> tuple[int, int, int, int]:
     if column is None:
         return 0, 0, 0, 0
     data, text, validity, bit = column.addresses(start)

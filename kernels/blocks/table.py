@@ -1,8 +1,7 @@
 """`BlockTable`: a table in memory, made of encoded columns that kernels read in place.
 
-In: Arrow batches of a schema. Out: morsels, one per block of 65,536 rows that its zone maps do not rule out. The table is
-immutable once made and owns its memory; readers share it.
-"""
+In: Arrow batches of a schema. Out: morsels, one per block of 65,536 rows that its zone maps do not rule out. The table
+is immutable once made and owns its memory; readers share it."""
 
 from __future__ import annotations
 
@@ -43,7 +42,9 @@ class BlockTable:
                 column.append(array)
         columns = {}
         for field, arrays in zip(schema, chunks, strict=True):
-            columns[field.name] = encode(field.name, field.type, pa.chunked_array(arrays, arrays[0].type if arrays else field.type.to_arrow()))
+            columns[field.name] = encode(
+                field.name, field.type, pa.chunked_array(arrays, arrays[0].type if arrays else field.type.to_arrow())
+            )
         return BlockTable(schema, rows, columns)
 
     @property
@@ -78,7 +79,9 @@ class BlockTable:
         self._morsels[key] = morsels
         return morsels
 
-    def parts(self, names: tuple[str, ...], where: Expr | None = None, batch_rows: int = 0) -> list[tuple[tuple[SourceColumn, ...], Morsels]]:
+    def parts(
+        self, names: tuple[str, ...], where: Expr | None = None, batch_rows: int = 0
+    ) -> list[tuple[tuple[SourceColumn, ...], Morsels]]:
         """The columns and morsels of each layout; a table made at once has one."""
         return [(self.source_columns(names), self.morsels(names, where, batch_rows))]
 
@@ -124,5 +127,3 @@ def block_runs(first: int, last: int, batch_rows: int) -> Iterator[tuple[int, in
     step = batch_rows or last - first
     for start in range(first, last, step):
         yield start, min(step, last - start)
-
-

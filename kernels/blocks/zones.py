@@ -1,4 +1,5 @@
-"""Zone maps: which blocks of a table can hold rows that satisfy a filter. Only ever rules blocks out that cannot match."""
+"""Zone maps: which blocks of a table can hold rows that satisfy a filter. Only ever rules blocks out that cannot
+match."""
 
 from __future__ import annotations
 

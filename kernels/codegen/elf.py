@@ -30,8 +30,8 @@ WITHOUT_CONTENT = frozenset((0, NO_BYTES))
 HOLDING = frozenset((DATA, NO_BYTES, UNWINDING))
 """Sections that symbols are in."""
 SOURCE, NO_SECTION = 4, 0xFFF1
-"""The kind of the symbol that names the source, and the number that it has in place of a section. LLVM's linker does not
-have the kinds that come after it, such as symbols of which each thread has its own."""
+"""The kind of the symbol that names the source, and the number that it has in place of a section. LLVM's linker does
+not have the kinds that come after it, such as symbols of which each thread has its own."""
 LOADED = 2
 """The flag of a section that is in memory when the code runs."""
 UNKNOWN_FLAGS = ~0x90000277
@@ -52,7 +52,12 @@ def check_object(code: bytes) -> None:
         for _, kind, _, _, at, size, link, target, _, entry in sections:
             if kind != RELOCATED:
                 continue
-            if link != table or not 0 < target < len(sections) or not sections[target][2] & LOADED or sections[target][1] not in HOLDING:
+            if (
+                link != table
+                or not 0 < target < len(sections)
+                or not sections[target][2] & LOADED
+                or sections[target][1] not in HOLDING
+            ):
                 raise DamagedObject("relocations of nothing")
             if entry != RELOCATION.size:
                 raise DamagedObject("relocations of another size")
@@ -63,7 +68,9 @@ def check_object(code: bytes) -> None:
 
 def _sections(code: bytes) -> list[tuple[int, ...]]:
     """The sections, each of which lies within the file and has a name."""
-    magic, wide, order, version, kind, machine, _, _, _, at, _, _, _, segments, section_bytes, count, named = HEADER.unpack_from(code)
+    magic, wide, order, version, kind, machine, _, _, _, at, _, _, _, segments, section_bytes, count, named = (
+        HEADER.unpack_from(code)
+    )
     if magic != b"\x7fELF" or wide != 2 or order != ORDER or version != 1 or machine != (MACHINE or machine):
         raise DamagedObject("no ELF file of this machine")
     if kind != 1 or segments or section_bytes != SECTION.size or named >= count or at % 8:
@@ -73,7 +80,14 @@ def _sections(code: bytes) -> list[tuple[int, ...]]:
         raise DamagedObject("sections are missing")
     names, end = _names_bytes(code, sections[named]), len(code)
     for name, kind, flags, _, start, size, link, _, align, _ in sections:
-        if name >= names or kind not in KINDS or flags & UNKNOWN_FLAGS or link >= count or size > MOST_BYTES or align not in ALIGNMENTS:
+        if (
+            name >= names
+            or kind not in KINDS
+            or flags & UNKNOWN_FLAGS
+            or link >= count
+            or size > MOST_BYTES
+            or align not in ALIGNMENTS
+        ):
             raise DamagedObject("a section that no object has")
         if start + size > end and kind not in WITHOUT_CONTENT:
             raise DamagedObject("a section outside of the file")
@@ -92,7 +106,11 @@ def _symbols(code: bytes, sections: list[tuple[int, ...]], table: tuple[int, ...
         kind = info & 15
         if name >= names or kind > SOURCE:
             raise DamagedObject("a symbol without a name, or of no kind")
-        if owner and (owner >= len(rooms) or value + length > rooms[owner]) and not (owner == NO_SECTION and kind == SOURCE):
+        if (
+            owner
+            and (owner >= len(rooms) or value + length > rooms[owner])
+            and not (owner == NO_SECTION and kind == SOURCE)
+        ):
             raise DamagedObject("a symbol outside of its section")
         kinds.append(kind)
     return kinds

@@ -1,7 +1,8 @@
-"""What of the host kernels use by name. `make_room(ctx)` is called when what their sink has collected should go elsewhere.
+"""What of the host kernels use by name. `make_room(ctx)` is called when what their sink has collected should go
+elsewhere.
 
-A kernel runs without the interpreter lock; the call takes it. The host says by the address of the context what is to be done
-(`rooms`), and must not raise: a failure is kept with the context, and the kernel is stopped like a cancelled one.
+A kernel runs without the interpreter lock; the call takes it. The host says by the address of the context what is to be
+done (`rooms`), and must not raise: a failure is kept with the context, and the kernel is stopped like a cancelled one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ def _make_room(ctx: int) -> None:
 
 _callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_make_room)
 
-HOST_CALLS: dict[str, tuple[Callable[..., None], int]] = {"make_room": (_make_room, ctypes.cast(_callback, ctypes.c_void_p).value or 0)}
+HOST_CALLS: dict[str, tuple[Callable[..., None], int]] = {
+    "make_room": (_make_room, ctypes.cast(_callback, ctypes.c_void_p).value or 0)
+}
 """By name: the function for the interpreter, and the address for machine code."""
 
 HOST_SYMBOLS: dict[str, int] = {}

@@ -25,7 +25,16 @@ Step = Callable[[Frame], Any]
 BREAK = object()
 """What a block returns when a `break_if` fired; a tuple means `ret`."""
 
-_C = {"i1": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "f32": ctypes.c_float, "f64": ctypes.c_double, "ptr": ctypes.c_uint64}
+_C = {
+    "i1": ctypes.c_uint8,
+    "i8": ctypes.c_int8,
+    "i16": ctypes.c_int16,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "f32": ctypes.c_float,
+    "f64": ctypes.c_double,
+    "ptr": ctypes.c_uint64,
+}
 _LIBC = ctypes.CDLL(None)
 _LIBM = ctypes.CDLL(ctypes.util.find_library("m") or None)
 _ATOMIC = forks.lock()
@@ -87,7 +96,12 @@ def _binary(name: str, type: str) -> Callable[[Any, Any], Any]:
     """The meaning of an arithmetic or bitwise op on one type."""
     if type in FLOATS:
         narrow = round_f32 if type == "f32" else lambda v: v
-        table = {"add": lambda a, b: narrow(a + b), "sub": lambda a, b: narrow(a - b), "mul": lambda a, b: narrow(a * b), "div": lambda a, b: narrow(_float_divide(a, b))}
+        table = {
+            "add": lambda a, b: narrow(a + b),
+            "sub": lambda a, b: narrow(a - b),
+            "mul": lambda a, b: narrow(a * b),
+            "div": lambda a, b: narrow(_float_divide(a, b)),
+        }
         return table[name]
     bits = INTEGERS[type]
 
@@ -128,12 +142,21 @@ def _compare(name: str, type: str) -> Callable[[Any, Any], int]:
         return lambda a, b: plain(unsigned(a, bits), unsigned(b, bits))
     name = name.removeprefix("u")
     # `ne` of floats is the negation of `eq` (true for NaN); the others are false for NaN, as in Python
-    return {"eq": lambda a, b: int(a == b), "ne": lambda a, b: int(a != b), "lt": lambda a, b: int(a < b), "le": lambda a, b: int(a <= b), "gt": lambda a, b: int(a > b), "ge": lambda a, b: int(a >= b)}[name]
+    return {
+        "eq": lambda a, b: int(a == b),
+        "ne": lambda a, b: int(a != b),
+        "lt": lambda a, b: int(a < b),
+        "le": lambda a, b: int(a <= b),
+        "gt": lambda a, b: int(a > b),
+        "ge": lambda a, b: int(a >= b),
+    }[name]
 
 
 def _overflows(name: str, type: str) -> Callable[[int, int], int]:
     bits = INTEGERS[type]
-    exact = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}[name.removesuffix("_overflows")]
+    exact = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}[
+        name.removesuffix("_overflows")
+    ]
     return lambda a, b: int(exact(a, b) != wrap(exact(a, b), bits))
 
 
@@ -146,7 +169,8 @@ def _float_to_int(value: float, bits: int) -> int:
 def _int_to_float(value: int, type: str) -> float:
     if type == "f64":
         return float(value)
-    # One rounding only: 26 bits, the last of them set if anything below was, are exact in a double and round as all bits would.
+    # One rounding only: 26 bits, the last of them set if anything below was, are exact in a double and round as all
+    # bits would.
     size = abs(value)
     shift = max(0, size.bit_length() - 26)
     top = size >> shift
@@ -183,6 +207,7 @@ def _convert(name: str, source: str, target: str) -> Callable[[Any], Any]:
 
 def _unary(name: str, type: str) -> Callable[[Any], Any]:
     if type in FLOATS:
+
         def whole(f: Callable[[float], int]) -> Callable[[float], float]:
             return lambda v: v if math.isnan(v) or math.isinf(v) else math.copysign(float(f(v)), v)
 
@@ -215,7 +240,9 @@ def _extern(name: str) -> Callable[..., Any]:
     f.argtypes = [_C[t] for t in (params[:3] if name == "snprintf" else params)]
     f.restype = None if returns is None else _C[returns]
     if name == "snprintf":
-        return lambda buffer, size, form, digits, value: f(buffer, size, form, ctypes.c_int(digits), ctypes.c_double(value))
+        return lambda buffer, size, form, digits, value: f(
+            buffer, size, form, ctypes.c_int(digits), ctypes.c_double(value)
+        )
     return f
 
 
@@ -284,7 +311,13 @@ class Interpreter:
             case "call":
                 return self._call(op)
         if len(args) == 2:
-            make = _compare if op.type == "i1" and not op.name.endswith("overflows") and op.name not in ("and", "or", "xor") else _overflows if op.name.endswith("overflows") else _binary
+            make = (
+                _compare
+                if op.type == "i1" and not op.name.endswith("overflows") and op.name not in ("and", "or", "xor")
+                else _overflows
+                if op.name.endswith("overflows")
+                else _binary
+            )
             f2 = make(op.name, types[0])
             a, b = args
             return lambda r: r.__setitem__(dst, f2(r[a], r[b]))
@@ -322,11 +355,13 @@ class Interpreter:
     def _call(self, op: Op) -> Step:
         dst, args, name = op.dst, op.args, op.attr
         if name in self.module.functions:
+
             def target(*values: Any) -> Any:
                 return self(name, *values)
         else:
             target = self._externs.setdefault(name, _extern(name))
         if dst is None:
+
             def call(r: Frame) -> None:
                 target(*[r[a] for a in args])
         else:
@@ -335,6 +370,7 @@ class Interpreter:
             def call(r: Frame) -> None:
                 value = target(*[r[a] for a in args])
                 r[dst] = value or 0 if pointer else value
+
         return call
 
 

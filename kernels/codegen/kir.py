@@ -28,7 +28,22 @@ UNARY_INT = ("popcount", "leading_zeros", "trailing_zeros", "bswap")
 MEMORY = ("load", "store", "offset", "prefetch", "atomic_add", "cas")
 VARIABLES = ("var", "get", "set")
 CONTROL = ("loop", "break_if", "when", "ret")
-OPS = ("const", "select", "call", "symbol", *ARITHMETIC, *BITWISE, *COMPARISONS, *OVERFLOWS, *CONVERSIONS, *UNARY_FLOAT, *UNARY_INT, *MEMORY, *VARIABLES, *CONTROL)
+OPS = (
+    "const",
+    "select",
+    "call",
+    "symbol",
+    *ARITHMETIC,
+    *BITWISE,
+    *COMPARISONS,
+    *OVERFLOWS,
+    *CONVERSIONS,
+    *UNARY_FLOAT,
+    *UNARY_INT,
+    *MEMORY,
+    *VARIABLES,
+    *CONTROL,
+)
 
 EXTERNS: dict[str, tuple[str | None, tuple[str, ...]]] = {
     "make_room": (None, ("ptr",)),
@@ -40,12 +55,14 @@ EXTERNS: dict[str, tuple[str | None, tuple[str, ...]]] = {
     **{name: ("f64", ("f64",)) for name in ("exp", "log", "log2", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "cbrt", "tgamma", "lgamma", "round", "exp2", "expm1", "log1p")},
     **{name: ("f64", ("f64", "f64")) for name in ("pow", "fmod", "atan2", "nextafter")},
 }  # fmt: skip
-"""C functions that a kernel may call, and `make_room` of the host (room.py). `snprintf` is variadic in C; kernels use it as (buffer, size, "%.*g", digits, value)."""
+"""C functions that a kernel may call, and `make_room` of the host (room.py). `snprintf` is variadic in C; kernels use
+it as (buffer, size, "%.*g", digits, value)."""
 
 
 @dataclass(slots=True)
 class Op:
-    """One operation: `dst` is the number of the value it defines, `attr` a constant or a callee, `blocks` nested code."""
+    """One operation: `dst` is the number of the value it defines, `attr` a constant or a callee, `blocks` nested
+    code."""
 
     name: str
     type: str | None
@@ -102,7 +119,13 @@ class Module:
 
 def print_const(type: str, value: Any) -> str:
     if type in FLOATS:
-        return "nan" if math.isnan(value) else float(value).hex() if math.isfinite(value) else ("inf" if value > 0 else "-inf")
+        return (
+            "nan"
+            if math.isnan(value)
+            else float(value).hex()
+            if math.isfinite(value)
+            else ("inf" if value > 0 else "-inf")
+        )
     return str(int(value))
 
 
@@ -216,6 +239,8 @@ def _parse_op(line: str) -> Op | None:
             attr, words = parse_const(type, text), []
         elif name in ("call", "symbol"):
             attr, words = words[0].removeprefix("@"), words[1:]
-        return Op(name, type, None if dst is None else int(dst), tuple(int(w.removeprefix("%")) for w in words), attr, nested)
+        return Op(
+            name, type, None if dst is None else int(dst), tuple(int(w.removeprefix("%")) for w in words), attr, nested
+        )
     except (ValueError, IndexError):
         return None

@@ -15,7 +15,11 @@ from tsql.kernels.codegen.passes import PURE, prune
 
 ADDITIVE = frozenset(("add", "sub", "or", "xor", "shl", "shr", "ushr"))
 """Ops of integers that zero on their right leaves without effect."""
-FOLDED: dict[str, Callable[[int, int], int]] = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b}
+FOLDED: dict[str, Callable[[int, int], int]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+}
 """Ops that are computed at once where both sides are constants; `const` wraps the result as the op would."""
 
 
@@ -141,8 +145,9 @@ class Val:
         return self._binary("urem", other)
 
     def to(self, type: str) -> Val:
-        """The same number in another type: integers widen with their sign or are cut, integers become floats, floats become
-        integers (truncating; out of range is undefined: check first), floats widen or narrow. i1 becomes 0 or 1."""
+        """The same number in another type: integers widen with their sign or are cut, integers become floats, floats
+        become integers (truncating; out of range is undefined: check first), floats widen or narrow. i1 becomes 0 or
+        1."""
         if type == self.type:
             return self
         if self.type in INTEGERS and type in INTEGERS:
@@ -259,11 +264,15 @@ class Kernel:
         self._last_when: Op | None = None
         self._constants: dict[int, Any] = {}
         self._pure: dict[tuple[Any, ...], tuple[Val, object]] = {}
-        """Values that depend on nothing but their arguments, by their operation, and the block that each was made in."""
+        """Values that depend on nothing but their arguments, by their operation, and the block that each was made
+        in."""
 
-    def emit(self, name: str, type: str | None, *args: Val | Var, attr: Any = None, blocks: tuple[list[Op], ...] = ()) -> Any:
-        """Append an op; returns its value if it has a type. What was computed before in a block that is still open is not computed again:
-        operators ask for the same addresses and conditions many times, and every op has its price until LLVM is done with it."""
+    def emit(
+        self, name: str, type: str | None, *args: Val | Var, attr: Any = None, blocks: tuple[list[Op], ...] = ()
+    ) -> Any:
+        """Append an op; returns its value if it has a type. What was computed before in a block that is still open is
+        not computed again: operators ask for the same addresses and conditions many times, and every op has its price
+        until LLVM is done with it."""
         ids = tuple([a.id for a in args if a.k is self])
         if len(ids) != len(args):
             raise ValueError(f"{name}: a value of another function")
@@ -423,7 +432,12 @@ class Kernel:
     def call(self, name: str, *args: Val | int) -> Any:
         """Call a C function of `EXTERNS`."""
         returns, params = EXTERNS[name]
-        return self.emit("call", returns, *(a if isinstance(a, Val) else self.const(t, a) for a, t in zip(args, params, strict=True)), attr=name)
+        return self.emit(
+            "call",
+            returns,
+            *(a if isinstance(a, Val) else self.const(t, a) for a, t in zip(args, params, strict=True)),
+            attr=name,
+        )
 
     def symbol(self, name: str) -> Val:
         """The address of a record of the host (`HOST_SYMBOLS` in room.py)."""
@@ -458,7 +472,13 @@ class Kernel:
         self.emit("loop", None, blocks=(body,))
         return Range(self, body, index, stop, step)
 
-    def choose(self, cond: Val, then: Callable[[], tuple[Val, ...]], otherwise: Callable[[], tuple[Val, ...]], types: tuple[str, ...]) -> tuple[Val, ...]:
+    def choose(
+        self,
+        cond: Val,
+        then: Callable[[], tuple[Val, ...]],
+        otherwise: Callable[[], tuple[Val, ...]],
+        types: tuple[str, ...],
+    ) -> tuple[Val, ...]:
         """The values of one of two branches, of which only the taken one runs."""
         slots = [self.var(self.const(t, 0)) for t in types]
         with self.when(cond):
@@ -478,19 +498,21 @@ class Kernel:
         return self.function
 
     def forget(self) -> None:
-        """Let go of what only emission needs. Values and their kernel know each other, so that all of it would wait for the garbage collector
-        otherwise, which would look at thousands of objects for each kernel."""
+        """Let go of what only emission needs. Values and their kernel know each other, so that all of it would wait for
+        the garbage collector otherwise, which would look at thousands of objects for each kernel."""
         for known in (self._consts, self._constants, self._pure):
             known.clear()
         self.params = ()
 
 
-def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable[[Callable[..., None]], Callable[..., Any]]:
+def routine(
+    name: str, params: tuple[str, ...], returns: str | None
+) -> Callable[[Callable[..., None]], Callable[..., Any]]:
     """A function written once in the kernel language, emitted once per module, and called like `name(k, a, b)`.
 
     The body receives its own `k` and its parameters, and returns by `k.ret(value)`. It is run once in the process: the
-    function that it emits, and those that it calls, are shared by all modules, so two routines must not call each other.
-    """
+    function that it emits, and those that it calls, are shared by all modules, so two routines must not call each
+    other."""
 
     def decorate(body: Callable[..., None]) -> Callable[..., Any]:
         made: list[KirFunction] = []
@@ -509,7 +531,12 @@ def routine(name: str, params: tuple[str, ...], returns: str | None) -> Callable
                     make()
                 for function in made:
                     k.module.functions.setdefault(function.name, function)
-            return k.emit("call", returns, *(a if isinstance(a, Val) else k.const(t, a) for a, t in zip(args, params, strict=True)), attr=name)
+            return k.emit(
+                "call",
+                returns,
+                *(a if isinstance(a, Val) else k.const(t, a) for a, t in zip(args, params, strict=True)),
+                attr=name,
+            )
 
         call.__name__ = name
         call.__doc__ = body.__doc__

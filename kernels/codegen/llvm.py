@@ -1,7 +1,7 @@
 """LLVM text (render.py) to machine code, and the compile cache. The only module that imports llvmlite.
 
-`Compiler`, of which a process has one, looks object code up by fingerprint in memory, then on disk, and only then has LLVM make it.
-"""
+`Compiler`, of which a process has one, looks object code up by fingerprint in memory, then on disk, and only then has
+LLVM make it."""
 
 from __future__ import annotations
 
@@ -42,11 +42,12 @@ VERSION = 5
 
 QUICK, TIERED, FULL = 0, 1, 2
 """Levels of optimisation: two passes and fast instruction selection for kernels that see few rows (about a tenth of the
-compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and in full
-once the query is done (`promote.py`)."""
+compile time), or everything, vector instructions included. TIERED: in full if that code is at hand, else quickly, and
+in full once the query is done (`promote.py`)."""
 
 LIBRARIES = 256
-"""A JIT looks through the names of all its libraries whenever one is added, and never forgets one: after so many another JIT takes over."""
+"""A JIT looks through the names of all its libraries whenever one is added, and never forgets one: after so many
+another JIT takes over."""
 
 FEW_ROWS = 50_000
 """What routines do for so few rows is done before better code would be there."""
@@ -54,13 +55,18 @@ FEW_ROWS = 50_000
 FORK_SECONDS = 5.0
 """So long a fork waits for threads that are inside of LLVM."""
 
-_UNLOCKED = ("LLVMPY_ParseAssembly", "LLVMPY_VerifyModule", "LLVMPY_RunNewModulePassManager", "LLVMPY_TargetMachineEmitToMemory")
+_UNLOCKED = (
+    "LLVMPY_ParseAssembly",
+    "LLVMPY_VerifyModule",
+    "LLVMPY_RunNewModulePassManager",
+    "LLVMPY_TargetMachineEmitToMemory",
+)
 
 
 def _unlock() -> None:
-    """llvmlite lets one thread at a time into LLVM, so that a query would wait for whatever the background compiles. These calls, which take
-    the time, touch nothing but their module, its context and its target machine, and each thread has its own of these. A version of
-    llvmlite that is made differently keeps its lock."""
+    """llvmlite lets one thread at a time into LLVM, so that a query would wait for whatever the background compiles.
+    These calls, which take the time, touch nothing but their module, its context and its target machine, and each
+    thread has its own of these. A version of llvmlite that is made differently keeps its lock."""
     table = getattr(ffi.lib, "_fntab", None)
     for name in _UNLOCKED:
         function = getattr(getattr(ffi.lib, name), "_cfn", None)
@@ -79,7 +85,8 @@ class Compiled:
 
     @cached_property
     def function(self) -> Any:
-        """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL. Who holds it holds the code."""
+        """main as a ctypes function of three words (ctx, morsels, count); calling it releases the GIL. Who holds it
+        holds the code."""
         function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(self.address)
         function.tracker = self.tracker
         return function
@@ -95,8 +102,8 @@ class SharedRoutine:
 
 
 class _Lent:
-    """A context that a thread has while it lives. It goes to another thread then, and is never freed: where the garbage collector
-    finds a module together with its context, it may free the context first, and LLVM crashes."""
+    """A context that a thread has while it lives. It goes to another thread then, and is never freed: where the garbage
+    collector finds a module together with its context, it may free the context first, and LLVM crashes."""
 
     free: ClassVar[list[Any]] = []
 
@@ -109,8 +116,8 @@ class _Lent:
 
 
 class Compiler:
-    """What makes machine code part of the process, and the caches of that. Thread-safe: a kernel is made by one thread, and others that want it wait for it;
-    different kernels are made side by side."""
+    """What makes machine code part of the process, and the caches of that. Thread-safe: a kernel is made by one thread,
+    and others that want it wait for it; different kernels are made side by side."""
 
     def __init__(self) -> None:
         _unlock()
@@ -153,8 +160,11 @@ class Compiler:
         return self._own.lent.context
 
     def _make_machine(self, opt: int) -> Any:
-        # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use best.
-        return binding.Target.from_default_triple().create_target_machine(cpu=self._cpu, features=self._features, opt=opt, reloc="pic", codemodel="jitdefault", jit=True)
+        # Wide vectors do not pay for these loops on most machines, and 256 bits are what mixed-width predicates use
+        # best.
+        return binding.Target.from_default_triple().create_target_machine(
+            cpu=self._cpu, features=self._features, opt=opt, reloc="pic", codemodel="jitdefault", jit=True
+        )
 
     def _key(self, name: str, opt: int) -> str:
         """The key of the code of a module by its fingerprint, or of code that has a name."""
@@ -166,9 +176,11 @@ class Compiler:
         with self._lock:
             return self._loaded(key, start)
 
-    def compile(self, module: Module, opt: int = FULL, check: Callable[[], None] = lambda: None, foreground: bool = True) -> Compiled:
-        """The machine code of `module`, from memory, from disk, or made now. `check` is called between the stages, and may raise
-        to end the work: LLVM itself cannot be interrupted."""
+    def compile(
+        self, module: Module, opt: int = FULL, check: Callable[[], None] = lambda: None, foreground: bool = True
+    ) -> Compiled:
+        """The machine code of `module`, from memory, from disk, or made now. `check` is called between the stages, and
+        may raise to end the work: LLVM itself cannot be interrupted."""
         if not foreground:
             return self._compile(module, opt, check)
         with self._lock:
@@ -186,8 +198,9 @@ class Compiler:
             return 0.0 if self.in_foreground else time.monotonic() - self._last_foreground
 
     def routine(self, make: Callable[[], Module], opt: int = FULL, rows: int | None = None) -> Callable[..., Any]:
-        """The function of a module that is the same in every query; its text is made once in a process. `rows`: it is for so many rows
-        now, and few of them are not worth the time that better code takes, unless it is there already."""
+        """The function of a module that is the same in every query; its text is made once in a process. `rows`: it is
+        for so many rows now, and few of them are not worth the time that better code takes, unless it is there
+        already."""
         if rows is not None and rows <= FEW_ROWS and (make, opt) not in self._routines:
             opt = QUICK
         found = self._routines.get((make, opt))
@@ -217,7 +230,8 @@ class Compiler:
             return found
 
     def _build(self, module: Module, opt: int, check: Callable[[], None]) -> ObjectCode:
-        """The code of a module. What is made quickly takes routines from where they are, and lends those that it is the first to have."""
+        """The code of a module. What is made quickly takes routines from where they are, and lends those that it is the
+        first to have."""
         machine = self._machine(opt)
         check()
         names = shared_names(module) if opt == QUICK else {}
@@ -232,8 +246,9 @@ class Compiler:
         return ObjectCode(code, (module.main, *(name for name in names.values() if name not in imports)), imports)
 
     def _loaded(self, key: str, start: float) -> Compiled | None:
-        """Code that is in memory or on disk, with the code of others that it needs. Processes write without asking each other: an entry whose
-        needs are not met, that needs itself in the end, or that cannot be linked is one that is not there."""
+        """Code that is in memory or on disk, with the code of others that it needs. Processes write without asking each
+        other: an entry whose needs are not met, that needs itself in the end, or that cannot be linked is one that is
+        not there."""
         found = self._memory.get(key)
         if found is not None or key in self._loading:
             return found
@@ -255,7 +270,8 @@ class Compiler:
             self._loading.discard(key)
 
     def store(self, name: str, module: Module, opt: int = FULL) -> None:
-        """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make than to load."""
+        """Keep the code of a compiled module on disk under a name as well: for kernels whose text takes longer to make
+        than to load."""
         data = read_entry("code", self._key(module.fingerprint(), opt), self._made_by)
         if data is not None:
             write_later("code", self._key(name, opt), lambda: data, self._made_by)
@@ -280,7 +296,8 @@ class Compiler:
         builder = binding.create_pass_builder(machine, options)
         if opt == QUICK:
             passes = binding.create_new_module_pass_manager()
-            # Combining instructions makes the code of large joins a fifth faster, but takes half of the time that all else does.
+            # Combining instructions makes the code of large joins a fifth faster, but takes half of the time that all
+            # else does.
             passes.add_sroa_pass()
             passes.add_simplify_cfg_pass()
         else:
@@ -289,11 +306,18 @@ class Compiler:
         return llvm_module
 
     def _link(self, key: str, made: ObjectCode, start: float, origin: str) -> Compiled:
-        """Make object code part of the process, where it is found by its key from now on, and its routines by their names."""
+        """Make object code part of the process, where it is found by its key from now on, and its routines by their
+        names."""
         functions = self.pool()
         lent = {name: self._shared[name] for name in made.imports}
-        addresses = {name: address for name, (_, address) in HOST_CALLS.items()} | {name: functions[f"pool_{name}"] for name in MEMORY_CALLS} | HOST_SYMBOLS
-        own = self._linked(made.code, made.exports, addresses | {name: routine.address for name, routine in lent.items()})
+        addresses = (
+            {name: address for name, (_, address) in HOST_CALLS.items()}
+            | {name: functions[f"pool_{name}"] for name in MEMORY_CALLS}
+            | HOST_SYMBOLS
+        )
+        own = self._linked(
+            made.code, made.exports, addresses | {name: routine.address for name, routine in lent.items()}
+        )
         main, *routines = made.exports
         tracker = (own, *(routine.tracker for routine in lent.values()))
         for name in routines:
@@ -315,8 +339,9 @@ class Compiler:
         return library.link(self._jit, f"tsql{self._serial}")
 
     def pool(self) -> Any:
-        """The functions of the memory pool (kernels/runtime/pool.py), which all other code calls in the place of the C library's. There
-        is one pool in a process. Its text takes longer to make than its code to load, so its source stands for it."""
+        """The functions of the memory pool (kernels/runtime/pool.py), which all other code calls in the place of the C
+        library's. There is one pool in a process. Its text takes longer to make than its code to load, so its source
+        stands for it."""
         with _pool_lock:
             if not _pool:
                 key = self._key(POOL_SOURCE.read_text(), FULL)
@@ -347,8 +372,9 @@ class Compiler:
 
 
 class Gate:
-    """Counts the threads that are inside of LLVM without llvmlite's lock. A fork waits until there are none: a child that has LLVM's
-    own locks as another thread held them can compile nothing. It does not wait for ever, as those locks are held for moments."""
+    """Counts the threads that are inside of LLVM without llvmlite's lock. A fork waits until there are none: a child
+    that has LLVM's own locks as another thread held them can compile nothing. It does not wait for ever, as those locks
+    are held for moments."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()

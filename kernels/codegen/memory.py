@@ -1,8 +1,9 @@
-"""Memory that kernels and host share: the pool's state and its functions, for the host (kernels/runtime/pool.py has the pool itself).
+"""Memory that kernels and host share: the pool's state and its functions, for the host (kernels/runtime/pool.py has the
+pool itself).
 
-Whoever frees what a kernel has allocated does it here, since a block may be of the pool or of the C library. Idle memory goes back to the
-system when nothing has been asked of the pool for `REST_SECONDS`, and when a query's `memory_limit` is less than what is kept.
-"""
+Whoever frees what a kernel has allocated does it here, since a block may be of the pool or of the C library. Idle
+memory goes back to the system when nothing has been asked of the pool for `REST_SECONDS`, and when a query's
+`memory_limit` is less than what is kept."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ LARGEST_REGION, LEAST_REGION = 128 << 30, 1 << 30
 """Addresses for each class of sizes: as many as the system lets us have between these."""
 
 KEPT_SHARE = 8
-"""Idle and used blocks together keep their pages up to this part of the machine's memory (1/8), or TSQL_KEEP_MEMORY bytes."""
+"""Idle and used blocks together keep their pages up to this part of the machine's memory (1/8), or TSQL_KEEP_MEMORY
+bytes."""
 
 REST_SECONDS = 60.0
 """After so long without a call all idle memory goes back to the system."""
@@ -64,12 +66,15 @@ def _kept_bytes() -> int:
 
 def _reserved(bytes: int) -> int | None:
     """The address of so many bytes of addresses without memory."""
-    address = _libc.mmap(None, bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0)
+    address = _libc.mmap(
+        None, bytes, mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE, -1, 0
+    )
     return None if address in (None, MAP_FAILED) else address
 
 
 def _set_up() -> None:
-    """Reserve the pool's addresses. Where the system limits a process in these there is no pool, and the C library serves all."""
+    """Reserve the pool's addresses. Where the system limits a process in these there is no pool, and the C library
+    serves all."""
     _state[words.BOUND] = KEPT_BYTES
     if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
         return
@@ -86,7 +91,12 @@ def _set_up() -> None:
     _libc.madvise(base, region * words.CLASSES, MADV_HUGEPAGE)
     for number, blocks in enumerate(stacks):
         at = 16 + number * words.CLASS_WORDS
-        for word, value in {words.WARM_AT: tables, words.COLD_AT: tables + 4 * blocks, words.SIZE: words.class_size(number), words.BLOCKS: blocks}.items():
+        for word, value in {
+            words.WARM_AT: tables,
+            words.COLD_AT: tables + 4 * blocks,
+            words.SIZE: words.class_size(number),
+            words.BLOCKS: blocks,
+        }.items():
             _state[at + word] = value
         tables += 8 * blocks
     _state[words.BASE], _state[words.REGION], _state[words.RANGE] = base, region, region * words.CLASSES
@@ -126,8 +136,18 @@ def are_at(at: Any) -> None:
     global _functions
     if _functions is None:
         pointer, size = ctypes.c_void_p, ctypes.c_size_t
-        kinds = ((pointer, size), (pointer, size, size), (pointer, pointer, size), (None, pointer), (None, size), (None, size), (None, size))
-        _functions = Functions(*(ctypes.CFUNCTYPE(*kind)(at[name]) for kind, name in zip(kinds, words.EXPORTS, strict=True)))
+        kinds = (
+            (pointer, size),
+            (pointer, size, size),
+            (pointer, pointer, size),
+            (None, pointer),
+            (None, size),
+            (None, size),
+            (None, size),
+        )
+        _functions = Functions(
+            *(ctypes.CFUNCTYPE(*kind)(at[name]) for kind, name in zip(kinds, words.EXPORTS, strict=True))
+        )
 
 
 def _before_fork() -> None:
@@ -204,7 +224,8 @@ def empty(count: int, kind: Any) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Usage:
-    """Bytes of the pool: in use now, idle now, and ever: handed out again, handed out fresh, given back to the system."""
+    """Bytes of the pool: in use now, idle now, and ever: handed out again, handed out fresh, given back to the
+    system."""
 
     used: int
     idle: int

@@ -1,10 +1,10 @@
 """Object code, programs and plans on disk, by key: what one process has made the next one loads.
 
-What is found here is run, so the folder must be the user's own (`kernels/process/private_folder.py`), and an entry has a tag
-that only this user's key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its place,
-and a note says so once. An entry that is damaged, or was made for another name, counts as missing and is written again.
-A disk that is full or read-only costs the next process a compilation and nothing else. Any number of processes may
-read, write and trim at the same time.
+What is found here is run, so the folder must be the user's own (`kernels/process/private_folder.py`), and an entry has
+a tag that only this user's key makes (`sealed.py`). Where others could write to the folder, a temporary one takes its
+place, and a note says so once. An entry that is damaged, or was made for another name, counts as missing and is written
+again. A disk that is full or read-only costs the next process a compilation and nothing else. Any number of processes
+may read, write and trim at the same time.
 
 The folder is kept small: one write in `TRIM_EVERY` looks at all entries, and the ones that were used longest ago go.
 
@@ -43,7 +43,16 @@ long."""
 KEPT = 0.75
 """The part of the most files and bytes that trimming leaves."""
 
-UNUSABLE = (ValueError, TypeError, LookupError, AttributeError, ImportError, ArithmeticError, RuntimeError, AssertionError)
+UNUSABLE = (
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    ImportError,
+    ArithmeticError,
+    RuntimeError,
+    AssertionError,
+)
 """What the contents of an entry may raise while they are taken for what they should be (RecursionError and linker
 errors are RuntimeErrors). Readers of entries catch these and go on as if there were none."""
 
@@ -78,7 +87,9 @@ class Folder:
     def read(self, kind: str, key: str, made_by: str) -> bytes | None:
         """The content of an entry; it counts as used now."""
         try:
-            descriptor = os.open(key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.descriptor)
+            descriptor = os.open(
+                key, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self.descriptor
+            )
         except OSError:
             return None
         try:
@@ -99,7 +110,9 @@ class Folder:
     def write(self, kind: str, key: str, made_by: str, content: bytes) -> None:
         """Make or replace an entry: a reader finds the old one or the new one, whole. Raises OSError."""
         partial = f".{key[:16]}.{os.urandom(8).hex()}"
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor)
+        descriptor = os.open(
+            partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=self.descriptor
+        )
         try:
             with open(descriptor, "wb") as file:
                 file.write(seal(self.key, (FORMAT, kind, key, made_by), content))
@@ -162,7 +175,10 @@ def _stand_in(path: Path, reason: str) -> Folder:
         import tempfile
 
         _temporary = (os.getpid(), Path(tempfile.mkdtemp(prefix="tsql-cache-")))
-        _notes.append(f"compiled code is not kept in {path}: {reason} (make it a folder that only you can write to, or name another with TSQL_CACHE)")
+        _notes.append(
+            f"compiled code is not kept in {path}: {reason} (make it a folder that only you can write to, "
+            "or name another with TSQL_CACHE)"
+        )
     return Folder(_temporary[1], open_private(os.fspath(_temporary[1])))
 
 

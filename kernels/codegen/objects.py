@@ -1,9 +1,10 @@
-"""Object code as it is kept: the code, the names that others may use of it, and those that it takes from the code of others.
+"""Object code as it is kept: the code, the names that others may use of it, and those that it takes from the code of
+others.
 
-Routines of the runtime are in most kernels, and make up a third to a half of the operations to compile. Code that is made quickly, in which nothing is inlined anyway,
-takes them from the kernel that had them first (`Compiler._build` in llvm.py). So the code of a kernel may need that of others, which it names by
-their keys; a name says all that its routine does (`shared_names` in render.py), so it does not matter whose it is.
-"""
+Routines of the runtime are in most kernels, and make up a third to a half of the operations to compile. Code that is
+made quickly, in which nothing is inlined anyway, takes them from the kernel that had them first (`Compiler._build` in
+llvm.py). So the code of a kernel may need that of others, which it names by their keys; a name says all that its
+routine does (`shared_names` in render.py), so it does not matter whose it is."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ class ObjectCode:
             kept = cls(data[end:], tuple(exports), dict(imports))
         except (ValueError, TypeError, RecursionError) as error:
             raise DamagedObject(str(error)) from error
-        if not kept.exports or not all(isinstance(name, str) for name in (*kept.exports, *kept.imports, *kept.imports.values())):
+        if not kept.exports or not all(
+            isinstance(name, str) for name in (*kept.exports, *kept.imports, *kept.imports.values())
+        ):
             raise DamagedObject("object code exports its main function, and names are text")
         check_object(kept.code)
         return kept

@@ -1,15 +1,37 @@
 """What is done to a function between its emission and its text: `prune` leaves out what nobody asks for.
 
-Operators load the pointers of all columns of a morsel, and compute what a row may be asked for; every op that stays is printed, rendered, parsed
-by LLVM and looked at by its passes. A value is used after it is made, in its own block or in one inside of it, so one walk from the end finds
-all that is unused. Numbers of values stay as they are.
-"""
+Operators load the pointers of all columns of a morsel, and compute what a row may be asked for; every op that stays is
+printed, rendered, parsed by LLVM and looked at by its passes. A value is used after it is made, in its own block or in
+one inside of it, so one walk from the end finds all that is unused. Numbers of values stay as they are."""
 
 from __future__ import annotations
 
-from tsql.kernels.codegen.kir import ARITHMETIC, BITWISE, COMPARISONS, CONVERSIONS, OVERFLOWS, UNARY_FLOAT, UNARY_INT, KirFunction, Op
+from tsql.kernels.codegen.kir import (
+    ARITHMETIC,
+    BITWISE,
+    COMPARISONS,
+    CONVERSIONS,
+    OVERFLOWS,
+    UNARY_FLOAT,
+    UNARY_INT,
+    KirFunction,
+    Op,
+)
 
-PURE = frozenset(("select", "offset", "symbol", *ARITHMETIC, *BITWISE, *COMPARISONS, *OVERFLOWS, *CONVERSIONS, *UNARY_FLOAT, *UNARY_INT))
+PURE = frozenset(
+    (
+        "select",
+        "offset",
+        "symbol",
+        *ARITHMETIC,
+        *BITWISE,
+        *COMPARISONS,
+        *OVERFLOWS,
+        *CONVERSIONS,
+        *UNARY_FLOAT,
+        *UNARY_INT,
+    )
+)
 """Ops whose value follows from their arguments."""
 WITHOUT_EFFECT = PURE | {"const", "get", "load"}
 """Ops that leave nothing but their value."""

@@ -1,9 +1,8 @@
 """Code that was compiled quickly is compiled again in full, in the background, once the query that needed it is done.
 
-A first run should not wait for LLVM longer than the better code would save it; the runs after it should have that code. One
-thread does this work, one kernel after the other, and lets queries that compile go first. At the end of the process it is
-told to stop and waited for, as LLVM must not be left in the middle of its work.
-"""
+A first run should not wait for LLVM longer than the better code would save it; the runs after it should have that code.
+One thread does this work, one kernel after the other, and lets queries that compile go first. At the end of the process
+it is told to stop and waited for, as LLVM must not be left in the middle of its work."""
 
 from __future__ import annotations
 
@@ -22,12 +21,13 @@ from tsql.kernels.process import forks
 Job = tuple[Module, Callable[[Compiled], None]]
 POLITE_SECONDS = 0.005
 QUIET_SECONDS = 0.25
-"""So long no query must have compiled anything: what LLVM has begun it cannot put aside, and the next query would wait for it."""
+"""So long no query must have compiled anything: what LLVM has begun it cannot put aside, and the next query would wait
+for it."""
 
 
 LONGEST_TEXT = 400_000
-"""Modules with a longer text stay as they are, as those of queries with hundreds of columns. LLVM takes two seconds for one of this
-length and more than twice that for twice the length, and the end of the process waits for it."""
+"""Modules with a longer text stay as they are, as those of queries with hundreds of columns. LLVM takes two seconds for
+one of this length and more than twice that for twice the length, and the end of the process waits for it."""
 
 
 class Promoter:
@@ -40,8 +40,8 @@ class Promoter:
         self.stopped = False
 
     def add(self, module: Module, done: Callable[[Compiled], None]) -> None:
-        """Compile a module in full, and hand the result to `done`, in the background thread. With TSQL_BETTER_CODE=0 it is not done: tests run
-        most queries once, also in processes that they start."""
+        """Compile a module in full, and hand the result to `done`, in the background thread. With TSQL_BETTER_CODE=0 it
+        is not done: tests run most queries once, also in processes that they start."""
         with self.lock:
             if self.stopped or os.environ.get("TSQL_BETTER_CODE") == "0":
                 return
@@ -68,8 +68,13 @@ class Promoter:
         try:
             done(compiler().compile(module, FULL, foreground=False))
         except Exception as error:
-            # The quick code is right, only slower; there is no caller to raise this to, and the next job must still be done.
-            warnings.warn(f"a kernel was not compiled in full and stays slower than it could be: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=1)
+            # The quick code is right, only slower; there is no caller to raise this to, and the next job must still be
+            # done.
+            warnings.warn(
+                f"a kernel was not compiled in full and stays slower than it could be: {type(error).__name__}: {error}",
+                RuntimeWarning,
+                stacklevel=1,
+            )
 
     def wait(self) -> None:
         """Return when all jobs so far are done; for tests and benchmarks."""

@@ -1,8 +1,8 @@
 """KIR to LLVM text: a plain walk, in which vars become allocas (mem2reg makes SSA) and loops and whens become labels.
 
-`llvm.py` compiles the text. A module is rendered whole, with routines that nobody outside can see; or its routines have names by which
-the code of other modules finds them (`shared_names`), and those that are there already are only declared.
-"""
+`llvm.py` compiles the text. A module is rendered whole, with routines that nobody outside can see; or its routines have
+names by which the code of other modules finds them (`shared_names`), and those that are there already are only
+declared."""
 
 from __future__ import annotations
 
@@ -21,12 +21,56 @@ INLINE_OPS = 40
 """Routines with more ops than this are called, never inlined."""
 
 _TYPE = {"f32": "float", "f64": "double"}
-_INT_BINARY = {"add": "add", "sub": "sub", "mul": "mul", "div": "sdiv", "rem": "srem", "udiv": "udiv", "urem": "urem", "and": "and", "or": "or", "xor": "xor", "shl": "shl", "shr": "ashr", "ushr": "lshr"}
+_INT_BINARY = {
+    "add": "add",
+    "sub": "sub",
+    "mul": "mul",
+    "div": "sdiv",
+    "rem": "srem",
+    "udiv": "udiv",
+    "urem": "urem",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+    "shl": "shl",
+    "shr": "ashr",
+    "ushr": "lshr",
+}
 _FLOAT_BINARY = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
-_INT_COMPARE = {"eq": "eq", "ne": "ne", "lt": "slt", "le": "sle", "gt": "sgt", "ge": "sge", "ult": "ult", "ule": "ule", "ugt": "ugt", "uge": "uge"}
+_INT_COMPARE = {
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "slt",
+    "le": "sle",
+    "gt": "sgt",
+    "ge": "sge",
+    "ult": "ult",
+    "ule": "ule",
+    "ugt": "ugt",
+    "uge": "uge",
+}
 _FLOAT_COMPARE = {"eq": "oeq", "ne": "une", "lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge"}
-_CONVERT = {"sext": "sext", "zext": "zext", "trunc": "trunc", "itof": "sitofp", "utof": "uitofp", "ftoi": "fptosi", "fext": "fpext", "fnarrow": "fptrunc", "bitcast": "bitcast", "address": "ptrtoint", "pointer": "inttoptr"}
-_FLOAT_INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "truncate": "trunc", "rint": "rint", "fabs": "fabs"}
+_CONVERT = {
+    "sext": "sext",
+    "zext": "zext",
+    "trunc": "trunc",
+    "itof": "sitofp",
+    "utof": "uitofp",
+    "ftoi": "fptosi",
+    "fext": "fpext",
+    "fnarrow": "fptrunc",
+    "bitcast": "bitcast",
+    "address": "ptrtoint",
+    "pointer": "inttoptr",
+}
+_FLOAT_INTRINSIC = {
+    "sqrt": "sqrt",
+    "floor": "floor",
+    "ceil": "ceil",
+    "truncate": "trunc",
+    "rint": "rint",
+    "fabs": "fabs",
+}
 _INT_INTRINSIC = {"popcount": "ctpop", "leading_zeros": "ctlz", "trailing_zeros": "cttz", "bswap": "bswap"}
 _OVERFLOW = {"add_overflows": "sadd", "sub_overflows": "ssub", "mul_overflows": "smul"}
 
@@ -67,7 +111,11 @@ class _Renderer:
         linkage = "internal " if internal else ""
         # Inlining long routines into every caller costs compile time and gains nothing.
         attributes = "nounwind noinline" if internal and sum(1 for _ in f.walk()) > INLINE_OPS else "nounwind"
-        return f"define {linkage}{_type(f.returns)} @{self.shared.get(f.name, f.name)}({params}) {attributes} {{\nentry:\n" + "\n".join(self.allocas + self.lines) + "\n}\n"
+        return (
+            f"define {linkage}{_type(f.returns)} @{self.shared.get(f.name, f.name)}({params}) {attributes} {{\nentry:\n"
+            + "\n".join(self.allocas + self.lines)
+            + "\n}\n"
+        )
 
     def label(self, hint: str) -> str:
         self.labels += 1
@@ -139,7 +187,10 @@ class _Renderer:
                 self.put(f"{out} = getelementptr i8, ptr {args[0]}, i64 {args[1]}")
             case "prefetch":
                 # For reading, to stay in the caches, data.
-                self.put(f"call void {self.intrinsic('llvm.prefetch.p0', 'void', 'ptr, i32, i32, i32')}(ptr {args[0]}, i32 0, i32 3, i32 1)")
+                self.put(
+                    f"call void {self.intrinsic('llvm.prefetch.p0', 'void', 'ptr, i32, i32, i32')}(ptr "
+                    f"{args[0]}, i32 0, i32 3, i32 1)"
+                )
             case "atomic_add":
                 self.put(f"{out} = atomicrmw add ptr {args[0]}, i64 {args[1]} seq_cst")
             case "cas":
@@ -213,14 +264,19 @@ class _Renderer:
         if op.attr not in self.module.functions:
             params = EXTERNS[op.attr][1]
             fixed = ", ".join(_type(t) for t in (params[:3] if op.attr == "snprintf" else params))
-            self.declared.add(f"declare {returns} @{op.attr}({fixed}{', ...' if op.attr == 'snprintf' else ''}) nounwind")
+            self.declared.add(
+                f"declare {returns} @{op.attr}({fixed}{', ...' if op.attr == 'snprintf' else ''}) nounwind"
+            )
             if op.attr == "snprintf":
                 returns = f"{returns} ({fixed}, ...)"
-        self.put(f"{out + ' = ' if op.dst is not None else ''}call {returns} @{self.shared.get(op.attr, op.attr)}({given})")
+        self.put(
+            f"{out + ' = ' if op.dst is not None else ''}call {returns} @{self.shared.get(op.attr, op.attr)}({given})"
+        )
 
 
 _routines: dict[tuple[str, str], tuple[str, frozenset[str]]] = {}
-"""LLVM text and declarations by the name and the KIR text of a routine: most modules share their routines with others."""
+"""LLVM text and declarations by the name and the KIR text of a routine: most modules share their routines with
+others."""
 
 _callees: dict[str, tuple[str, ...]] = {}
 """What a function calls, by its KIR text."""
@@ -237,8 +293,8 @@ def _render_routine(module: Module, f: KirFunction, names: Mapping[str, str], de
 
 
 def render(module: Module, names: Mapping[str, str] = NO_NAMES, elsewhere: Container[str] = ()) -> str:
-    """The module as LLVM text; only `main`, the exports and routines with one of the `names` are visible from outside. Of names that are
-    `elsewhere` there is a declaration only."""
+    """The module as LLVM text; only `main`, the exports and routines with one of the `names` are visible from outside.
+    Of names that are `elsewhere` there is a declaration only."""
     declared: set[str] = set()
     visible = (module.main, *module.exports)
     bodies = []
@@ -253,7 +309,8 @@ def render(module: Module, names: Mapping[str, str] = NO_NAMES, elsewhere: Conta
 
 
 def shared_names(module: Module) -> dict[str, str]:
-    """Names for the routines of a module that stand for all that they do: two routines have the same one only if they, and what they call, are the same."""
+    """Names for the routines of a module that stand for all that they do: two routines have the same one only if they,
+    and what they call, are the same."""
     names: dict[str, str] = {}
     for name in module.functions:
         if name not in (module.main, *module.exports):

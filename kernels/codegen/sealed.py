@@ -63,7 +63,9 @@ def _make_key(folder: int, replace: bool) -> bytes:
     """Write a key under another name and give it its own: whoever finds a key finds all of it. Of several processes
     that make the first key of a folder at the same time, all take that of the quickest."""
     partial = f"{KEY_FILE}.{os.urandom(8).hex()}"
-    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    descriptor = os.open(
+        partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=folder
+    )
     try:
         try:
             os.write(descriptor, os.urandom(KEY_BYTES))

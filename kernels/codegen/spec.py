@@ -1,4 +1,5 @@
-"""Which op is legal with which types: `verify` raises on the first op that breaks a rule. Tests run it after every emission."""
+"""Which op is legal with which types: `verify` raises on the first op that breaks a rule. Tests run it after every
+emission."""
 
 from __future__ import annotations
 
@@ -118,25 +119,43 @@ RULES: dict[str, Callable[[Op, Types], bool]] = {
 RULES |= dict.fromkeys(ARITHMETIC, _arithmetic)
 RULES |= dict.fromkeys(BITWISE, _bitwise)
 RULES |= dict.fromkeys(COMPARISONS, _comparison)
-RULES |= dict.fromkeys(OVERFLOWS, lambda op, a: len(a) == 2 and a[0] == a[1] and a[0] in INTEGERS and a[0] != "i1" and op.type == "i1")
+RULES |= dict.fromkeys(
+    OVERFLOWS, lambda op, a: len(a) == 2 and a[0] == a[1] and a[0] in INTEGERS and a[0] != "i1" and op.type == "i1"
+)
 RULES |= dict.fromkeys(CONVERSIONS, lambda op, a: len(a) == 1 and _conversion(op.name, a[0], op.type))
 RULES |= dict.fromkeys(UNARY_FLOAT, lambda op, a: len(a) == 1 and a[0] == op.type and a[0] in FLOATS)
-RULES |= dict.fromkeys(UNARY_INT, lambda op, a: len(a) == 1 and a[0] == op.type and a[0] in INTEGERS and INTEGERS[a[0]] >= (16 if op.name == "bswap" else 8))
+RULES |= dict.fromkeys(
+    UNARY_INT,
+    lambda op, a: (
+        len(a) == 1 and a[0] == op.type and a[0] in INTEGERS and INTEGERS[a[0]] >= (16 if op.name == "bswap" else 8)
+    ),
+)
 
 WITHOUT_VALUE = ("store", "prefetch", "set", "loop", "break_if", "when", "ret")
 
 
 def verify(module: Module) -> None:
-    """Raise IllegalKernel unless every op is legal, every value is defined once and before use, breaks stand in loops, and
-    functions return what they say on every path."""
+    """Raise IllegalKernel unless every op is legal, every value is defined once and before use, breaks stand in loops,
+    and functions return what they say on every path."""
     for function in module.functions.values():
-        _verify_block(module, function, function.body, set(range(len(function.params))), set(), set(range(len(function.params))), 0)
+        _verify_block(
+            module,
+            function,
+            function.body,
+            set(range(len(function.params))),
+            set(),
+            set(range(len(function.params))),
+            0,
+        )
         if function.returns and not _returns(function.body):
             raise IllegalKernel(f"@{function.name}: a path ends without returning {function.returns}")
 
 
-def _verify_block(module: Module, f: KirFunction, block: list[Op], known: set[int], slots: set[int], assigned: set[int], loops: int) -> None:
-    """`known` and `slots` are the values and the variables of the open blocks, `assigned` all of the function so far."""
+def _verify_block(
+    module: Module, f: KirFunction, block: list[Op], known: set[int], slots: set[int], assigned: set[int], loops: int
+) -> None:
+    """`known` and `slots` are the values and the variables of the open blocks, `assigned` all of the function so
+    far."""
     known, slots = set(known), set(slots)
     for op in block:
         where = f"@{f.name}: {op.name} {op.args} -> {op.type}"
@@ -145,7 +164,9 @@ def _verify_block(module: Module, f: KirFunction, block: list[Op], known: set[in
             if a not in (slots if is_slot else known):
                 raise IllegalKernel(f"{where}: %{a} is not {'a variable' if is_slot else 'a value'} here")
         types = [f.types[a] for a in op.args]
-        if (op.dst is None) != (op.type is None) or (op.name != "call" and (op.dst is None) != (op.name in WITHOUT_VALUE)):
+        if (op.dst is None) != (op.type is None) or (
+            op.name != "call" and (op.dst is None) != (op.name in WITHOUT_VALUE)
+        ):
             raise IllegalKernel(f"{where}: a value and its type belong together")
         if op.name == "call":
             _verify_call(module, op, types, where)
@@ -181,7 +202,11 @@ def _has_return(block: list[Op]) -> bool:
 def _returns(block: list[Op]) -> bool:
     """Whether no path reaches the end of a block."""
     for op in block:
-        if op.name == "ret" or (op.name == "when" and all(map(_returns, op.blocks))) or (op.name == "loop" and not _breaks(op.blocks[0])):
+        if (
+            op.name == "ret"
+            or (op.name == "when" and all(map(_returns, op.blocks)))
+            or (op.name == "loop" and not _breaks(op.blocks[0]))
+        ):
             return True
     return False
 

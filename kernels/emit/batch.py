@@ -25,11 +25,10 @@ class Layout:
     """The shape of a column's memory.
 
     kind: "fixed": machine values; "bits": Arrow booleans; "offsets": strings by `machine` (i32 or i64) offsets;
-    "codes": dictionary codes of `machine` type, with the dictionary (offsets and bytes of its strings) as auxiliary data;
-    "interval": Arrow month-day-nano intervals; "position": no memory, the value is the row's position.
-    base: for "fixed" columns stored as differences from a minimum (frame of reference): value = base + stored.
-    unsigned: stored values are unsigned.
-    """
+    "codes": dictionary codes of `machine` type, with the dictionary (offsets and bytes of its strings) as auxiliary
+    data; "interval": Arrow month-day-nano intervals; "position": no memory, the value is the row's position. base: for
+    "fixed" columns stored as differences from a minimum (frame of reference): value = base + stored. unsigned: stored
+    values are unsigned."""
 
     kind: str
     machine: str = "i64"
@@ -88,9 +87,9 @@ FAR = 16
 
 
 def round_range(low: int, high: int) -> tuple[int, int]:
-    """Bounds widened to powers of two, or to eighths of them if they are many: few distinct kernels, and still tight enough to choose
-    arithmetic, and for arrays with a place for each value. Those of values that are close together and far from zero, as times are, are
-    widened by a part of the distance between them."""
+    """Bounds widened to powers of two, or to eighths of them if they are many: few distinct kernels, and still tight
+    enough to choose arithmetic, and for arrays with a place for each value. Those of values that are close together and
+    far from zero, as times are, are widened by a part of the distance between them."""
     span = high - low + 1
     if low > FAR * span:
         grid = max(1, (1 << (span - 1).bit_length()) // 8)
@@ -114,7 +113,13 @@ def arrow_layout(type: Type, arrow: pa.DataType, nullable: bool) -> Layout:
     """The layout of an Arrow column that holds a SQL type."""
     if pa.types.is_dictionary(arrow):
         wide = pa.types.is_large_string(arrow.value_type) or pa.types.is_large_binary(arrow.value_type)
-        return Layout("codes", _MACHINE[arrow.index_type.bit_width], nullable, not pa.types.is_signed_integer(arrow.index_type), wide_dictionary=wide)
+        return Layout(
+            "codes",
+            _MACHINE[arrow.index_type.bit_width],
+            nullable,
+            not pa.types.is_signed_integer(arrow.index_type),
+            wide_dictionary=wide,
+        )
     if type.is_string:
         large = pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow)
         return Layout("offsets", "i64" if large else "i32", nullable)
@@ -129,7 +134,10 @@ def arrow_layout(type: Type, arrow: pa.DataType, nullable: bool) -> Layout:
 
 def source_columns(names: tuple[str, ...], types: tuple[Type, ...], arrays: list[pa.Array]) -> tuple[SourceColumn, ...]:
     """The columns of one Arrow batch, with no statistics."""
-    return tuple(SourceColumn(n, t, arrow_layout(t, a.type, a.null_count > 0)) for n, t, a in zip(names, types, arrays, strict=True))
+    return tuple(
+        SourceColumn(n, t, arrow_layout(t, a.type, a.null_count > 0))
+        for n, t, a in zip(names, types, arrays, strict=True)
+    )
 
 
 _ones = pa.py_buffer(b"\xff" * 16384)
@@ -211,4 +219,10 @@ class Morsels:
 
 def joined_morsels(parts: list[Morsels]) -> Morsels:
     """The records of several lists of morsels of one layout, one after the other."""
-    return Morsels(parts[0].columns, bytearray().join(p.data for p in parts), sum(p.count for p in parts), sum(p.rows for p in parts), list(parts))
+    return Morsels(
+        parts[0].columns,
+        bytearray().join(p.data for p in parts),
+        sum(p.count for p in parts),
+        sum(p.rows for p in parts),
+        list(parts),
+    )

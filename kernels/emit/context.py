@@ -25,7 +25,9 @@ MEMORY = 72  # ptr to the i64 of bytes in use by the query
 SINK = 80  # ptr to the sink's state
 ROWS_DONE = 88  # ptr to the i64 of input rows done, for progress
 LIMIT = 96  # ptr to the i64 of rows collected so far, for early stops
-MEMORY_LIMIT = 104  # ptr to the i64 that the bytes in use may not pass; the host moves it as it takes and frees memory itself
+MEMORY_LIMIT = (
+    104  # ptr to the i64 that the bytes in use may not pass; the host moves it as it takes and frees memory itself
+)
 TAKEN = 112  # i64: bytes that this worker has taken since the host last looked
 FULL_AT = 120  # i64: with more than these the worker stops (STATUS_FULL), and the host does its work in smaller parts
 ROOM_AT = 128  # i64: with more than these a sink asks the host to make room before it opens another chunk
@@ -88,7 +90,8 @@ def status_of_memory(k: Kernel, ctx: Val, status: Val) -> None:
 
 @routine("status_of_run", ("ptr", "i64"), "i64")
 def status_of_run(k: Kernel, ctx: Val, status: Val) -> None:
-    """As `status_of_memory`, or that the run is cancelled. (Every kernel asks several times: a call is fewer operations to emit and compile.)"""
+    """As `status_of_memory`, or that the run is cancelled. (Every kernel asks several times: a call is fewer operations
+    to emit and compile.)"""
     cancelled = k.load("i64", k.load("ptr", k.offset(ctx, CANCEL))) != 0
     k.ret(k.select(cancelled, k.i64(STATUS_CANCELLED), status_of_memory(k, ctx, status)))
 
@@ -133,7 +136,8 @@ class PipelineKernel(Kernel):
 
     def slot(self, slot: Slot, types: tuple[str, ...]) -> tuple[Val, ...]:
         """The value of a parameter slot, loaded once at the head of the function."""
-        # Equal literals keep slots of their own: the text of a kernel must not depend on which values happen to be equal.
+        # Equal literals keep slots of their own: the text of a kernel must not depend on which values happen to be
+        # equal.
         key = (slot.kind, slot.type, id(slot.payload) if slot.kind == "literal" else slot.payload)
         if key in self._slot_values:
             return self._slot_values[key]
@@ -172,8 +176,8 @@ class PipelineKernel(Kernel):
         """Record a failure of the current row where `cond` holds (and the value is not NULL). The kernel goes on with
         arbitrary values and stops at the end of the morsel; the first failure of a worker is the one reported.
 
-        `detail` is a (pointer, length) to show in the message as {detail}; it costs a branch, so leave it out of hot code.
-        """
+        `detail` is a (pointer, length) to show in the message as {detail}; it costs a branch, so leave it out of hot
+        code."""
         site = FIRST_SITE + len(self.sites)
         self.sites.append(Site(message, self.frame.position))
         if self.frame.guard is not None:
@@ -204,8 +208,9 @@ class PipelineKernel(Kernel):
 
     @contextmanager
     def rows(self, count: Val) -> Iterator[Val]:
-        """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be vectorised.
-        Rows that build strings may be long ones: after each of them there is a check, which costs little beside."""
+        """The row numbers of a morsel. The loop is in two, so that the inner one stays free of checks and can be
+        vectorised. Rows that build strings may be long ones: after each of them there is a check, which costs little
+        beside."""
         start = self.var(self.i64(0))
         with self.forever() as loop:
             begin = start.value
@@ -249,7 +254,8 @@ class PipelineKernel(Kernel):
 
 @routine("scratch_alloc", ("ptr", "i64"), "ptr")
 def scratch_alloc(k: Kernel, ctx: Val, bytes: Val) -> None:
-    """Bump allocation; `k.scratch` calls it, and routines that need memory get `ctx` as a parameter and call it themselves."""
+    """Bump allocation; `k.scratch` calls it, and routines that need memory get `ctx` as a parameter and call it
+    themselves."""
     area = k.offset(ctx, SCRATCH)
     size = (bytes + 7) & -8
     used = k.load("i64", area, 1)
@@ -265,7 +271,8 @@ LARGE_SCRATCH = 1 << 26
 
 @routine("scratch_grow", ("ptr", "i64"), "ptr")
 def scratch_grow(k: Kernel, ctx: Val, size: Val) -> None:
-    """A new, larger chunk. The old one may hold values of this row: it goes on a chain (by its first word) until the row ends."""
+    """A new, larger chunk. The old one may hold values of this row: it goes on a chain (by its first word) until the
+    row ends."""
     area = k.offset(ctx, SCRATCH)
     old = k.load("ptr", area)
     had = k.load("i64", area, 2)
@@ -301,7 +308,8 @@ def scratch_release(k: Kernel, ctx: Val) -> None:
 
 @dataclass
 class Program:
-    """An emitted pipeline: its KIR and what the host must supply to run it. `reads`: the columns of a scan that the kernel looks at."""
+    """An emitted pipeline: its KIR and what the host must supply to run it. `reads`: the columns of a scan that the
+    kernel looks at."""
 
     module: Module
     slots: list[Slot]

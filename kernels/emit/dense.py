@@ -1,4 +1,5 @@
-"""When groups are counted out in an array by their keys, without hashing: what the kernels do and the planner expects."""
+"""When groups are counted out in an array by their keys, without hashing: what the kernels do and the planner
+expects."""
 
 from __future__ import annotations
 

@@ -4,9 +4,8 @@ A comparison with a constant becomes a comparison of codes (dictionaries are sor
 strings). Any other predicate over one dictionary column becomes a lookup in a table with one byte per string, which the
 host fills by evaluating the predicate over the dictionary.
 
-Batches may bring dictionaries of their own (Parquet does). Then the kernel decides a predicate for all strings of a dictionary
-when it meets the first row that refers to it.
-"""
+Batches may bring dictionaries of their own (Parquet does). Then the kernel decides a predicate for all strings of a
+dictionary when it meets the first row that refers to it."""
 
 from __future__ import annotations
 
@@ -45,7 +44,12 @@ def emit_on_codes(k: PipelineKernel, expr: Expr, row: Any) -> Datum | None:
     if comparison is not None:
         op, literal = comparison
         bound = k.slot(Slot("code_bound", None, (dictionary, op, literal)), ("i64",))[0]
-        ways = {"=": lambda: _is_code(d, bound), "<>": lambda: ~_is_code(d, bound), "<": lambda: d.code < bound, "<=": lambda: d.code < bound}
+        ways = {
+            "=": lambda: _is_code(d, bound),
+            "<>": lambda: ~_is_code(d, bound),
+            "<": lambda: d.code < bound,
+            "<=": lambda: d.code < bound,
+        }
         value = ways.get(op, lambda: d.code >= bound)()
         return Datum(BOOLEAN, (value,), d.valid)
     table = k.slot(Slot("dictionary_table", None, (dictionary, name, expr)), ("ptr",))[0]
@@ -53,13 +57,15 @@ def emit_on_codes(k: PipelineKernel, expr: Expr, row: Any) -> Datum | None:
 
 
 def _is_code(d: CodeDatum, wanted: Val) -> Val:
-    """Whether a code is the wanted one (-1: of no string). Codes are compared as they are stored, so that a vector instruction takes as many as it can."""
+    """Whether a code is the wanted one (-1: of no string). Codes are compared as they are stored, so that a vector
+    instruction takes as many as it can."""
     return d.code == wanted if d.stored is None else (d.stored == wanted.to(d.stored.type)) & (wanted >= 0)
 
 
 def _on_batch_codes(k: PipelineKernel, expr: Expr, name: str, d: CodeDatum) -> Datum:
-    """A predicate on codes of the batch's dictionary. The memo is the dictionary that it is for, and a byte per string; it
-    starts empty in every call, because the dictionaries of the call before are gone. A large dictionary has no memo."""
+    """A predicate on codes of the batch's dictionary. The memo is the dictionary that it is for, and a byte per string;
+    it starts empty in every call, because the dictionaries of the call before are gone. A large dictionary has no
+    memo."""
     memo = k.buffer(8 + MEMO_STRINGS)
     k.at_entry(lambda: k.store(memo, k.null))
     known, strings = k.offset(memo, 8), k.load("i64", d.record, 2)
@@ -117,7 +123,8 @@ def _is_decidable(expr: Expr) -> bool:
 
 
 def code_bound(dictionary: Dictionary, op: str, value: str | bytes) -> int:
-    """The code to compare with: of the string itself for = and <> (-1 if there is none), else where the order splits."""
+    """The code to compare with: of the string itself for = and <> (-1 if there is none), else where the order
+    splits."""
     keys = dictionary.sort_keys
     wanted = value.encode() if isinstance(value, str) else value
     left = bisect_left(keys, wanted)

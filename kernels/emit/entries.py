@@ -43,7 +43,8 @@ def stored_machines(f: KeyField) -> tuple[str, ...]:
 
 
 class EntryLayout:
-    """Columns of an entry from `start` on: a word of NULL flags per 64 columns (if any may be NULL), then the widest first."""
+    """Columns of an entry from `start` on: a word of NULL flags per 64 columns (if any may be NULL), then the widest
+    first."""
 
     def __init__(self, fields: list[KeyField], start: int):
         self.fields = fields

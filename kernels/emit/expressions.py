@@ -1,9 +1,8 @@
 """Expressions to KIR: walks a typed `Expr` and emits it over a row. Called by every operator that evaluates something.
 
 NULLs are kept apart from values: a Datum's validity is combined from those of its arguments, and columns that cannot be
-NULL cost nothing. Literals that stand in comparisons become parameter slots, so that the same query with another date is
-the same kernel; literals in arithmetic are baked in, because their bounds choose the arithmetic.
-"""
+NULL cost nothing. Literals that stand in comparisons become parameter slots, so that the same query with another date
+is the same kernel; literals in arithmetic are baked in, because their bounds choose the arithmetic."""
 
 from __future__ import annotations
 
@@ -65,7 +64,9 @@ def emit_literal(k: PipelineKernel, expr: Literal, as_slot: bool = False) -> Dat
     if not isinstance(value, int) or isinstance(value, bool):
         return Datum(expr.type, literal_parts(k, expr.type, value))
     # What has bounds is a signed number: 200 of a UTINYINT is not one in eight bits.
-    parts = (k.const(smallest_int(value, value), value),) if expr.type.is_unsigned else literal_parts(k, expr.type, value)
+    parts = (
+        (k.const(smallest_int(value, value), value),) if expr.type.is_unsigned else literal_parts(k, expr.type, value)
+    )
     return Datum(expr.type, parts, None, (value, value))
 
 
@@ -92,7 +93,10 @@ def _emit_call(k: PipelineKernel, expr: Call, row: Row) -> Datum:
         raise TypeError(f"{expr.name} is a host function and must be computed before the kernel")
     if function.nulls == "expression":
         return function.emit(k, expr, row)
-    args = tuple(emit_literal(k, a, as_slot=expr.name in COMPARISONS) if isinstance(a, Literal) else emit(k, a, row) for a in expr.args)
+    args = tuple(
+        emit_literal(k, a, as_slot=expr.name in COMPARISONS) if isinstance(a, Literal) else emit(k, a, row)
+        for a in expr.args
+    )
     return apply(k, function, args, expr)
 
 
@@ -100,7 +104,9 @@ def apply(k: PipelineKernel, function: Function, args: tuple[Datum, ...], expr: 
     """A function over values: the validity of a strict function is that of its arguments and of its result."""
     if function.nulls == "custom":
         with k.guarded(k.frame.guard, getattr(expr, "position", None)):
-            return as_datum(k, _body(k, function, args if function.ranged else tuple(a.wide() for a in args), expr), expr)
+            return as_datum(
+                k, _body(k, function, args if function.ranged else tuple(a.wide() for a in args), expr), expr
+            )
     if not function.ranged:
         args = tuple(a.wide() for a in args)
     valid = all_valid(args)
@@ -144,7 +150,11 @@ def _emit_cast(k: PipelineKernel, expr: Cast, row: Row) -> Datum:
 
 def _emit_case(k: PipelineKernel, expr: Case, row: Row) -> Datum:
     """Branches run only where taken; with branches that are plain columns or constants, selects."""
-    if all(isinstance(e, Column | Literal | Parameter) for e in (*(v for _, v in expr.whens), expr.otherwise)) and len(expr.whens) == 1 and not expr.type.is_string:
+    if (
+        all(isinstance(e, Column | Literal | Parameter) for e in (*(v for _, v in expr.whens), expr.otherwise))
+        and len(expr.whens) == 1
+        and not expr.type.is_string
+    ):
         condition, value = expr.whens[0]
         taken = emit_predicate(k, condition, row)
         a, b = emit(k, value, row).wide(), emit(k, expr.otherwise, row).wide()
@@ -152,7 +162,9 @@ def _emit_case(k: PipelineKernel, expr: Case, row: Row) -> Datum:
         if a.valid is not None or b.valid is not None:
             valid = k.select(taken, k.true if a.valid is None else a.valid, k.true if b.valid is None else b.valid)
         ranged = (min(a.bounds[0], b.bounds[0]), max(a.bounds[1], b.bounds[1])) if a.range and b.range else None
-        return Datum(expr.type, tuple(k.select(taken, x, y) for x, y in zip(a.parts, b.parts, strict=True)), valid, ranged)
+        return Datum(
+            expr.type, tuple(k.select(taken, x, y) for x, y in zip(a.parts, b.parts, strict=True)), valid, ranged
+        )
     slots = [k.var(k.const(t, 0)) for t in expr.type.parts]
     ok = k.var(k.false)
 

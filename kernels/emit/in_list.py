@@ -1,8 +1,8 @@
-"""Long IN lists of constants: a sorted table outside the kernel and a binary search, so that code does not grow with the list.
+"""Long IN lists of constants: a sorted table outside the kernel and a binary search, so that code does not grow with
+the list.
 
-`emit` calls `emit_long_list` for lists of more than a few constants, and falls back to comparing with one constant after
-the other where this module has no table for the type.
-"""
+`emit` calls `emit_long_list` for lists of more than a few constants, and falls back to comparing with one constant
+after the other where this module has no table for the type."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tsql.kernels.runtime.text.strings import str_cmp
 
 
 def emit_long_list(k: PipelineKernel, arg: Datum, options: list[Literal]) -> Val | None:
-    """i1: whether the value (not NULL) is one of the options (none of them NULL); None if there is no table for the type."""
+    """i1: whether the value (not NULL) is one of the options (none of them NULL); None if there is no table for the
+    type."""
     t = arg.type
     if t.is_string:
         texts = sorted({o.value.encode() if isinstance(o.value, str) else bytes(o.value) for o in options})

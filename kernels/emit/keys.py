@@ -1,7 +1,7 @@
 """Keys of groups: how a key is hashed, compared, stored in an entry and read back.
 
-NULL equals NULL, NaN equals NaN, 0.0 equals -0.0 (the group shows the one that it met first), and intervals are equal if they are equally long, as in GROUP BY.
-"""
+NULL equals NULL, NaN equals NaN, 0.0 equals -0.0 (the group shows the one that it met first), and intervals are equal
+if they are equally long, as in GROUP BY."""
 
 from __future__ import annotations
 
@@ -151,7 +151,9 @@ class KeyLayout:
         return h
 
     def stored(self, k: PipelineKernel, entry: Val, index: int) -> tuple[Val, ...]:
-        return tuple(k.load(m, k.offset(entry, at)) for m, at in zip(self.keys[index].machines, self.offsets[index], strict=True))
+        return tuple(
+            k.load(m, k.offset(entry, at)) for m, at in zip(self.keys[index].machines, self.offsets[index], strict=True)
+        )
 
     def equal(self, k: PipelineKernel, entry: Val, nulls: Val, words: list[tuple[Val, ...]]) -> Val:
         same = k.true if self.nulls_at is None else k.load("i64", k.offset(entry, self.nulls_at)) == nulls

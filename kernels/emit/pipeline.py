@@ -2,10 +2,9 @@
 
 In: the layouts of the source's columns. Out: a `Program` (KIR, parameter slots, failure sites). A worker calls the
 function once with all morsels and takes them from a shared counter, or once per batch that a file yields. The function
-allocates only through its sink; memory that leaves with the sink's state belongs to the host. On failure the status word
-in the context names the site. After a failure, a cancellation or past the memory limit the function returns within some
-thousand rows.
-"""
+allocates only through its sink; memory that leaves with the sink's state belongs to the host. On failure the status
+word in the context names the site. After a failure, a cancellation or past the memory limit the function returns within
+some thousand rows."""
 
 from __future__ import annotations
 
@@ -28,7 +27,6 @@ from tsql.kernels.expr.nodes import Column
 Push = Callable[[PipelineKernel, CachedRow], None]
 
 
-
 class Operator:
     """A step inside a pipeline: sees a row and pushes zero or more rows on. One that `selects` has a `condition`."""
 
@@ -40,11 +38,13 @@ class Operator:
     """Whether its condition is arithmetic over columns, and not a look into a table."""
 
     fetches = 0
-    """In how many stages what it reads of memory for a row can be fetched; each may read what the one before it has fetched."""
+    """In how many stages what it reads of memory for a row can be fetched; each may read what the one before it has
+    fetched."""
 
     fetch_rows = 16
-    """Each stage is so many rows ahead of the next, and the last of `consume`. A core waits for some twenty lines of memory at a time, and
-    forgets or delays what is fetched beyond that, so that all stages for a batch of rows, one after the other, would be slower."""
+    """Each stage is so many rows ahead of the next, and the last of `consume`. A core waits for some twenty lines of
+    memory at a time, and forgets or delays what is fetched beyond that, so that all stages for a batch of rows, one
+    after the other, would be slower."""
 
     multiplies = False
     """Whether more rows may leave than come in."""
@@ -67,7 +67,8 @@ class Operator:
         return None
 
     def condition(self, k: PipelineKernel, row: CachedRow) -> Val:
-        """i1: holds for every row that the operator passes on; cheap, and without effects but those that `tallies` names."""
+        """i1: holds for every row that the operator passes on; cheap, and without effects but those that `tallies`
+        names."""
         raise NotImplementedError
 
     def fetch(self, k: PipelineKernel, row: CachedRow, stage: int) -> None:
@@ -78,7 +79,8 @@ class Operator:
         raise NotImplementedError
 
     def outline(self, k: PipelineKernel, row: CachedRow, push: Push) -> None:
-        """Push a row on as `consume` would, into a kernel that will never run: for sinks that look at what is known of its values."""
+        """Push a row on as `consume` would, into a kernel that will never run: for sinks that look at what is known of
+        its values."""
         self.consume(k, row, push)
 
     def describe(self) -> str:
@@ -86,8 +88,8 @@ class Operator:
 
 
 class Sink:
-    """The end of a pipeline. `begin` and `end` are emitted around the morsel loop, `begin_morsel` and `end_morsel` around
-    the rows of each; `consume` for a row. The state is a record at the address in the context's SINK word."""
+    """The end of a pipeline. `begin` and `end` are emitted around the morsel loop, `begin_morsel` and `end_morsel`
+    around the rows of each; `consume` for a row. The state is a record at the address in the context's SINK word."""
 
     state_bytes = 0
     needs_probe = False
@@ -122,9 +124,9 @@ class Sink:
 
 @routine("gather_passed", ("ptr", "i64", "ptr"), "i64")
 def gather_passed(k: Kernel, passes: Val, rows: Val, chosen: Val) -> None:
-    """The numbers (16 bits each) of the bytes that are 1; returns how many. Behind the last byte there are eight zeros, and behind
-    the last number there is room for another. Of eight rows, unless none passes, each number is written, and stays if its row passes:
-    which rows pass cannot be foretold, and a branch for each would cost more."""
+    """The numbers (16 bits each) of the bytes that are 1; returns how many. Behind the last byte there are eight zeros,
+    and behind the last number there is room for another. Of eight rows, unless none passes, each number is written, and
+    stays if its row passes: which rows pass cannot be foretold, and a branch for each would cost more."""
     count = k.var(k.i64(0))
     with k.range((rows + 7).ushr(3)) as at:
         with k.when(k.load("i64", passes, at) != 0):
@@ -166,7 +168,8 @@ class OutlinePointers(Pointers):
 
 @dataclass(frozen=True)
 class Ahead:
-    """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings below it."""
+    """An operator at the head of a pipeline that sees rows of the scan before they go their way, with the renamings
+    below it."""
 
     operator: Operator
     renames: tuple[dict[str, Column], ...] = ()
@@ -177,8 +180,8 @@ class Ahead:
 
 
 class ColumnarScan:
-    """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query. `used`: the
-    columns that the kernel reads, once it is emitted."""
+    """The source of most pipelines: rows of columnar morsels. `stable`: their memory outlives the states of the query.
+    `used`: the columns that the kernel reads, once it is emitted."""
 
     transient = ("used",)
 
@@ -198,8 +201,17 @@ class ColumnarScan:
         """As `produce`, into a kernel that will never run: one row, and pointers of columns that somebody looks at."""
         each(MorselRow(OutlinePointers(k, record, self.columns, self.used), rows, rows, self.stable))
 
-    def select(self, k: PipelineKernel, record: Val, rows: Val, first: list[Ahead], fetching: list[Ahead], each: Callable[[CachedRow], None]) -> None:
-        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a time."""
+    def select(
+        self,
+        k: PipelineKernel,
+        record: Val,
+        rows: Val,
+        first: list[Ahead],
+        fetching: list[Ahead],
+        each: Callable[[CachedRow], None],
+    ) -> None:
+        """The rows for which the conditions of the first operators hold; these are computed for `CHECK_ROWS` rows at a
+        time."""
         pointers = self._pointers(k, record)
         position = k.load("i64", record, 1)
         chosen = k.buffer(2 * CHECK_ROWS + 2)
@@ -208,7 +220,13 @@ class ColumnarScan:
             begin = start.value
             loop.stop_if(begin >= rows)
             end = k.min(begin + CHECK_ROWS, rows)
-            taken = self._choose(k, first, chosen, end - begin, lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable))
+            taken = self._choose(
+                k,
+                first,
+                chosen,
+                end - begin,
+                lambda i: MorselRow(pointers, begin + i, position + begin + i, self.stable),
+            )
             number = partial(_number, k, chosen if first else None)
             stages = [(a, stage) for a in fetching for stage in range(a.operator.fetches)]
             distance = [sum(a.operator.fetch_rows for a, _ in stages[place:]) for place in range(len(stages))]
@@ -231,16 +249,23 @@ class ColumnarScan:
             k.check()
             loop.stop_if(k.is_done())
 
-    def _choose(self, k: PipelineKernel, first: list[Ahead], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]) -> Val:
-        """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions can
-        compute come together and first; one that looks into memory is computed for those that are left, without a branch."""
+    def _choose(
+        self, k: PipelineKernel, first: list[Ahead], chosen: Val, rows: Val, row: Callable[[Val], CachedRow]
+    ) -> Val:
+        """Write the numbers of the rows that pass, 16 bits each; returns how many. Conditions that vector instructions
+        can compute come together and first; one that looks into memory is computed for those that are left, without a
+        branch."""
         together = [a for a in first if a.operator.vectorises]
         apart = [a for a in first if not a.operator.vectorises]
         taken = rows
         if together:
             passes = k.buffer(CHECK_ROWS + 8)
             with k.range(rows) as i:
-                k.store(passes, reduce(and_, (a.operator.condition(k, a.row(here)) for here in (row(i),) for a in together)), i)
+                k.store(
+                    passes,
+                    reduce(and_, (a.operator.condition(k, a.row(here)) for here in (row(i),) for a in together)),
+                    i,
+                )
             k.store(passes + rows, k.i64(0))
             taken = gather_passed(k, passes, rows, chosen)
         for number, ahead in enumerate(apart):
@@ -295,7 +320,8 @@ class Pipeline:
         return Program(k.module, k.slots, k.sites, reads)
 
     def _probe(self) -> None:
-        """A dry run into a kernel that is thrown away: the sink sees the row as it will arrive and lays out its state."""
+        """A dry run into a kernel that is thrown away: the sink sees the row as it will arrive and lays out its
+        state."""
         if not self.sink.needs_probe:
             return
         k = PipelineKernel(Module())
@@ -305,8 +331,8 @@ class Pipeline:
         k.function.body.clear()
 
     def _outline(self, k: PipelineKernel, row: CachedRow, at: int) -> None:
-        """Show the sink what the operators from number `at` on make of a row. (A function inside `_probe` that called itself would hold on
-        to the pipeline, and with it to all of its code, until somebody looks for garbage.)"""
+        """Show the sink what the operators from number `at` on make of a row. (A function inside `_probe` that called
+        itself would hold on to the pipeline, and with it to all of its code, until somebody looks for garbage.)"""
         if at == len(self.operators):
             self.sink.probe(k, row)
         else:
@@ -342,13 +368,15 @@ class Pipeline:
         self.source.select(k, record, rows, first, fetching, lambda row: self._row(k, row))
 
     def _first(self) -> list[Ahead]:
-        """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an operator
-        that names one of these has to wait for it. One that counts the rows that it leaves out sees them all, or waits for those before it."""
+        """The operators at the head that are decided for many rows at once. A probe among them adds columns, and an
+        operator that names one of these has to wait for it. One that counts the rows that it leaves out sees them all,
+        or waits for those before it."""
         first = [a for a in self._ahead(lambda o: o.selects) if a.operator.selects]
         return list(takewhile(lambda a: not a.operator.tallies or (a is first[0] and not a.renames), first))
 
     def _fetching(self) -> list[Ahead]:
-        """The operators at the head that have memory fetched ahead: those behind which rows are still those of the scan."""
+        """The operators at the head that have memory fetched ahead: those behind which rows are still those of the
+        scan."""
         return [a for a in self._ahead(lambda o: o.selects or o.fetches) if a.operator.fetches]
 
     def _ahead(self, looks: Callable[[Operator], Any]) -> list[Ahead]:

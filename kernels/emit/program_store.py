@@ -1,10 +1,10 @@
 """Programs on disk: a pipeline that an earlier process has emitted is not emitted again.
 
-An entry is found by a description of the pipeline, that is, by everything that its source, its operators and its sink hold once
-the sink has seen a row: expressions, layouts, bounds, dictionaries. What is no plain value is not described, and such a pipeline
-is emitted as ever. The entry says what the host must know (slots, failure sites) and the fingerprint by which the object code is
-found (`kernels/codegen/object_cache.py`); KIR itself is made when somebody asks for it.
-"""
+An entry is found by a description of the pipeline, that is, by everything that its source, its operators and its sink
+hold once the sink has seen a row: expressions, layouts, bounds, dictionaries. What is no plain value is not described,
+and such a pipeline is emitted as ever. The entry says what the host must know (slots, failure sites) and the
+fingerprint by which the object code is found (`kernels/codegen/object_cache.py`); KIR itself is made when somebody asks
+for it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def is_on() -> bool:
 
 
 class Description:
-    """What a pipeline is made of, as a digest, and the dictionaries that it refers to in the order in which they are met."""
+    """What a pipeline is made of, as a digest, and the dictionaries that it refers to in the order in which they are
+    met."""
 
     def __init__(self, pipeline: Any):
         self.dictionaries: list[Dictionary] = []
@@ -99,11 +100,21 @@ class Description:
             if not all(one.__class__ in (int, str) for one in value):
                 raise NotPlain("a set of objects has no order")
             self.words.append(("set", sorted(value, key=repr)))
-        elif isinstance(value, type) or (kind is types.FunctionType and value.__closure__ is None and "<" not in value.__qualname__):
+        elif isinstance(value, type) or (
+            kind is types.FunctionType and value.__closure__ is None and "<" not in value.__qualname__
+        ):
             self.words.append((kind.__name__, value.__module__, value.__qualname__))
-        elif kind.__module__.startswith("tsql.kernels.") and not isinstance(value, _EMISSION) and hasattr(value, "__dict__"):
+        elif (
+            kind.__module__.startswith("tsql.kernels.")
+            and not isinstance(value, _EMISSION)
+            and hasattr(value, "__dict__")
+        ):
             # What is computed once and kept follows from the rest.
-            own = {name: one for name, one in value.__dict__.items() if not isinstance(getattr(kind, name, None), cached_property) and not _is_of_emission(value, name, one)}
+            own = {
+                name: one
+                for name, one in value.__dict__.items()
+                if not isinstance(getattr(kind, name, None), cached_property) and not _is_of_emission(value, name, one)
+            }
             self.words.append((kind.__module__, kind.__qualname__, *own))
             for one in own.values():
                 self._add(one)
@@ -111,13 +122,17 @@ class Description:
             raise NotPlain(f"{kind.__module__}.{kind.__qualname__} cannot be described")
 
     def name_of(self, value: Any) -> str | None:
-        """The number of a dictionary among those of the description, by which an entry refers to it; None for other values."""
+        """The number of a dictionary among those of the description, by which an entry refers to it; None for other
+        values."""
         return next((str(number) for number, one in enumerate(self.dictionaries) if one is value), None)
 
     def difference(self, other: Description | None) -> str:
         """Where two descriptions part."""
         after = [] if other is None else other.words
-        at = next((i for i, (a, b) in enumerate(zip(self.words, after, strict=False)) if a != b), min(len(self.words), len(after)))
+        at = next(
+            (i for i, (a, b) in enumerate(zip(self.words, after, strict=False)) if a != b),
+            min(len(self.words), len(after)),
+        )
         return f"{self.words[max(0, at - 3) : at + 2]} is {after[max(0, at - 3) : at + 2]} afterwards"
 
 
@@ -129,7 +144,12 @@ def _is_of_emission(owner: Any, name: str, value: Any) -> bool:
 @cache
 def _fields(kind: type) -> tuple[tuple[str, str], tuple[str, ...]] | None:
     """The name and the fields of a dataclass that can be described; None for other classes."""
-    if not dataclasses.is_dataclass(kind) or not kind.__module__.startswith("tsql.kernels.") or issubclass(kind, (Dictionary, *_EMISSION)) or hasattr(kind, "__slots__"):
+    if (
+        not dataclasses.is_dataclass(kind)
+        or not kind.__module__.startswith("tsql.kernels.")
+        or issubclass(kind, (Dictionary, *_EMISSION))
+        or hasattr(kind, "__slots__")
+    ):
         return None
     return (kind.__module__, kind.__qualname__), tuple(f.name for f in dataclasses.fields(kind))
 
@@ -197,7 +217,10 @@ def _check(fingerprint: Any, slots: Any, sites: Any, reads: Any) -> None:
     """Raise Damaged unless these are the parts of a program."""
     if not (
         isinstance(fingerprint, str)
-        and all(isinstance(parts, list) and all(isinstance(one, kind) for one in parts) for parts, kind in ((slots, Slot), (sites, Site)))
+        and all(
+            isinstance(parts, list) and all(isinstance(one, kind) for one in parts)
+            for parts, kind in ((slots, Slot), (sites, Site))
+        )
         and isinstance(reads, tuple)
         and all(isinstance(name, str) for name in reads)
     ):
@@ -205,10 +228,13 @@ def _check(fingerprint: Any, slots: Any, sites: Any, reads: Any) -> None:
 
 
 def keep(about: Description, pipeline: Any, program: Program) -> None:
-    """Have a program written, unless a slot holds what is not plain. A process that finds it does not emit: whatever emission leaves
-    behind in the pipeline must be part of the program, or of what nobody asks for later (`transient`), as `CHECKED` makes sure of."""
+    """Have a program written, unless a slot holds what is not plain. A process that finds it does not emit: whatever
+    emission leaves behind in the pipeline must be part of the program, or of what nobody asks for later (`transient`),
+    as `CHECKED` makes sure of."""
     if CHECKED:
         after = described(pipeline)
-        assert after is not None and after.words == about.words, f"emission has changed what {pipeline.name} is described by: {about.difference(after)}"
+        assert after is not None and after.words == about.words, (
+            f"emission has changed what {pipeline.name} is described by: {about.difference(after)}"
+        )
     parts = (program.module.fingerprint(), program.slots, program.sites, program.reads)
     write_later("program", about.key, lambda: encode_if_plain(parts, about.name_of), code_identity())

@@ -1,4 +1,5 @@
-"""Rows while a kernel is emitted: where the values of columns come from, loaded on first use and remembered per scope."""
+"""Rows while a kernel is emitted: where the values of columns come from, loaded on first use and remembered per
+scope."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ POSITION = "#position"
 
 @dataclass(frozen=True, eq=False)
 class CodeDatum(Datum):
-    """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary, `record`
-    is the address of its record in memory, `stored` the code as it lies in the column (anything for NULL)."""
+    """A string that is a code of a dictionary: `code` is the code (0 for NULL), `column` tells of the dictionary,
+    `record` is the address of its record in memory, `stored` the code as it lies in the column (anything for NULL)."""
 
     code: Val | None = None
     column: SourceColumn | None = None
@@ -95,7 +96,9 @@ class SelectedRow(MorselRow):
     passed: tuple[Any, ...] = ()
 
 
-def load_column(k: PipelineKernel, column: SourceColumn, pointers: ColumnPointers, index: Val, valid: Val | None) -> Datum:
+def load_column(
+    k: PipelineKernel, column: SourceColumn, pointers: ColumnPointers, index: Val, valid: Val | None
+) -> Datum:
     """The value of a column at a row of the morsel."""
     layout, t = column.layout, column.type
     match layout.kind:

@@ -40,7 +40,9 @@ def is_plain(expr: Expr) -> bool:
 
 def is_safe(expr: Expr) -> bool:
     """Plain, and without failures: it may be computed for rows that an earlier filter would have held back."""
-    return is_plain(expr) and not any(isinstance(e, Cast) or (isinstance(e, Call) and _can_fail(e)) for e in expr.walk())
+    return is_plain(expr) and not any(
+        isinstance(e, Cast) or (isinstance(e, Call) and _can_fail(e)) for e in expr.walk()
+    )
 
 
 def _can_fail(call: Call) -> bool:
@@ -49,13 +51,19 @@ def _can_fail(call: Call) -> bool:
 
 def is_selectable(expr: Expr) -> bool:
     """Whether a cheap condition holds for all rows that pass the predicate, and for few others."""
-    return is_safe(expr) or string_equality(expr) is not None or (isinstance(expr, Call) and expr.name == "and" and any(map(is_selectable, expr.args)))
+    return (
+        is_safe(expr)
+        or string_equality(expr) is not None
+        or (isinstance(expr, Call) and expr.name == "and" and any(map(is_selectable, expr.args)))
+    )
 
 
 def string_equality(expr: Expr) -> tuple[Column, Literal] | None:
     """The column and the constant of `column = 'constant'`."""
     match expr:
-        case Call("=", (Column() as column, Literal() as literal)) | Call("=", (Literal() as literal, Column() as column)):
+        case Call("=", (Column() as column, Literal() as literal)) | Call(
+            "=", (Literal() as literal, Column() as column)
+        ):
             return (column, literal) if column.type.is_string and literal.value is not None else None
     return None
 
@@ -65,7 +73,9 @@ def decides(k: PipelineKernel, expr: Expr, row: Row) -> bool:
     equality = string_equality(expr)
     if equality is not None:
         return isinstance(row.column(k, equality[0].name), CodeDatum)
-    return is_safe(expr) or (isinstance(expr, Call) and expr.name == "and" and all(decides(k, part, row) for part in expr.args))
+    return is_safe(expr) or (
+        isinstance(expr, Call) and expr.name == "and" and all(decides(k, part, row) for part in expr.args)
+    )
 
 
 def emit_condition(k: PipelineKernel, expr: Expr, row: Row) -> Val:

@@ -1,4 +1,5 @@
-"""Evaluates constant expressions at plan time, with the interpreter of the kernel language: the same meaning as at run time."""
+"""Evaluates constant expressions at plan time, with the interpreter of the kernel language: the same meaning as at run
+time."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ _libc.free.argtypes = [ctypes.c_void_p]
 
 
 def evaluate(expr: Expr) -> Literal | None:
-    """The value of an expression over literals only; None if it fails (it then fails at run time, with its position), or if
-    computing it takes long or gives a long text, which the plan should not carry."""
+    """The value of an expression over literals only; None if it fails (it then fails at run time, with its position),
+    or if computing it takes long or gives a long text, which the plan should not carry."""
     module = Module()
     k = PipelineKernel(module)
     d = emit(k, expr, ValueRow({})).wide()

@@ -10,7 +10,15 @@ class TsqlError(Exception):
     line, the column and a caret under the text.
     """
 
-    def __init__(self, message: str, *, position: int | None = None, text: str | None = None, origin: str | None = None, hint: str | None = None):
+    def __init__(
+        self,
+        message: str,
+        *,
+        position: int | None = None,
+        text: str | None = None,
+        origin: str | None = None,
+        hint: str | None = None,
+    ):
         super().__init__(message)
         self.message = message
         self.position = position

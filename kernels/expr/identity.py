@@ -1,4 +1,5 @@
-"""Which code this is: part of the key of whatever one process keeps for the next that the code decides and the key does not show."""
+"""Which code this is: part of the key of whatever one process keeps for the next that the code decides and the key does
+not show."""
 
 from __future__ import annotations
 
@@ -13,8 +14,9 @@ PACKAGES = ("tsql", "tsql.backends", "tsql.planner", "tsql.kernels")
 
 @cache
 def code_identity() -> str:
-    """A digest of the names, sizes and times of this package's files, of Python's version and of where and when sqlglot was installed; computed once
-    in a process. (To look sqlglot's version up in its metadata takes ten times as long.)"""
+    """A digest of the names, sizes and times of this package's files, of Python's version and of where and when sqlglot
+    was installed; computed once in a process. (To look sqlglot's version up in its metadata takes ten times as
+    long.)"""
     files: list[tuple[str, int, int]] = []
     for package in PACKAGES:
         for folder in find_spec(package).submodule_search_locations:

@@ -1,5 +1,5 @@
-"""Words that SQL text must quote when they are names: DuckDB's keywords (its `duckdb_keywords()`), and the further words
-that our tokenizer knows. The printers of expressions and of column names use them."""
+"""Words that SQL text must quote when they are names: DuckDB's keywords (its `duckdb_keywords()`), and the further
+words that our tokenizer knows. The printers of expressions and of column names use them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Typed scalar expressions: what the analyzer makes of SQL, what rules rewrite, what kernels emit.
 
-Every node is frozen and hashable, knows its `type`, and prints as SQL that `planner/bind/binder.py` reads back to an equal
-node (plan files rely on it). All implicit casts are explicit `Cast` nodes here: a `Call`'s argument types are exactly
-those of its overload. `position` is the offset in the query's text and takes no part in equality.
-"""
+Every node is frozen and hashable, knows its `type`, and prints as SQL that `planner/bind/binder.py` reads back to an
+equal node (plan files rely on it). All implicit casts are explicit `Cast` nodes here: a `Call`'s argument types are
+exactly those of its overload. `position` is the offset in the query's text and takes no part in equality."""
 
 from __future__ import annotations
 
@@ -78,7 +77,8 @@ class Column(Typed):
 @dataclass(frozen=True)
 class Outer(Typed):
     """A column of a relation outside of the subquery in which it stands. Plans hold these below an `Apply` only, and
-    `planner/unnest/unnest.py` removes them: kernels never see one. It is no column of its own input, so `columns()` skips it."""
+    `planner/unnest/unnest.py` removes them: kernels never see one. It is no column of its own input, so `columns()`
+    skips it."""
 
     name: str
     dtype: Type
@@ -126,7 +126,11 @@ class Call(Typed):
         return self.args
 
     def with_children(self, children: tuple[Expr, ...]) -> Expr:
-        return self if all(a is b for a, b in zip(self.args, children, strict=True)) else replace(self, args=tuple(children))
+        return (
+            self
+            if all(a is b for a, b in zip(self.args, children, strict=True))
+            else replace(self, args=tuple(children))
+        )
 
 
 @dataclass(frozen=True)
@@ -201,7 +205,9 @@ class SortKey:
     nulls_first: bool = False
 
     def __str__(self) -> str:
-        return f"{self.expr.sql()} {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"
+        return (
+            f"{self.expr.sql()} {'desc' if self.descending else 'asc'} nulls {'first' if self.nulls_first else 'last'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -234,7 +240,8 @@ class Aggregate:
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr]) -> Expr:
-    """Rebuild `expr` bottom-up through `change`; the same object where nothing changed. Iterative, so depth is no limit."""
+    """Rebuild `expr` bottom-up through `change`; the same object where nothing changed. Iterative, so depth is no
+    limit."""
     stopping.check()
     done: dict[int, Expr] = {}
     stack: list[tuple[Expr, bool]] = [(expr, False)]

@@ -1,9 +1,8 @@
 """Frozen values as plain data and back: plans, expressions and layouts as JSON that the next process reads.
 
-`encode` takes any graph of dataclasses of this package over numbers, texts and tuples; what is the same object there is the
-same object after `decode`. Things that only live in a process (tables, dictionaries) are named by the caller. Nothing in the
-data is code: a class is found by its name in this package, and must have the fields that it had.
-"""
+`encode` takes any graph of dataclasses of this package over numbers, texts and tuples; what is the same object there is
+the same object after `decode`. Things that only live in a process (tables, dictionaries) are named by the caller.
+Nothing in the data is code: a class is found by its name in this package, and must have the fields that it had."""
 
 from __future__ import annotations
 
@@ -72,7 +71,11 @@ class _Encoder:
         kind = value.__class__
         index = self.classes.get(kind)
         if index is None:
-            if not dataclasses.is_dataclass(kind) or not kind.__module__.startswith(ROOTS) or "<locals>" in kind.__qualname__:
+            if (
+                not dataclasses.is_dataclass(kind)
+                or not kind.__module__.startswith(ROOTS)
+                or "<locals>" in kind.__qualname__
+            ):
                 raise NotPlain(f"{kind.__module__}.{kind.__qualname__} has no plain form")
             index = self.classes[kind] = len(self.fields)
             self.fields.append(tuple(f.name for f in dataclasses.fields(kind)))
@@ -85,7 +88,10 @@ def encode(value: Any, name: Name = lambda _: None) -> bytes:
     """A value as JSON; `name` gives the names of things that the reader has to supply. Raises NotPlain."""
     encoder = _Encoder(name)
     root = encoder.value(value)
-    classes = [[kind.__module__, kind.__qualname__, *fields] for kind, fields in zip(encoder.classes, encoder.fields, strict=True)]
+    classes = [
+        [kind.__module__, kind.__qualname__, *fields]
+        for kind, fields in zip(encoder.classes, encoder.fields, strict=True)
+    ]
     return json.dumps({"classes": classes, "objects": encoder.objects, "root": root}, separators=(",", ":")).encode()
 
 

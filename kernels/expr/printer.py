@@ -1,4 +1,5 @@
-"""Expressions and aggregates as SQL text that `planner/bind/binder.py` reads back to equal objects: plan files and `explain` use it.
+"""Expressions and aggregates as SQL text that `planner/bind/binder.py` reads back to equal objects: plan files and
+`explain` use it.
 
 Literals carry their exact type. A number may be written short (`x < 5` for a BIGINT) only where the reader gives it the
 same type again: beside a value of that integer type, or as an argument for which the registry asks for it.
@@ -10,7 +11,19 @@ import math
 from typing import Any
 
 from tsql.kernels.expr.keywords import quote
-from tsql.kernels.expr.nodes import Aggregate, Call, Case, Cast, Column, Expr, InList, Literal, Outer, Parameter, SortKey
+from tsql.kernels.expr.nodes import (
+    Aggregate,
+    Call,
+    Case,
+    Cast,
+    Column,
+    Expr,
+    InList,
+    Literal,
+    Outer,
+    Parameter,
+    SortKey,
+)
 from tsql.kernels.expr.types import INTEGER, Type
 from tsql.kernels.patterns.reads import Read
 from tsql.kernels.windows.call import DEFAULT_FRAME, WindowCall
@@ -25,8 +38,15 @@ _COMPARISONS = {"=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_dis
 _DAY_US = 86_400_000_000
 _LINE_ENDS = frozenset("\n\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029")
 
-TIME_UNITS = (("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000), ("millisecond", 1_000), ("microsecond", 1))
-"""The units in which intervals are shown, and their microseconds: the largest of which there is a whole number is taken."""
+TIME_UNITS = (
+    ("hour", 3_600_000_000),
+    ("minute", 60_000_000),
+    ("second", 1_000_000),
+    ("millisecond", 1_000),
+    ("microsecond", 1),
+)
+"""The units in which intervals are shown, and their microseconds: the largest of which there is a whole number is
+taken."""
 
 
 def expression_sql(expr: Expr) -> str:
@@ -48,10 +68,14 @@ def aggregate_sql(call: Aggregate) -> str:
 
 
 def window_sql(call: WindowCall) -> str:
-    """The text of a window function without PARTITION BY and ORDER BY, which the plan node has; a default frame is left out."""
+    """The text of a window function without PARTITION BY and ORDER BY, which the plan node has; a default frame is left
+    out."""
     if call.name in WINDOW_FUNCTIONS:
         whole = WINDOW_FUNCTIONS[call.name].integers
-        args = [str(a.value) if i in whole and isinstance(a, Literal) and a.value is not None else expression_sql(a) for i, a in enumerate(call.args)]
+        args = [
+            str(a.value) if i in whole and isinstance(a, Literal) and a.value is not None else expression_sql(a)
+            for i, a in enumerate(call.args)
+        ]
         order = " ORDER BY " + ", ".join(map(sort_key_sql, call.order)) if call.order else ""
         text = f"{call.name}({', '.join(args)}{order}{' IGNORE NULLS' if call.ignore_nulls else ''})"
     else:
@@ -120,7 +144,12 @@ def _function(name: str) -> str:
 
 def _beside(value: Expr, other: Expr, compared: bool = False) -> str:
     """A side of an operator: an integer of the other side's type is written short, a compared decimal too."""
-    if isinstance(value, Literal) and value.value is not None and value.dtype == other.type and not isinstance(other, Literal):
+    if (
+        isinstance(value, Literal)
+        and value.value is not None
+        and value.dtype == other.type
+        and not isinstance(other, Literal)
+    ):
         if value.dtype.is_integer and abs(value.value) < 2**63:
             return str(value.value)
         if value.dtype.is_decimal and compared and value.dtype.scale > 0:
@@ -133,10 +162,13 @@ def _arguments(name: str, args: tuple[Expr, ...]) -> list[str]:
     from tsql.kernels.functions.registry import SCALARS
 
     types = tuple(arg.type for arg in args)
-    short = [isinstance(a, Literal) and a.dtype.is_integer and a.value is not None and abs(a.value) < 2**31 for a in args]
+    short = [
+        isinstance(a, Literal) and a.dtype.is_integer and a.value is not None and abs(a.value) < 2**31 for a in args
+    ]
     if any(short):
         literals = tuple(
-            a.value if s else ("string" if isinstance(a, Literal) and a.dtype.name == "VARCHAR" else None) for a, s in zip(args, short, strict=True)
+            a.value if s else ("string" if isinstance(a, Literal) and a.dtype.name == "VARCHAR" else None)
+            for a, s in zip(args, short, strict=True)
         )
         written = tuple(INTEGER if s else t for s, t in zip(short, types, strict=True))
         for registry in (SCALARS, AGGREGATES):
@@ -202,7 +234,11 @@ def _cast(literal: Literal) -> str:
         text = repr(float(value)) if math.isfinite(value) else f"'{value}'"
         return f"CAST({text if 'e' in text or text.startswith(chr(39)) else text + 'e0'} AS {dtype})"
     if dtype.is_decimal:
-        return f"CAST('{_decimal(value, dtype.scale)}' AS {dtype})" if dtype.width > 30 else f"CAST({_decimal(value, dtype.scale)} AS {dtype})"
+        return (
+            f"CAST('{_decimal(value, dtype.scale)}' AS {dtype})"
+            if dtype.width > 30
+            else f"CAST({_decimal(value, dtype.scale)} AS {dtype})"
+        )
     if dtype.is_integer:
         return f"CAST('{value}' AS {dtype})" if abs(value) >= 2**63 else f"CAST({value} AS {dtype})"
     return literal_sql(literal)

@@ -1,8 +1,8 @@
 """SQL types: their names, their Arrow types, their machine representation, and the rules by which they meet.
 
 A `Type` is a small frozen value. Everything here follows DuckDB; `planner/bind/binder.py` asks for `common_type` and
-`implicit_cast_cost`, kernels ask for `parts` (how a value is held in registers), sources and results for the Arrow side.
-"""
+`implicit_cast_cost`, kernels ask for `parts` (how a value is held in registers), sources and results for the Arrow
+side."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class Type:
 
     @property
     def is_readable(self) -> bool:
-        """Whether a value of it can be held. Columns of files may have other types (`unreadable`): these are named, never read."""
+        """Whether a value of it can be held. Columns of files may have other types (`unreadable`): these are named,
+        never read."""
         return self.name in FIXED_BITS or self.name in ("DECIMAL", "VARCHAR", "BLOB")
 
     @property
@@ -119,7 +120,9 @@ TIME = Type("TIME")
 TIMESTAMP = Type("TIMESTAMP")
 TIMESTAMPTZ = Type("TIMESTAMPTZ")
 INTERVAL = Type("INTERVAL")
-INTERVAL_RANGE = "INTERVAL out of range: columns hold its time, beside months and days, in nanoseconds, up to 2562047 hours"
+INTERVAL_RANGE = (
+    "INTERVAL out of range: columns hold its time, beside months and days, in nanoseconds, up to 2562047 hours"
+)
 NULL = Type("NULL")
 """The type of a bare NULL before it meets another type; a result column of it is INTEGER, as in DuckDB."""
 
@@ -142,7 +145,17 @@ INTEGER_BITS = {
     "UTINYINT": 8, "USMALLINT": 16, "UINTEGER": 32, "UBIGINT": 64,
 }  # fmt: skip
 UNSIGNED = {"UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
-FIXED_BITS = INTEGER_BITS | {"BOOLEAN": 8, "FLOAT": 32, "DOUBLE": 64, "DATE": 32, "TIME": 64, "TIMESTAMP": 64, "TIMESTAMPTZ": 64, "INTERVAL": 128, "NULL": 32}
+FIXED_BITS = INTEGER_BITS | {
+    "BOOLEAN": 8,
+    "FLOAT": 32,
+    "DOUBLE": 64,
+    "DATE": 32,
+    "TIME": 64,
+    "TIMESTAMP": 64,
+    "TIMESTAMPTZ": 64,
+    "INTERVAL": 128,
+    "NULL": 32,
+}
 ARROW = {
     "BOOLEAN": pa.bool_(), "TINYINT": pa.int8(), "SMALLINT": pa.int16(), "INTEGER": pa.int32(), "BIGINT": pa.int64(),
     "HUGEINT": pa.decimal128(38, 0), "UTINYINT": pa.uint8(), "USMALLINT": pa.uint16(), "UINTEGER": pa.uint32(),
@@ -159,11 +172,36 @@ ALIASES = {
     "DATETIME": "TIMESTAMP", "TIMESTAMP WITHOUT TIME ZONE": "TIMESTAMP", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ",
     "TIMESTAMP_US": "TIMESTAMP", "TIME WITHOUT TIME ZONE": "TIME", "NUMERIC": "DECIMAL", "DEC": "DECIMAL",
 }  # fmt: skip
-NAMED = {t.name: t for t in (BOOLEAN, TINYINT, SMALLINT, INTEGER, BIGINT, HUGEINT, UTINYINT, USMALLINT, UINTEGER, UBIGINT, FLOAT, DOUBLE, VARCHAR, BLOB, DATE, TIME, TIMESTAMP, TIMESTAMPTZ, INTERVAL, NULL)}
+NAMED = {
+    t.name: t
+    for t in (
+        BOOLEAN,
+        TINYINT,
+        SMALLINT,
+        INTEGER,
+        BIGINT,
+        HUGEINT,
+        UTINYINT,
+        USMALLINT,
+        UINTEGER,
+        UBIGINT,
+        FLOAT,
+        DOUBLE,
+        VARCHAR,
+        BLOB,
+        DATE,
+        TIME,
+        TIMESTAMP,
+        TIMESTAMPTZ,
+        INTERVAL,
+        NULL,
+    )
+}
 
 
 def split_type(text: str) -> tuple[str, tuple[str, ...]]:
-    """The name of a type in capitals, and its parameters: `TIMESTAMP(3) WITH TIME ZONE` is TIMESTAMP WITH TIME ZONE and 3."""
+    """The name of a type in capitals, and its parameters: `TIMESTAMP(3) WITH TIME ZONE` is TIMESTAMP WITH TIME ZONE and
+    3."""
     before, bracket, rest = text.strip().upper().partition("(")
     inside, _, after = rest.rpartition(")")
     parameters = tuple(part.strip() for part in inside.split(",")) if bracket and inside.strip() else ()
@@ -171,7 +209,8 @@ def split_type(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_type(text: str) -> Type:
-    """The type that a SQL type name means; raises ValueError for an unknown one, and for parameters that it does not take."""
+    """The type that a SQL type name means; raises ValueError for an unknown one, and for parameters that it does not
+    take."""
     written, parameters = split_type(text)
     name = ALIASES.get(written, written)
     if name not in NAMED and name != "DECIMAL":
@@ -211,7 +250,12 @@ def from_arrow(arrow: pa.DataType) -> Type:
         return DATE
     if pa.types.is_string(arrow) or pa.types.is_large_string(arrow) or arrow == pa.string_view():
         return VARCHAR
-    if pa.types.is_binary(arrow) or pa.types.is_large_binary(arrow) or pa.types.is_fixed_size_binary(arrow) or arrow == pa.binary_view():
+    if (
+        pa.types.is_binary(arrow)
+        or pa.types.is_large_binary(arrow)
+        or pa.types.is_fixed_size_binary(arrow)
+        or arrow == pa.binary_view()
+    ):
         return BLOB
     if pa.types.is_null(arrow):
         return INTEGER
@@ -225,7 +269,17 @@ def from_arrow(arrow: pa.DataType) -> Type:
 
 def integer_digits(t: Type) -> int:
     """Decimal digits that hold every value of an integer type (DuckDB's widths)."""
-    return {"TINYINT": 3, "SMALLINT": 5, "INTEGER": 10, "BIGINT": 19, "HUGEINT": 38, "UTINYINT": 3, "USMALLINT": 5, "UINTEGER": 10, "UBIGINT": 20}[t.name]
+    return {
+        "TINYINT": 3,
+        "SMALLINT": 5,
+        "INTEGER": 10,
+        "BIGINT": 19,
+        "HUGEINT": 38,
+        "UTINYINT": 3,
+        "USMALLINT": 5,
+        "UINTEGER": 10,
+        "UBIGINT": 20,
+    }[t.name]
 
 
 def as_decimal(t: Type) -> Type:
@@ -297,7 +351,11 @@ def _common_numeric(a: Type, b: Type) -> Type:
         return DECIMAL(min(38, whole + scale), min(scale, 38))
     low = min(a.bounds[0], b.bounds[0])
     high = max(a.bounds[1], b.bounds[1])
-    for name in ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT") if low == 0 else ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT"):
+    for name in (
+        ("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+        if low == 0
+        else ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+    ):
         t = NAMED[name]
         if t.bounds[0] <= low and high <= t.bounds[1]:
             return t

@@ -45,7 +45,8 @@ def exact_bounds(name: str, a: tuple[int, int], b: tuple[int, int]) -> tuple[int
 
 
 def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum, message: str | None = None) -> Datum:
-    """+, - or * of two exact numbers; fails where the result leaves its type, with a message of its own if one is given."""
+    """+, - or * of two exact numbers; fails where the result leaves its type, with a message of its own if one is
+    given."""
     a, b = number(a), number(b)
     low, high = exact_bounds(name, a.bounds, b.bounds)
     lowest, highest = result.bounds
@@ -53,12 +54,27 @@ def emit_exact(k: PipelineKernel, name: str, result: Type, a: Datum, b: Datum, m
     # DuckDB multiplies magnitudes: no product is the least HUGEINT, but of that number itself.
     shuns_lowest = name == "*" and result == HUGEINT and low <= lowest
     if lowest <= low and high <= highest and not shuns_lowest:
-        machine = "i128" if "i128" in (smallest_int(low, high), a.value.type, b.value.type) and smallest_int(low, high) == "i128" else "i64"
+        machine = (
+            "i128"
+            if "i128" in (smallest_int(low, high), a.value.type, b.value.type) and smallest_int(low, high) == "i128"
+            else "i64"
+        )
         x, y = a.value.to(machine), b.value.to(machine)
         return Datum(result, (k.emit(op, machine, x, y),), None, (low, high))
-    kind = f"DECIMAL({result.width})" if result.is_decimal else f"INT{result.bits}" if not result.is_unsigned else f"UINT{result.bits}"
+    kind = (
+        f"DECIMAL({result.width})"
+        if result.is_decimal
+        else f"INT{result.bits}"
+        if not result.is_unsigned
+        else f"UINT{result.bits}"
+    )
     message = message or f"Overflow in {PRODUCT_NAMES[name]} of {kind}"
-    machine = "i64" if smallest_int(low, high) == "i64" or (result.bits <= 64 and not result.is_unsigned and "i128" not in (a.value.type, b.value.type)) else "i128"
+    machine = (
+        "i64"
+        if smallest_int(low, high) == "i64"
+        or (result.bits <= 64 and not result.is_unsigned and "i128" not in (a.value.type, b.value.type))
+        else "i128"
+    )
     x, y = a.value.to(machine), b.value.to(machine)
     value = k.emit(op, machine, x, y)
     bits = INTEGERS[machine]
@@ -125,7 +141,10 @@ def _register_division() -> None:
             safe = k.select(y == 0, k.const(y.type, 1), y)
             least = b.bounds[0] if b.bounds[0] > 0 else -b.bounds[1] if b.bounds[1] < 0 else 1
             bound = max(abs(a.bounds[0]), abs(a.bounds[1])) // least
-            bottom, top = (0 if a.bounds[0] >= 0 and b.bounds[0] > 0 else -bound), (0 if a.bounds[1] <= 0 and b.bounds[0] > 0 else bound)
+            bottom, top = (
+                (0 if a.bounds[0] >= 0 and b.bounds[0] > 0 else -bound),
+                (0 if a.bounds[1] <= 0 and b.bounds[0] > 0 else bound),
+            )
             return Datum(result, (x // safe,), None, (max(bottom, lowest), min(top, highest)))
 
         @function("%", args=(kind, kind), returns=lambda a, b: a, ranged=True, typed=True, can_fail=True)
@@ -134,7 +153,12 @@ def _register_division() -> None:
             x, y = same_width(a, b)
             k.fail(y == 0, "Division by zero")
             lowest = result.bounds[0]
-            if result.is_integer and a.bounds[0] <= lowest and b.bounds[0] <= -1 <= b.bounds[1] and not result.is_unsigned:
+            if (
+                result.is_integer
+                and a.bounds[0] <= lowest
+                and b.bounds[0] <= -1 <= b.bounds[1]
+                and not result.is_unsigned
+            ):
                 k.fail((x == lowest) & (y == -1), f"Overflow in division of {lowest} / -1")
             safe = k.select((y == 0) | (y == -1), k.const(y.type, 1), y)
             # It has the sign of the dividend, and is nearer to zero than the divisor.
@@ -182,7 +206,10 @@ def _register_bits() -> None:
             k.fail(a.value < 0, "Cannot left-shift a negative number")
         amount = k.select((b.value < 0) | (b.value >= bits), k.const(b.value.type, 0), b.value)
         shifted = a.value << amount
-        k.fail(shifted.ushr(amount) != a.value if a.type.is_unsigned else ((shifted >> amount) != a.value), "Overflow in left shift")
+        k.fail(
+            shifted.ushr(amount) != a.value if a.type.is_unsigned else ((shifted >> amount) != a.value),
+            "Overflow in left shift",
+        )
         return shifted
 
     @function(">>", args=("integer:T", "integer:T"), returns=lambda a, b: a)

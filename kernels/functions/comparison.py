@@ -175,5 +175,3 @@ def coalesce(k: PipelineKernel, call: Call, row: object) -> Datum:
                 slot.set(part)
             found.set(k.true if d.valid is None else d.valid)
     return Datum(call.type, tuple(s.value for s in slots), found.value)
-
-

@@ -83,14 +83,24 @@ def floor_modulo(k: PipelineKernel, x: Datum, y: Datum) -> Val:
     return x.value - y.value * k.unary("floor", x.value / y.value)
 
 
-@function("fdiv", args=("float:T", "float:T"), returns=lambda a, b: a, examples=(("fdiv(-5::DOUBLE, 2::DOUBLE)", -3.0),))
+@function(
+    "fdiv", args=("float:T", "float:T"), returns=lambda a, b: a, examples=(("fdiv(-5::DOUBLE, 2::DOUBLE)", -3.0),)
+)
 @function("fdiv", args=(DOUBLE, DOUBLE), returns=DOUBLE)
 def floor_divide(k: PipelineKernel, x: Datum, y: Datum) -> Val:
     return k.unary("floor", x.value / y.value)
 
 
-@function("nextafter", args=("float:T", "float:T"), returns=lambda a, b: a, lazy=True, examples=(("nextafter(1::FLOAT, 2::FLOAT)", 1.0000001192092896),))
-@function("nextafter", args=(DOUBLE, DOUBLE), returns=DOUBLE, lazy=True, examples=(("nextafter(1, 2)", 1.0000000000000002),))
+@function(
+    "nextafter",
+    args=("float:T", "float:T"),
+    returns=lambda a, b: a,
+    lazy=True,
+    examples=(("nextafter(1::FLOAT, 2::FLOAT)", 1.0000001192092896),),
+)
+@function(
+    "nextafter", args=(DOUBLE, DOUBLE), returns=DOUBLE, lazy=True, examples=(("nextafter(1, 2)", 1.0000000000000002),)
+)
 def next_after(k: PipelineKernel, a: Datum, b: Datum) -> Val:
     """The next number after a in the direction of b."""
     x, y = a.value, b.value
@@ -115,7 +125,12 @@ def _register_float_tests() -> None:
     for name, (test, yes, no) in tests.items():
 
         @function(name, args=(DOUBLE,), returns=BOOLEAN)
-        @function(name, args=("float",), returns=BOOLEAN, examples=((f"{name}('{yes}'::DOUBLE)", True), (f"{name}('{no}'::FLOAT)", False)))
+        @function(
+            name,
+            args=("float",),
+            returns=BOOLEAN,
+            examples=((f"{name}('{yes}'::DOUBLE)", True), (f"{name}('{no}'::FLOAT)", False)),
+        )
         def float_test(k: PipelineKernel, a: Datum, test: Callable[[Kernel, Val], Val] = test) -> Val:
             return test(k, a.value)
 
@@ -155,7 +170,15 @@ def factorial_loop(k: Kernel, n: Val) -> None:
     k.ret(product.value)
 
 
-@function("factorial", "!__postfix", args=(INTEGER,), returns=HUGEINT, lazy=True, can_fail=True, examples=(("factorial(5)", 120),))
+@function(
+    "factorial",
+    "!__postfix",
+    args=(INTEGER,),
+    returns=HUGEINT,
+    lazy=True,
+    can_fail=True,
+    examples=(("factorial(5)", 120),),
+)
 def factorial(k: PipelineKernel, a: Datum) -> Val:
     n = a.value
     k.fail(n < 0, "factorial of a negative number is undefined")
@@ -182,12 +205,32 @@ gcd_i128 = routine("gcd_i128", ("i128", "i128"), "i128")(_gcd_body)
 def _register_divisors() -> None:
     for t, gcd in ((BIGINT, gcd_i64), (HUGEINT, gcd_i128)):
 
-        @function("gcd", "greatest_common_divisor", args=(t, t), returns=t, lazy=True, can_fail=True, examples=(("gcd(42, 57)", 3),))
-        def greatest_common_divisor(k: PipelineKernel, a: Datum, b: Datum, t: Type = t, gcd: Callable[..., Val] = gcd) -> Val:
+        @function(
+            "gcd",
+            "greatest_common_divisor",
+            args=(t, t),
+            returns=t,
+            lazy=True,
+            can_fail=True,
+            examples=(("gcd(42, 57)", 3),),
+        )
+        def greatest_common_divisor(
+            k: PipelineKernel, a: Datum, b: Datum, t: Type = t, gcd: Callable[..., Val] = gcd
+        ) -> Val:
             return _absolute(k, t, gcd(k, a.value, b.value))
 
-        @function("lcm", "least_common_multiple", args=(t, t), returns=t, lazy=True, can_fail=True, examples=(("lcm(42, 57)", 798),))
-        def least_common_multiple(k: PipelineKernel, a: Datum, b: Datum, t: Type = t, gcd: Callable[..., Val] = gcd) -> Val:
+        @function(
+            "lcm",
+            "least_common_multiple",
+            args=(t, t),
+            returns=t,
+            lazy=True,
+            can_fail=True,
+            examples=(("lcm(42, 57)", 798),),
+        )
+        def least_common_multiple(
+            k: PipelineKernel, a: Datum, b: Datum, t: Type = t, gcd: Callable[..., Val] = gcd
+        ) -> Val:
             x, y = a.value, b.value
             divisor = gcd(k, x, y)
             # A quotient by -1 could leave the type: the sign does not matter for the result.
@@ -217,7 +260,14 @@ def _extreme_interval(k: PipelineKernel, name: str, a: Datum, b: Datum) -> Val:
 def _register_extremes() -> None:
     for name, order, best in (("greatest", ">", 3), ("least", "<", 1)):
 
-        @function(name, args=("any:T",), variadic=True, returns=lambda first, *rest: first, nulls="custom", examples=((f"{name}(2, 3, NULL, 1)", best),))
+        @function(
+            name,
+            args=("any:T",),
+            variadic=True,
+            returns=lambda first, *rest: first,
+            nulls="custom",
+            examples=((f"{name}(2, 3, NULL, 1)", best),),
+        )
         def extreme(k: PipelineKernel, first: Datum, *rest: Datum, order: str = order) -> Datum:
             """The greatest (least) argument; NULLs count only if there is nothing else."""
             best = first
@@ -229,7 +279,9 @@ def _register_extremes() -> None:
                 if d.valid is not None:
                     better = better & d.valid
                 valid = None if best.valid is None or d.valid is None else best.valid | d.valid
-                best = Datum(first.type, tuple(k.select(better, x, y) for x, y in zip(d.parts, best.parts, strict=True)), valid)
+                best = Datum(
+                    first.type, tuple(k.select(better, x, y) for x, y in zip(d.parts, best.parts, strict=True)), valid
+                )
             return best
 
 

@@ -1,7 +1,8 @@
-"""random(): a number of a row, made of the row's place among the rows, of the place of the call in the query, and of when the query began.
+"""random(): a number of a row, made of the row's place among the rows, of the place of the call in the query, and of
+when the query began.
 
-It is a function of its arguments, as all functions are, so that a plan may compute it twice: the binder (`planner/bind/forms.py`)
-gives each call a number of its own, and each row the number that row_number() gives it."""
+It is a function of its arguments, as all functions are, so that a plan may compute it twice: the binder
+(`planner/bind/forms.py`) gives each call a number of its own, and each row the number that row_number() gives it."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _GOLDEN = -0x61C8864680B583EB
 @function("random_of_row", args=(BIGINT, BIGINT), returns=DOUBLE)
 def random_of_row(k: PipelineKernel, row: Datum, call: Datum) -> Val:
     """A number from 0 up to, but not, 1."""
-    # The finalizer of splitmix64, over steps of the golden ratio, twice: neighbouring rows and calls have nothing in common.
+    # The finalizer of splitmix64, over steps of the golden ratio, twice: neighbouring rows and calls have nothing in
+    # common.
     z = now(k) * _GOLDEN + call.value
     for step in (k.i64(0), row.value):
         z = (z ^ step) * _GOLDEN

@@ -1,8 +1,8 @@
 """The registry of scalar functions: one `@function(...)` holds everything there is to know about an overload.
 
-`planner/bind/binder.py` asks `resolve` which overload fits argument types; kernels ask `Function.emit`. Function modules import
-no code generator: an `emit` function receives the kernel builder `k` and works on the values it is given.
-"""
+`planner/bind/binder.py` asks `resolve` which overload fits argument types; kernels ask `Function.emit`. Function
+modules import no code generator: an `emit` function receives the kernel builder `k` and works on the values it is
+given."""
 
 from __future__ import annotations
 
@@ -72,7 +72,9 @@ class Registry:
     def names(self) -> list[str]:
         return sorted(self.overloads)
 
-    def resolve(self, name: str, types: tuple[Type, ...], literals: tuple[int | str | None, ...] = ()) -> tuple[Function, tuple[Type, ...]] | None:
+    def resolve(
+        self, name: str, types: tuple[Type, ...], literals: tuple[int | str | None, ...] = ()
+    ) -> tuple[Function, tuple[Type, ...]] | None:
         """The cheapest overload of `name` for these argument types and the types to cast the arguments to.
 
         `literals` tells which arguments are literals as written, that adapt to what is asked for: the value of an
@@ -122,7 +124,9 @@ def _literal_cost(given: Type, literal: int | str | None, target: Type) -> int |
     return implicit_cast_cost(given, target)
 
 
-def _match(function: Function, types: tuple[Type, ...], literals: tuple[int | str | None, ...]) -> tuple[int, tuple[Type, ...]] | None:
+def _match(
+    function: Function, types: tuple[Type, ...], literals: tuple[int | str | None, ...]
+) -> tuple[int, tuple[Type, ...]] | None:
     patterns = function.args
     if function.variadic and len(types) >= len(patterns) - 1:
         patterns = patterns[:-1] + patterns[-1:] * (len(types) - len(patterns) + 1)

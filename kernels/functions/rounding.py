@@ -1,4 +1,5 @@
-"""Rounding: round, trunc, floor, ceil, even, and abs and sign; on integers, decimals and floats with DuckDB's result types."""
+"""Rounding: round, trunc, floor, ceil, even, and abs and sign; on integers, decimals and floats with DuckDB's result
+types."""
 
 from __future__ import annotations
 
@@ -37,7 +38,16 @@ def round_half_away(k: Kernel, x: Val) -> Val:
     return k.select(rounded == 0.0, x * 0.0, rounded)
 
 
-@function("abs", "@", args=("integer",), returns=lambda a: a, ranged=True, typed=True, can_fail=True, examples=(("abs(-5)", 5),))
+@function(
+    "abs",
+    "@",
+    args=("integer",),
+    returns=lambda a: a,
+    ranged=True,
+    typed=True,
+    can_fail=True,
+    examples=(("abs(-5)", 5),),
+)
 def abs_integer(k: PipelineKernel, result: Type, a: Datum) -> Datum:
     a = number(a)
     low, high = a.bounds
@@ -51,7 +61,9 @@ def abs_integer(k: PipelineKernel, result: Type, a: Datum) -> Datum:
     return Datum(result, (k.select(x < 0, -x, x),), None, (0, bound))
 
 
-@function("abs", "@", args=("decimal",), returns=lambda a: a, ranged=True, typed=True, examples=(("abs(-1.50)", "1.50"),))
+@function(
+    "abs", "@", args=("decimal",), returns=lambda a: a, ranged=True, typed=True, examples=(("abs(-1.50)", "1.50"),)
+)
 def abs_decimal(k: PipelineKernel, result: Type, a: Datum) -> Datum:
     a = number(a)
     low, high = a.bounds
@@ -87,7 +99,12 @@ def sign_float(k: PipelineKernel, a: Datum) -> Val:
 def _register_floor_and_ceil() -> None:
     for names, op in ((("floor",), "floor"), (("ceil", "ceiling"), "ceil")):
 
-        @function(*names, args=("float",), returns=lambda a: a, examples=((f"{op}(2.5::DOUBLE)", 2.0 if op == "floor" else 3.0),))
+        @function(
+            *names,
+            args=("float",),
+            returns=lambda a: a,
+            examples=((f"{op}(2.5::DOUBLE)", 2.0 if op == "floor" else 3.0),),
+        )
         def whole_float(k: PipelineKernel, a: Datum, op: str = op) -> Val:
             return k.unary(op, a.value)
 
@@ -95,7 +112,12 @@ def _register_floor_and_ceil() -> None:
         def whole_integer(k: PipelineKernel, a: Datum) -> Val:
             return a.value.uto("f64") if a.type.is_unsigned else a.value.to("f64")
 
-        @function(*names, args=("decimal",), returns=_whole_decimal, examples=((f"{op}(-1.70)", "-2" if op == "floor" else "-1"),))
+        @function(
+            *names,
+            args=("decimal",),
+            returns=_whole_decimal,
+            examples=((f"{op}(-1.70)", "-2" if op == "floor" else "-1"),),
+        )
         def whole_decimal(k: PipelineKernel, a: Datum, op: str = op) -> Val:
             x = a.value
             if a.type.scale == 0:
@@ -166,7 +188,13 @@ def _power(k: PipelineKernel, digits: Val) -> Val:
     return k.call("pow", 10.0, digits.to("f64"))
 
 
-@function("round", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True, examples=(("round(42.4332::DOUBLE, 2)", 42.43),))
+@function(
+    "round",
+    args=("float", INTEGER),
+    returns=lambda a, digits: a,
+    lazy=True,
+    examples=(("round(42.4332::DOUBLE, 2)", 42.43),),
+)
 def round_float_to(k: PipelineKernel, a: Datum, digits: Datum) -> Val:
     """Scaled, rounded and scaled back."""
     return _scaled(k, a, digits, lambda x: round_half_away(k, x))
@@ -192,7 +220,13 @@ def round_even_float_to(k: PipelineKernel, a: Datum, digits: Datum) -> Val:
     return _scaled(k, a, digits, lambda x: k.unary("rint", x))
 
 
-@function("trunc", args=("float", INTEGER), returns=lambda a, digits: a, lazy=True, examples=(("trunc(-117.999::DOUBLE, 2)", -117.99),))
+@function(
+    "trunc",
+    args=("float", INTEGER),
+    returns=lambda a, digits: a,
+    lazy=True,
+    examples=(("trunc(-117.999::DOUBLE, 2)", -117.99),),
+)
 def trunc_float_to(k: PipelineKernel, a: Datum, digits: Datum) -> Val:
     x, n = a.value.to("f64"), digits.value
     power = _power(k, k.select(n < 0, -n, n))
@@ -209,12 +243,27 @@ def power_of_ten(k: Kernel, digits: Val) -> None:
     k.ret(power.value)
 
 
-@function("round", args=("integer", INTEGER), returns=lambda a, digits: _signed(a), typed=True, lazy=True, can_fail=True, examples=(("round(125, -1)", 130),))
+@function(
+    "round",
+    args=("integer", INTEGER),
+    returns=lambda a, digits: _signed(a),
+    typed=True,
+    lazy=True,
+    can_fail=True,
+    examples=(("round(125, -1)", 130),),
+)
 def round_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -> Val:
     return _coarsen(k, result, a, digits, "away")
 
 
-@function("trunc", args=("integer", INTEGER), returns=lambda a, digits: a, typed=True, lazy=True, examples=(("trunc(-117, -1)", -110),))
+@function(
+    "trunc",
+    args=("integer", INTEGER),
+    returns=lambda a, digits: a,
+    typed=True,
+    lazy=True,
+    examples=(("trunc(-117, -1)", -110),),
+)
 def trunc_integer_to(k: PipelineKernel, result: Type, a: Datum, digits: Datum) -> Val:
     return _coarsen(k, result, a, digits, "cut")
 
@@ -251,13 +300,15 @@ def _coarsen(k: PipelineKernel, result: Type, a: Datum, digits: Datum, halves: s
     low, high = result.bounds
     if halves != "cut":
         outside = bad if INTEGERS[machine] == 128 else bad | (rounded < low) | (rounded > high)
-        k.fail(outside & (digits.value >= -38), f"Overflow in {'ROUND' if halves == 'away' else 'ROUND_EVEN'} of integer")
+        k.fail(
+            outside & (digits.value >= -38), f"Overflow in {'ROUND' if halves == 'away' else 'ROUND_EVEN'} of integer"
+        )
     return k.select(digits.value >= 0, own, rounded.to(machine))
 
 
 def _decimal_digits_type(name: str) -> Callable[[tuple[Type, ...], tuple[Any, ...]], Type]:
-    """round and trunc of a decimal to a constant number of digits: the scale is that number, between 0 and the decimal's own.
-    Rounding whole numbers to tens may carry into a new digit."""
+    """round and trunc of a decimal to a constant number of digits: the scale is that number, between 0 and the
+    decimal's own. Rounding whole numbers to tens may carry into a new digit."""
 
     def result(types: tuple[Type, ...], values: tuple[Any, ...]) -> Type:
         t, digits = types[0], values[1]
@@ -289,7 +340,9 @@ def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *
 
         digits = call.args[1]
         if not isinstance(digits, Literal):
-            raise BindError(f'The "precision" argument in function "{name}" must be a constant expression', position=call.position)
+            raise BindError(
+                f'The "precision" argument in function "{name}" must be a constant expression', position=call.position
+            )
         if digits.value is None:
             return null(k, call.type)
         arg = emit(k, call.args[0], row).wide()
@@ -307,7 +360,10 @@ def _register_decimal_digits(halves: str, example: tuple[str, str], name: str, *
             # A carry into one more digit than there are: DECIMAL(38) has no wider type.
             top = call.type.bounds[1]
             bad = (rounded > top) | (rounded < -top)
-            k.fail(bad if arg.valid is None else bad & arg.valid, f"Overflow in {'ROUND' if halves == 'away' else 'ROUND_EVEN'} of DECIMAL({source.width})")
+            k.fail(
+                bad if arg.valid is None else bad & arg.valid,
+                f"Overflow in {'ROUND' if halves == 'away' else 'ROUND_EVEN'} of DECIMAL({source.width})",
+            )
         return Datum(call.type, (rounded.to(machine),), arg.valid)
 
 

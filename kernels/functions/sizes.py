@@ -16,7 +16,8 @@ LARGEST_UNIT = 5
 
 @routine("size_text", ("ptr", "i64", "i64"), "ptr")
 def size_text(k: Kernel, ctx: Val, value: Val, multiplier: Val) -> None:
-    """The number in the largest unit of which there is one or more, with a digit behind the point that is cut, not rounded."""
+    """The number in the largest unit of which there is one or more, with a digit behind the point that is cut, not
+    rounded."""
     record, start = new_record(k, ctx, k.i64(48))
     at, magnitude = put_sign(k, start, value)
     unit, power = k.var(k.i64(0)), k.var(k.i64(1))
@@ -60,7 +61,13 @@ def format_bytes(k: PipelineKernel, size: Datum) -> Text:
     return built(k, size_text, size.value, k.i64(1024))
 
 
-@function("formatreadabledecimalsize", args=(BIGINT,), returns=VARCHAR, lazy=True, examples=(("formatReadableDecimalSize(16000)", "16.0 kB"),))
+@function(
+    "formatreadabledecimalsize",
+    args=(BIGINT,),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("formatReadableDecimalSize(16000)", "16.0 kB"),),
+)
 def format_decimal_bytes(k: PipelineKernel, size: Datum) -> Text:
     """A number of bytes in units of 1000."""
     return built(k, size_text, size.value, k.i64(1000))

@@ -1,8 +1,7 @@
 """Choose: writes down which rows of a batch pass, so that the columns that come later are decoded for these alone.
 
-`Admit` stands for a join in front of it: a row without a partner is told apart by the join's directory, as far as that can tell.
-The join itself is done by the pipeline behind (`backends/local/run/late_decoding.py`).
-"""
+`Admit` stands for a join in front of it: a row without a partner is told apart by the join's directory, as far as that
+can tell. The join itself is done by the pipeline behind (`backends/local/run/late_decoding.py`)."""
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ LAST_ROW = (1 << 31) - 1
 
 
 class Choose(Sink):
-    """The numbers of the rows, as i32. The state is the address that the host has written them to, and how many there are; a
-    row's number is its position, which is why a batch starts at position 0."""
+    """The numbers of the rows, as i32. The state is the address that the host has written them to, and how many there
+    are; a row's number is its position, which is why a batch starts at position 0."""
 
     state_bytes = 16
 

@@ -1,9 +1,9 @@
 """Collect: writes rows into columns in Arrow's layout, chunk by chunk; the sink of results and of movement.
 
-State: (chunk records, count, capacity). A chunk record is `morsel number, rows, bytes` and, per column, four words: values,
-validity, string bytes, length of these. All buffers are malloc'ed here and belong to the host once a chunk is recorded.
-The rows of a chunk come from one morsel, so that the host can put chunks back into input order. A kernel whose values of a column cannot be NULL makes chunks
-without a bitmap for it, so that no two kernels write to one chunk.
+State: (chunk records, count, capacity). A chunk record is `morsel number, rows, bytes` and, per column, four words:
+values, validity, string bytes, length of these. All buffers are malloc'ed here and belong to the host once a chunk is
+recorded. The rows of a chunk come from one morsel, so that the host can put chunks back into input order. A kernel
+whose values of a column cannot be NULL makes chunks without a bitmap for it, so that no two kernels write to one chunk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,17 @@ from functools import cache, cached_property, lru_cache
 from tsql.kernels.codegen.kir import BYTES, Module
 from tsql.kernels.codegen.lang import Kernel, Val, routine
 from tsql.kernels.emit.batch import Layout, SourceColumn
-from tsql.kernels.emit.context import LIMIT, MEMORY, MEMORY_LIMIT, ROOM_AT, SINK, STATUS_OUT_OF_MEMORY, TAKEN, PipelineKernel, take_bytes
+from tsql.kernels.emit.context import (
+    LIMIT,
+    MEMORY,
+    MEMORY_LIMIT,
+    ROOM_AT,
+    SINK,
+    STATUS_OUT_OF_MEMORY,
+    TAKEN,
+    PipelineKernel,
+    take_bytes,
+)
 from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.expressions import emit
 from tsql.kernels.emit.pipeline import Sink
@@ -26,7 +36,8 @@ from tsql.kernels.expr.types import INTERVAL_RANGE, Type
 
 CHUNK_ROWS = 1 << 16
 FIRST_ROWS, NEXT_ROWS = 1 << 10, 1 << 14
-"""Room of a chunk that is filled across morsels: little in the first, since most results have few rows, and a page that is touched is of 2 MiB."""
+"""Room of a chunk that is filled across morsels: little in the first, since most results have few rows, and a page that
+is touched is of 2 MiB."""
 
 STATE_BYTES = 24
 RECORD_HEADER = 24
@@ -58,7 +69,9 @@ class OutputColumn:
 
     def layout(self) -> Layout:
         """How a later pipeline reads the column."""
-        kind = {"BOOLEAN": "bits", "INTERVAL": "interval"}.get(self.type.name, "offsets" if self.type.is_string else "fixed")
+        kind = {"BOOLEAN": "bits", "INTERVAL": "interval"}.get(
+            self.type.name, "offsets" if self.type.is_string else "fixed"
+        )
         machine = "i32" if kind == "offsets" else self.machine
         return Layout(kind, machine, self.nullable, self.type.is_unsigned)
 
@@ -89,7 +102,9 @@ WRITER_HEADER = STATE_BYTES + 24
 def column_spec(columns: tuple[OutputColumn, ...], nullable: list[bool]) -> bytes:
     """The static table of the columns."""
     kinds = [STRING if c.type.is_string else BITS if c.type.name == "BOOLEAN" else FIXED for c in columns]
-    return b"".join(struct.pack("<qqq", kind, c.value_bytes, flag) for kind, c, flag in zip(kinds, columns, nullable, strict=True))
+    return b"".join(
+        struct.pack("<qqq", kind, c.value_bytes, flag) for kind, c, flag in zip(kinds, columns, nullable, strict=True)
+    )
 
 
 @routine("chunk_open", ("ptr", "ptr", "ptr", "i64", "i64"), None)
@@ -140,7 +155,10 @@ def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
         k.store(record, used, 1)
         k.store(record, k.load("i64", writer, 5), 2)
         with k.range(columns) as c:
-            target, builder = k.offset(record, c * 32 + RECORD_HEADER), k.offset(writer, c * BUILDER_BYTES + WRITER_HEADER)
+            target, builder = (
+                k.offset(record, c * 32 + RECORD_HEADER),
+                k.offset(writer, c * BUILDER_BYTES + WRITER_HEADER),
+            )
             for word in range(4):
                 k.store(target, k.load("i64", builder, word), word)
         k.store(writer, k.i64(0), 3)
@@ -149,8 +167,8 @@ def chunk_flush(k: Kernel, writer: Val, columns: Val, number: Val) -> None:
 
 @cache
 def end_chunk_module() -> Module:
-    """`main(writers, plan, count)` records the open chunks of so many writers, for the host, where a sink leaves chunks open. The
-    plan is i64 words: bytes from one writer to the next, columns."""
+    """`main(writers, plan, count)` records the open chunks of so many writers, for the host, where a sink leaves chunks
+    open. The plan is i64 words: bytes from one writer to the next, columns."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     writers, plan, count = k.params
@@ -168,10 +186,14 @@ LARGE_TEXT = 1 << 30
 
 @routine("text_room", ("ptr", "ptr", "ptr", "i64"), "i64")
 def text_room(k: Kernel, ctx: Val, writer: Val, builder: Val, needed: Val) -> None:
-    """Make room for strings of `needed` bytes in all. Gives 0 and does nothing where the query may not have so much memory."""
+    """Make room for strings of `needed` bytes in all. Gives 0 and does nothing where the query may not have so much
+    memory."""
     capacity = k.load("i64", builder, 4)
     grown = k.select(needed > LARGE_TEXT, needed, k.max(capacity * 2, needed * 2))
-    used, limit = k.load("i64", k.load("ptr", k.offset(ctx, MEMORY))), k.load("i64", k.load("ptr", k.offset(ctx, MEMORY_LIMIT)))
+    used, limit = (
+        k.load("i64", k.load("ptr", k.offset(ctx, MEMORY))),
+        k.load("i64", k.load("ptr", k.offset(ctx, MEMORY_LIMIT))),
+    )
     with k.when(used + (grown - capacity) > limit):
         k.ret(k.i64(0))
     with k.when(needed > LARGE_TEXT):
@@ -197,7 +219,10 @@ def append_value(k: PipelineKernel, column: OutputColumn, writer: Val, index: in
         slot = k.offset(values, at * 16)
         # Arrow counts nanoseconds, which have room for 292 years.
         too_long = k.overflows("mul", datum.parts[2], k.i64(1000))
-        k.fail(too_long if datum.valid is None else too_long & datum.valid, "Interval out of range: the time of an INTERVAL in a result is at most 2562047 hours")
+        k.fail(
+            too_long if datum.valid is None else too_long & datum.valid,
+            "Interval out of range: the time of an INTERVAL in a result is at most 2562047 hours",
+        )
         k.store(slot, datum.parts[0])
         k.store(slot, datum.parts[1], 1)
         # Arrow has nanoseconds in 64 bits.
@@ -277,7 +302,9 @@ class ChunkWriter:
     def append(self, k: PipelineKernel, writer: Val, row: CachedRow, number: Val, expected: Val) -> None:
         """Write one row; `number` is the morsel's, `expected` a guess of how many rows there will be."""
         data = [emit(k, column.expr, row) for column in self.columns]
-        spec = k.static(column_spec(self.columns, [has_validity(*pair) for pair in zip(self.columns, data, strict=True)]))
+        spec = k.static(
+            column_spec(self.columns, [has_validity(*pair) for pair in zip(self.columns, data, strict=True)])
+        )
         with k.when(k.load("i64", writer, 3) == k.load("i64", writer, 4)):
             self.flush(k, writer, number)
             capacity = k.max(k.min(expected, k.i64(self.most)), k.i64(16))
@@ -298,11 +325,17 @@ class Collect(Sink):
     """Writes the given columns. With `limit`, a morsel gives at most that many rows, and no morsel is started once the
     morsels before it hold enough: these are a prefix of the input, so the first `limit` rows are among theirs.
 
-    With `by_morsel` a chunk ends with its morsel, so that chunks of workers that share their morsels can be put back into
-    input order; a worker that has its morsels for itself keeps the order anyway, and fills chunks across them. `most` is the
-    number of rows of the largest chunk."""
+    With `by_morsel` a chunk ends with its morsel, so that chunks of workers that share their morsels can be put back
+    into input order; a worker that has its morsels for itself keeps the order anyway, and fills chunks across them.
+    `most` is the number of rows of the largest chunk."""
 
-    def __init__(self, columns: tuple[OutputColumn, ...], limit: int | None = None, by_morsel: bool = True, most: int = CHUNK_ROWS):
+    def __init__(
+        self,
+        columns: tuple[OutputColumn, ...],
+        limit: int | None = None,
+        by_morsel: bool = True,
+        most: int = CHUNK_ROWS,
+    ):
         self.columns = columns
         self.limit = limit
         self.by_morsel = by_morsel
@@ -345,4 +378,6 @@ class Collect(Sink):
             self.writer.flush(k, self.state, self.number.value)
 
     def describe(self) -> str:
-        return f"collect ({', '.join(c.name for c in self.columns)})" + (f" limit {self.limit}" if self.limit is not None else "")
+        return f"collect ({', '.join(c.name for c in self.columns)})" + (
+            f" limit {self.limit}" if self.limit is not None else ""
+        )

@@ -1,8 +1,9 @@
-"""The source of a pipeline behind a match: walks the sorted rows of a shard, finds matches, and makes a row for each, or for each of their rows.
+"""The source of a pipeline behind a match: walks the sorted rows of a shard, finds matches, and makes a row for each,
+or for each of their rows.
 
-Semantics: kernels/patterns/__init__.py. Required: the rows of a shard in one morsel, sorted by (by, order). State: what the search keeps
-(`matcher.py`), and the records of the match at hand. Cost: a pass over the rows for the conditions, the search, and for each match its rows.
-"""
+Semantics: kernels/patterns/__init__.py. Required: the rows of a shard in one morsel, sorted by (by, order). State: what
+the search keeps (`matcher.py`), and the records of the match at hand. Cost: a pass over the rows for the conditions,
+the search, and for each match its rows."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ CHECK_STARTS = 1 << 10
 
 
 class Told:
-    """The records of a match that is found, for the measures that see all of it (`whole`), or that see it row by row."""
+    """The records of a match that is found, for the measures that see all of it (`whole`), or that see it row by
+    row."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, reads: list[Read]):
         self.rows = rows
@@ -53,7 +55,17 @@ class Told:
     def seen(self, k: PipelineKernel, current: Val, low: Val, high: Val, number: Val) -> Seen:
         start = self.rows.start.value
         record = self.record(k, current + 1 - start)
-        return Seen(self.rows, start, current, low, high, number, self.history, record, None if self.linked is None else self.linked.address)
+        return Seen(
+            self.rows,
+            start,
+            current,
+            low,
+            high,
+            number,
+            self.history,
+            record,
+            None if self.linked is None else self.linked.address,
+        )
 
     def end(self, k: PipelineKernel) -> None:
         self.history.end(k)
@@ -99,7 +111,10 @@ class MatchScan:
     def describe(self) -> str:
         program = self.plan.program
         ahead, later = len(self.plan.ahead), len(self.plan.later)
-        about = f"{len(program.code)} states, {self.plan.marks} marks, conditions: {ahead} ahead, {later} by the match so far"
+        about = (
+            f"{len(program.code)} states, {self.plan.marks} marks, conditions: {ahead} ahead, {later} by the "
+            "match so far"
+        )
         return f"match {self.spec.sql()} ({about})"
 
 
@@ -109,7 +124,9 @@ class _Walk:
     def __init__(self, scan: MatchScan, k: PipelineKernel, rows: PatternRows, position: Val):
         self.scan, self.spec, self.rows, self.position = scan, scan.spec, rows, position
         zero = k.i64(0)
-        self.low, self.high, self.at, self.number, self.covered, self.made, self.starts = (k.var(zero) for _ in range(7))
+        self.low, self.high, self.at, self.number, self.covered, self.made, self.starts = (
+            k.var(zero) for _ in range(7)
+        )
         self.matcher = Matcher(k, scan.plan, self.spec, rows, self.low, self.high, self.number)
         reads = list(scan.measures.values())
         self.values = MatchValues(k, rows, reads)
@@ -184,7 +201,15 @@ class _Walk:
             alone = (start >= self.covered.value).uto("i64")
         return k.select(found, k.max(rows, k.i64(1)), alone)
 
-    def _make(self, k: PipelineKernel, row: Val, current: Val, last: Val, matched: Val | None, each: Callable[[CachedRow], None]) -> None:
+    def _make(
+        self,
+        k: PipelineKernel,
+        row: Val,
+        current: Val,
+        last: Val,
+        matched: Val | None,
+        each: Callable[[CachedRow], None],
+    ) -> None:
         """Hand on a row of the result; `matched`: whether it is of a match at all."""
         place = (self.low.value, self.high.value, self.number.value)
         final, running = self.final.seen(k, last, *place), self.running.seen(k, current, *place)
@@ -200,7 +225,13 @@ class _Walk:
 
         made = self.made.value
         self.made.set(made + 1)
-        each(MatchRow(self.rows.at(row), self.position + made, {name: measure(read) for name, read in self.scan.measures.items()}))
+        each(
+            MatchRow(
+                self.rows.at(row),
+                self.position + made,
+                {name: measure(read) for name, read in self.scan.measures.items()},
+            )
+        )
 
     def _go_on(self, k: PipelineKernel, start: Val) -> None:
         """Move the start, by AFTER MATCH SKIP where a match was found."""
@@ -228,5 +259,8 @@ class _Walk:
         missing = (row < start) | (row >= stop)
         with k.guarded(None, skip.position):
             k.fail(missing, f"AFTER MATCH SKIP TO {name}: no row of the match is mapped to it")
-            k.fail(~missing & (row == start), f"AFTER MATCH SKIP TO {name}: the search would go on at the first row of the match, for ever")
+            k.fail(
+                ~missing & (row == start),
+                f"AFTER MATCH SKIP TO {name}: the search would go on at the first row of the match, for ever",
+            )
         return k.select(missing, stop, k.max(row, start + 1))

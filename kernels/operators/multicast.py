@@ -16,8 +16,18 @@ from tsql.kernels.operators.partition import Partition
 class Multicast(Partition):
     """Rows to shards by number: each expression of `to` gives one, or NULL for none. A shard gets a row once."""
 
-    def __init__(self, columns: tuple[OutputColumn, ...], to: tuple[Expr, ...], shards: int, keep_order: bool = True, expected: int | None = None, most: int | None = None):
-        super().__init__(columns, (), shards, keep_order=keep_order, expected=expected, **({} if most is None else {"most": most}))
+    def __init__(
+        self,
+        columns: tuple[OutputColumn, ...],
+        to: tuple[Expr, ...],
+        shards: int,
+        keep_order: bool = True,
+        expected: int | None = None,
+        most: int | None = None,
+    ):
+        super().__init__(
+            columns, (), shards, keep_order=keep_order, expected=expected, **({} if most is None else {"most": most})
+        )
         self.to = to
 
     def consume(self, k: PipelineKernel, row: CachedRow) -> None:
@@ -38,7 +48,13 @@ class Multicast(Partition):
                 k.store(targets, shard, count.value)
                 count.set(count.value + 1)
         with k.range(count.value) as i:
-            self.writer.append(k, k.offset(self.state, k.load("i64", targets, i) * self.shard_bytes), row, self.number.value, self.expected.value)
+            self.writer.append(
+                k,
+                k.offset(self.state, k.load("i64", targets, i) * self.shard_bytes),
+                row,
+                self.number.value,
+                self.expected.value,
+            )
 
     def describe(self) -> str:
         return f"multicast to ({', '.join(map(str, self.to))}) of {self.shards} shards"

@@ -47,18 +47,23 @@ class Partition(Sink):
     """Rows to shards by the hash of their key.
 
     With `keep_order` chunks end with their morsel, so that the rows of a shard can be put into input order; without it
-    they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and worker.
-    With `leaves_open` the last chunks stay open at the end of a call, to be filled by the next one of the same kernel: the host ends them (`end_chunks`).
-    `level`: above 0, rows are placed by other bits than those that chose their shard. `most`: rows of the largest chunk.
-    `compact`: of an integer key the lowest bits choose the shard, mixed with the others, so that the keys of a shard differ in the others, and are near each other
-    if all keys are.
-    """
+    they are filled across morsels, which makes far fewer of them. `expected` is a guess of the rows per shard and
+    worker. With `leaves_open` the last chunks stay open at the end of a call, to be filled by the next one of the same
+    kernel: the host ends them (`end_chunks`). `level`: above 0, rows are placed by other bits than those that chose
+    their shard. `most`: rows of the largest chunk. `compact`: of an integer key the lowest bits choose the shard, mixed
+    with the others, so that the keys of a shard differ in the others, and are near each other if all keys are."""
 
     def __init__(
         self, columns: tuple[OutputColumn, ...], key: tuple[Expr, ...], shards: int, equal_hashes: bool = False, keep_order: bool = True, expected: int | None = None, level: int = 0, most: int = CHUNK_ROWS,
         leaves_open: bool = False, compact: bool = False,
     ):  # fmt: skip
-        self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = columns, key, shards, equal_hashes, keep_order
+        self.columns, self.key, self.shards, self.equal_hashes, self.keep_order = (
+            columns,
+            key,
+            shards,
+            equal_hashes,
+            keep_order,
+        )
         # A power of two, so that tables that grow do not change the kernel with every row.
         self.chunk_rows = 4096 if expected is None else 1 << max(8, min(16, (expected + expected // 8).bit_length()))
         self.level, self.most, self.leaves_open, self.compact = level, most, leaves_open, compact
@@ -87,7 +92,9 @@ class Partition(Sink):
         elif self.shards > 1 and not self.equal_hashes:
             hash = placement_hash(k, [emit(k, e, row) for e in self.key])
             shard = shard_number(k, mix64(k, hash + self.level) if self.level else hash, self.shards)
-        self.writer.append(k, k.offset(self.state, shard * self.shard_bytes), row, self.number.value, self.expected.value)
+        self.writer.append(
+            k, k.offset(self.state, shard * self.shard_bytes), row, self.number.value, self.expected.value
+        )
 
     def _flush_all(self, k: PipelineKernel, number: Val) -> None:
         with k.range(k.i64(self.shards)) as shard:
@@ -106,7 +113,8 @@ class Partition(Sink):
 
 
 def compact_shard(k: PipelineKernel, d: Datum, shards: int) -> Val:
-    """The shard of an integer, of so many as are a power of two: one in so many integers that follow each other is a shard's."""
+    """The shard of an integer, of so many as are a power of two: one in so many integers that follow each other is a
+    shard's."""
     bits = shards.bit_length() - 1
     value = number(d).value.to("i64")
     mixed = ((value >> bits) * -0x61C8864680B583EB).ushr(64 - bits)

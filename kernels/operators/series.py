@@ -1,8 +1,8 @@
-"""Series: for each row, a row for each value of a series; and a source that makes the values of a series without an input.
+"""Series: for each row, a row for each value of a series; and a source that makes the values of a series without an
+input.
 
-Integers are counted before the loop, in unsigned arithmetic, so that a series may span all of BIGINT. Times are added step
-by step, since a step of months depends on the value before it.
-"""
+Integers are counted before the loop, in unsigned arithmetic, so that a series may span all of BIGINT. Times are added
+step by step, since a step of months depends on the value before it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ class Series(Operator):
         if k.uses_scratch:
             k.store(used_at, used)
 
-    def _numbers(self, k: PipelineKernel, start: Datum, stop: Datum, step: Datum, valid: Val, each: Callable[[Datum], None]) -> None:
+    def _numbers(
+        self, k: PipelineKernel, start: Datum, stop: Datum, step: Datum, valid: Val, each: Callable[[Datum], None]
+    ) -> None:
         first, last, by = start.value, stop.value, step.value
         k.fail(by == 0, ZERO_STEP)
         up = by > 0
@@ -75,7 +77,9 @@ class Series(Operator):
         with k.rows(k.select(valid & some & (by != 0), count, k.i64(0))) as i:
             each(Datum(BIGINT, (first + i * by,)))
 
-    def _times(self, k: PipelineKernel, start: Datum, stop: Datum, step: Datum, valid: Val, each: Callable[[Datum], None]) -> None:
+    def _times(
+        self, k: PipelineKernel, start: Datum, stop: Datum, step: Datum, valid: Val, each: Callable[[Datum], None]
+    ) -> None:
         last = stop.value
         months, days, micros = step.parts
         up = (months > 0) | (days > 0) | (micros > 0)
@@ -88,7 +92,11 @@ class Series(Operator):
         with k.when(valid):
             with k.forever() as loop:
                 value = current.value
-                past = k.select(up, value > last, value < last) if self.inclusive else k.select(up, value >= last, value <= last)
+                past = (
+                    k.select(up, value > last, value < last)
+                    if self.inclusive
+                    else k.select(up, value >= last, value <= last)
+                )
                 k.check()
                 loop.stop_if(past | k.is_done())
                 each(Datum(start.type, (value,)))
@@ -99,10 +107,16 @@ class Series(Operator):
 
     def _next(self, k: PipelineKernel, dtype: Type, value: Val, step: Datum) -> Val:
         row = ValueRow({"value": Datum(dtype, (value,)), "step": Datum(INTERVAL, step.parts)})
-        return emit(k, Call("+", (Column("value", dtype, False), Column("step", INTERVAL, False)), dtype), row).wide().value
+        return (
+            emit(k, Call("+", (Column("value", dtype, False), Column("step", INTERVAL, False)), dtype), row)
+            .wide()
+            .value
+        )
 
     def describe(self) -> str:
-        return f"series {self.name} from {self.start} to {self.stop} by {self.step}" + (" inclusive" if self.inclusive else "")
+        return f"series {self.name} from {self.start} to {self.stop} by {self.step}" + (
+            " inclusive" if self.inclusive else ""
+        )
 
 
 class NumberRow(CachedRow):
@@ -117,7 +131,8 @@ class NumberRow(CachedRow):
 
 
 class SeriesScan:
-    """Makes the values of a series in registers: a morsel has its first value and the step in the words of the column."""
+    """Makes the values of a series in registers: a morsel has its first value and the step in the words of the
+    column."""
 
     def __init__(self, name: str, dtype: Type, bounds: tuple[int, int] | None):
         self.columns = (SourceColumn(name, dtype, Layout("fixed", "i64", False), bounds),)
@@ -126,7 +141,11 @@ class SeriesScan:
         position, first, step = (k.load("i64", record, word) for word in (1, 2, 3))
         (column,) = self.columns
         with k.rows(rows) as i:
-            each(NumberRow(column.name, Datum(column.type, (first + i * step,), None, column.range, stable=True), position + i))
+            each(
+                NumberRow(
+                    column.name, Datum(column.type, (first + i * step,), None, column.range, stable=True), position + i
+                )
+            )
 
     def describe(self) -> str:
         return f"values of {self.columns[0].name}"

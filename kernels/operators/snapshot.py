@@ -1,14 +1,15 @@
-"""The source of a pipeline behind a grouping of lifetimes: walks the sorted rows of a shard once and gives one row per group and
-maximal time in which the results of its aggregates do not change.
+"""The source of a pipeline behind a grouping of lifetimes: walks the sorted rows of a shard once and gives one row per
+group and maximal time in which the results of its aggregates do not change.
 
-Semantics: a row is alive in `[start, end)`, neither is NULL, and an end of infinity is open; times in which no row of a group is
-alive give nothing. Required: the rows of a shard in one morsel, sorted by (by, start). State, all of it of the group at hand: the
-rows alive with their ends (kernels/windows/lifetime_ends.py), the states of the aggregates (kernels/windows/lifetime_folds.py), and
-the row that is not given yet because the next may continue it. Cost: one step for each start and each end.
+Semantics: a row is alive in `[start, end)`, neither is NULL, and an end of infinity is open; times in which no row of a
+group is alive give nothing. Required: the rows of a shard in one morsel, sorted by (by, start). State, all of it of the
+group at hand: the rows alive with their ends (kernels/windows/lifetime_ends.py), the states of the aggregates
+(kernels/windows/lifetime_folds.py), and the row that is not given yet because the next may continue it. Cost: one step
+for each start and each end.
 
-Live, it would be fed in the order of starts: `consume` puts rows into a heap by (start), `punctuate(t)` walks up to t and gives what
-ends before it, and the state to keep is the rows that are alive or wait to start, from which everything else follows.
-"""
+Live, it would be fed in the order of starts: `consume` puts rows into a heap by (start), `punctuate(t)` walks up to t
+and gives what ends before it, and the state to keep is the rows that are alive or wait to start, from which everything
+else follows."""
 
 from __future__ import annotations
 
@@ -33,8 +34,9 @@ CHECK_STEPS = 4096
 
 @dataclass(frozen=True)
 class SnapshotShape:
-    """What a grouping of lifetimes computes: groups by the columns `by`, of rows alive from `start` to `end`; results have the
-    lifetime `span`. ends: "any", "in_order" (rows end in the order in which they start) or "none" (they never do)."""
+    """What a grouping of lifetimes computes: groups by the columns `by`, of rows alive from `start` to `end`; results
+    have the lifetime `span`. ends: "any", "in_order" (rows end in the order in which they start) or "none" (they never
+    do)."""
 
     by: tuple[Column, ...]
     start: Column
@@ -74,7 +76,9 @@ class WaitingRows:
 
     def results(self, span: tuple[str, str]) -> dict[str, Datum]:
         found = {name: kept.get() for name, kept in self.values.items()}
-        return found | {name: Datum(TIMESTAMP, (time.value,)) for name, time in zip(span, (self.start, self.end), strict=True)}
+        return found | {
+            name: Datum(TIMESTAMP, (time.value,)) for name, time in zip(span, (self.start, self.end), strict=True)
+        }
 
 
 class SnapshotScan:
@@ -107,7 +111,10 @@ class SnapshotScan:
     def describe(self) -> str:
         shape = self.shape
         calls = " ".join(f"{name}={call} ({fold_of(call, shape.ends).how})" for name, call in shape.aggregates)
-        return f"snapshot by=({', '.join(map(str, shape.by))}) lifetime=({shape.start}, {shape.end}) ends={shape.ends} {calls}".rstrip()
+        return (
+            f"snapshot by=({', '.join(map(str, shape.by))}) lifetime=({shape.start}, {shape.end}) "
+            f"ends={shape.ends} {calls}"
+        ).rstrip()
 
 
 class SnapshotWalk:
@@ -124,8 +131,18 @@ class SnapshotWalk:
         values: dict[str, KeptStates],
         position: Val,
     ):
-        self.shape, self.rows, self.ends, self.folds, self.waiting, self.values, self.position = shape, rows, ends, folds, waiting, values, position
-        self.row, self.group, self.group_end, self.alive, self.now, self.given, self.steps = (k.var(k.i64(0)) for _ in range(7))
+        self.shape, self.rows, self.ends, self.folds, self.waiting, self.values, self.position = (
+            shape,
+            rows,
+            ends,
+            folds,
+            waiting,
+            values,
+            position,
+        )
+        self.row, self.group, self.group_end, self.alive, self.now, self.given, self.steps = (
+            k.var(k.i64(0)) for _ in range(7)
+        )
 
     def run(self, k: PipelineKernel, each: Callable[[CachedRow], None]) -> None:
         with k.forever() as loop:

@@ -1,9 +1,9 @@
-"""Top: the first rows by some order, in a bounded heap whose root is the worst row kept. A row that does not beat the root
-costs one comparison; nothing is sorted here.
+"""Top: the first rows by some order, in a bounded heap whose root is the worst row kept. A row that does not beat the
+root costs one comparison; nothing is sorted here.
 
 State: rows kept (i64), then a heap of entry addresses, then the entries: sort keys, the row's position (which makes the
-order total: ties go to the earlier row), and the columns. Strings of an entry are malloc'ed and reused when it is replaced.
-"""
+order total: ties go to the earlier row), and the columns. Strings of an entry are malloc'ed and reused when it is
+replaced."""
 
 from __future__ import annotations
 
@@ -148,7 +148,13 @@ class Top(Sink):
             root = k.load("ptr", heap)
             words = [f.words(k, d) for f, d in zip(self.key_fields, keys, strict=True)]
             nulls = [None if d.valid is None else ~d.valid for d in keys]
-            better = self._before(k, lambda i: (nulls[i], words[i]), lambda i: (self.key_fields[i].is_null(k, root), self.key_fields[i].load(k, root)), position, k.load("i64", root))
+            better = self._before(
+                k,
+                lambda i: (nulls[i], words[i]),
+                lambda i: (self.key_fields[i].is_null(k, root), self.key_fields[i].load(k, root)),
+                position,
+                k.load("i64", root),
+            )
             with k.when(better):
                 self._fill(k, root, position, keys, row)
                 k.emit("call", None, heap, k.i64(self.limit), attr="top_down")
@@ -160,7 +166,14 @@ class Top(Sink):
         for stored, (_, expr) in zip(self.fields, self.columns, strict=True):
             stored.store(k, entry, emit(k, expr, row))
 
-    def _before(self, k: Kernel, a: Callable[[int], tuple[Val | None, tuple[Val, ...]]], b: Callable[[int], tuple[Val | None, tuple[Val, ...]]], a_position: Val, b_position: Val) -> Val:
+    def _before(
+        self,
+        k: Kernel,
+        a: Callable[[int], tuple[Val | None, tuple[Val, ...]]],
+        b: Callable[[int], tuple[Val | None, tuple[Val, ...]]],
+        a_position: Val,
+        b_position: Val,
+    ) -> Val:
         """Whether row a comes before row b. Later keys are compared only while the earlier ones tie."""
         result, tied = k.var(k.false), k.var(k.true)
         for index, key in enumerate(self.keys):
@@ -170,7 +183,16 @@ class Top(Sink):
             result.set(a_position < b_position)
         return result.value
 
-    def _compare_key(self, k: Kernel, index: int, key: SortKey, a: tuple[Val | None, tuple[Val, ...]], b: tuple[Val | None, tuple[Val, ...]], result: object, tied: object) -> None:
+    def _compare_key(
+        self,
+        k: Kernel,
+        index: int,
+        key: SortKey,
+        a: tuple[Val | None, tuple[Val, ...]],
+        b: tuple[Val | None, tuple[Val, ...]],
+        result: object,
+        tied: object,
+    ) -> None:
         a_null, b_null = (k.false if v is None else v for v in (a[0], b[0]))
         with k.when(a_null | b_null):
             result.set(a_null & ~b_null if key.nulls_first else b_null & ~a_null)
@@ -190,7 +212,8 @@ class Top(Sink):
         )
 
     def _define_sift(self, k: PipelineKernel) -> None:
-        """Heap routines: `top_up(heap, at)` after an insertion at the end, `top_down(heap, count)` after the root changed."""
+        """Heap routines: `top_up(heap, at)` after an insertion at the end, `top_down(heap, count)` after the root
+        changed."""
         up = Kernel(k.module, "top_up", ("ptr", "i64"), None)
         heap, start = up.params
         at = up.var(start)

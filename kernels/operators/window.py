@@ -1,10 +1,10 @@
-"""The source of a pipeline behind a window: walks the sorted rows of a shard once and computes all window functions on the way.
+"""The source of a pipeline behind a window: walks the sorted rows of a shard once and computes all window functions on
+the way.
 
-Semantics: rows that agree on `by` are a partition, rows of it that agree on `order` are peers. Required: the rows of a shard in
-one morsel, sorted by (by, order). State: what each call keeps (kernels/windows), freed at the end of the walk. Cost: one pass;
-what a row costs does not depend on the size of its frame, but for the calls that `explain` shows as made anew for each frame.
-Walks over a part of the rows only are in `window_parts.py`.
-"""
+Semantics: rows that agree on `by` are a partition, rows of it that agree on `order` are peers. Required: the rows of a
+shard in one morsel, sorted by (by, order). State: what each call keeps (kernels/windows), freed at the end of the walk.
+Cost: one pass; what a row costs does not depend on the size of its frame, but for the calls that `explain` shows as
+made anew for each frame. Walks over a part of the rows only are in `window_parts.py`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,13 @@ class WindowScan:
     inside = False
     """Whether the walk may begin inside of a partition that it must find out about."""
 
-    def __init__(self, columns: tuple[SourceColumn, ...], by: tuple[Expr, ...], order: tuple[SortKey, ...], calls: tuple[tuple[str, WindowCall], ...]):
+    def __init__(
+        self,
+        columns: tuple[SourceColumn, ...],
+        by: tuple[Expr, ...],
+        order: tuple[SortKey, ...],
+        calls: tuple[tuple[str, WindowCall], ...],
+    ):
         self.columns, self.by, self.order, self.calls = columns, by, order, calls
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
@@ -98,12 +104,13 @@ class WindowScan:
                 place.group = place.group + 1
 
     def run_start(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:
-        """The first row, not before `limit`, from which on all rows up to the current one agree with it in the keys; the row is the
-        first of its run, or of the walk."""
+        """The first row, not before `limit`, from which on all rows up to the current one agree with it in the keys;
+        the row is the first of its run, or of the walk."""
         return place.row
 
     def groups_before(self, k: PipelineKernel, place: Place) -> Val:
-        """The number of the group of peers before that of the current row, which is the first of its partition or of the walk."""
+        """The number of the group of peers before that of the current row, which is the first of its partition or of
+        the walk."""
         return k.i64(-1)
 
     def run_end(self, k: PipelineKernel, place: Place, keys: tuple[Expr, ...], limit: Val) -> Val:

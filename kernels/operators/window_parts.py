@@ -1,16 +1,18 @@
-"""Walks over a part of the rows of a window: by several workers side by side, or block by block where not all rows fit memory.
+"""Walks over a part of the rows of a window: by several workers side by side, or block by block where not all rows fit
+memory.
 
 A morsel record has one more column, `PART`, whose words say which rows the walk is over (`part_words`).
 
-`WindowPart`: all rows of the shard are in memory, each worker walks over some of them. What its first row needs to know of the
-rows before it is found there: its partition and its peers by binary search, the state of a frame that begins with
-the partition by adding the rows again (without results, and in the same order, so that sums of floats are those of one walk).
+`WindowPart`: all rows of the shard are in memory, each worker walks over some of them. What its first row needs to know
+of the rows before it is found there: its partition and its peers by binary search, the state of a frame that begins
+with the partition by adding the rows again (without results, and in the same order, so that sums of floats are those of
+one walk).
 
-`WindowBlock`: only some rows before and behind those of the walk are in memory. Rows keep the numbers that they have in the whole
-input, and the addresses of columns are moved back by as much. A record in memory (`CARRY_HEADER` words, then variables) is
-read when a walk begins and written when it ends. Its header says whether there was a walk before, and where the partition and
-the peers of the last row in memory end. Required: of each call, that `kernels/windows/halo.py` knows the rows that it looks at.
-"""
+`WindowBlock`: only some rows before and behind those of the walk are in memory. Rows keep the numbers that they have in
+the whole input, and the addresses of columns are moved back by as much. A record in memory (`CARRY_HEADER` words, then
+variables) is read when a walk begins and written when it ends. Its header says whether there was a walk before, and
+where the partition and the peers of the last row in memory end. Required: of each call, that `kernels/windows/halo.py`
+knows the rows that it looks at."""
 
 from __future__ import annotations
 
@@ -95,7 +97,8 @@ class WindowBlock(WindowScan):
         return words.aux.bits_as("i64"), words.validity.bits_as("i64")
 
     def _variables(self, place: Place, evaluators: list[Evaluator]) -> list[tuple[int, Var]]:
-        """The variables that are carried, and the word of the record in which each begins; 16 bytes hold any of them."""
+        """The variables that are carried, and the word of the record in which each begins; 16 bytes hold any of
+        them."""
         found = [*place.carried(), *(v for one in evaluators for v in one.carried())]
         assert 8 * CARRY_HEADER + 16 * len(found) < CARRY_BYTES
         return [(CARRY_HEADER * 8 + 16 * number, v) for number, v in enumerate(found)]

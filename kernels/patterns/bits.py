@@ -1,4 +1,5 @@
-"""A few bits for each row of a partition, in the narrowest integers that hold them: conditions that hold, and marks of a search."""
+"""A few bits for each row of a partition, in the narrowest integers that hold them: conditions that hold, and marks of
+a search."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """What is known of the rows mapped so far: a record of states for each of them, from which reads are answered.
 
-A record has a slot for each thing that reads ask for: the last row of some variables, their n-th row, the state of an aggregate. Mapping
-a row makes the next record of the one before; nothing is changed, so a search goes back by using an earlier record. LAST with an
-offset follows records backwards: the one before the last row of a variable knows the row before that. Where no read does that and
-nothing goes back, one record is enough. Aggregates whose state owns memory, and those of distinct values, have no slot: `values.py` folds them anew.
-"""
+A record has a slot for each thing that reads ask for: the last row of some variables, their n-th row, the state of an
+aggregate. Mapping a row makes the next record of the one before; nothing is changed, so a search goes back by using an
+earlier record. LAST with an offset follows records backwards: the one before the last row of a variable knows the row
+before that. Where no read does that and nothing goes back, one record is enough. Aggregates whose state owns memory,
+and those of distinct values, have no slot: `values.py` folds them anew."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ class LastRow(HistorySlot):
 
 
 class NthRow(HistorySlot):
-    """The number of the row that is `number` behind the first one; -1 if there is none. The second field counts rows."""
+    """The number of the row that is `number` behind the first one; -1 if there is none. The second field counts
+    rows."""
 
     fields = ("i64", "i64")
 
@@ -158,7 +159,9 @@ class NthRow(HistorySlot):
 
 def state_fold(read: MatchFold) -> StateFold:
     """What folds the rows of an aggregate."""
-    call = simplified(WindowCall(read.name, read.args, read.dtype, filter=read.filter, order=read.order, position=read.position))
+    call = simplified(
+        WindowCall(read.name, read.args, read.dtype, filter=read.filter, order=read.order, position=read.position)
+    )
     choice = choice_of(call)
     return BodyFold(call) if choice is None else PickFold(call, choice)
 
@@ -210,7 +213,9 @@ class History:
             case Navigate() if read.variables:
                 key = self.key(read)
                 self.is_linked |= read.from_last and read.offset > 0
-                self.slots.setdefault(key, LastRow(read.variables) if read.from_last else NthRow(read.variables, read.offset))
+                self.slots.setdefault(
+                    key, LastRow(read.variables) if read.from_last else NthRow(read.variables, read.offset)
+                )
             case MatchFold() if not read.counts_rows and not is_folded_anew(read):
                 self.slots.setdefault(self.key(read), FoldState(read))
 

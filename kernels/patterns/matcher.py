@@ -1,8 +1,8 @@
 """The search for a match from one start: runs the automaton of a pattern over the rows of a partition.
 
-Depth first, the preferred way first; what is left to try is on a stack of (instruction, row) words. `kernels/patterns/__init__.py` says what is
-computed ahead, what is marked and what a search costs. State between two searches: the bits of the partition's conditions, and the marks.
-"""
+Depth first, the preferred way first; what is left to try is on a stack of (instruction, row) words.
+`kernels/patterns/__init__.py` says what is computed ahead, what is marked and what a search costs. State between two
+searches: the bits of the partition's conditions, and the marks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,21 @@ from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.functions.comparison import compare
 from tsql.kernels.patterns.bits import RowBits
 from tsql.kernels.patterns.history import LABEL, History, PatternRows, Stretching
-from tsql.kernels.patterns.program import ACCEPT, BIT, DEPENDENT, END, KIND, MARK, NEXT, OTHER, ROW, SPLIT, START, WORDS, PatternProgram
+from tsql.kernels.patterns.program import (
+    ACCEPT,
+    BIT,
+    DEPENDENT,
+    END,
+    KIND,
+    MARK,
+    NEXT,
+    OTHER,
+    ROW,
+    SPLIT,
+    START,
+    WORDS,
+    PatternProgram,
+)
 from tsql.kernels.patterns.program import LABEL as LABEL_WORD
 from tsql.kernels.patterns.reads import Read, is_row_wise
 from tsql.kernels.patterns.spec import MatchSpec
@@ -24,11 +38,15 @@ CHECK_STEPS = 1 << 14
 
 
 def split_condition(condition: Expr) -> tuple[Expr | None, Expr | None]:
-    """The parts of a condition that rows decide alone, and those that depend on the match so far; each joined by AND, None if there are none."""
+    """The parts of a condition that rows decide alone, and those that depend on the match so far; each joined by AND,
+    None if there are none."""
     parts = condition.args if isinstance(condition, Call) and condition.name == "and" else (condition,)
     parts = tuple(p for p in parts if not (isinstance(p, Literal) and p.value is True))
     ahead, later = [p for p in parts if is_row_wise(p)], [p for p in parts if not is_row_wise(p)]
-    joined = [None if not some else some[0] if len(some) == 1 else Call("and", tuple(some), BOOLEAN) for some in (ahead, later)]
+    joined = [
+        None if not some else some[0] if len(some) == 1 else Call("and", tuple(some), BOOLEAN)
+        for some in (ahead, later)
+    ]
     return joined[0], joined[1]
 
 
@@ -59,10 +77,12 @@ class Plan:
 
 
 class Matcher:
-    """Finds matches in the rows of a partition `[low, high)`. After `search`: `found`, and the match is `[start, row)`, none of the rows if it is
-    empty. `limit`: the first row that is too late for WITHIN."""
+    """Finds matches in the rows of a partition `[low, high)`. After `search`: `found`, and the match is `[start, row)`,
+    none of the rows if it is empty. `limit`: the first row that is too late for WITHIN."""
 
-    def __init__(self, k: PipelineKernel, plan: Plan, spec: MatchSpec, rows: PatternRows, low: Var, high: Var, number: Var):
+    def __init__(
+        self, k: PipelineKernel, plan: Plan, spec: MatchSpec, rows: PatternRows, low: Var, high: Var, number: Var
+    ):
         self.plan, self.spec, self.rows = plan, spec, rows
         self.low, self.high, self.number = low, high, number
         self.table = k.static(plan.table)
@@ -168,13 +188,19 @@ class Matcher:
             with k.otherwise():
                 with k.when(kind == SPLIT):
                     self.stack.room(k, (self.height.value + 1) * 8)
-                    k.store(self.stack.address, (self._word(k, instruction, OTHER).to("i64") << 32) | row, self.height.value)
+                    k.store(
+                        self.stack.address, (self._word(k, instruction, OTHER).to("i64") << 32) | row, self.height.value
+                    )
                     self.height.set(self.height.value + 1)
                     self.code.set(self._word(k, instruction, NEXT).to("i64"))
                 with k.otherwise():
                     accepts = kind == ACCEPT
                     self.found.set(accepts)
-                    going.set(accepts | ((kind == START) & (row == self.low.value)) | ((kind == END) & (row == self.high.value)))
+                    going.set(
+                        accepts
+                        | ((kind == START) & (row == self.low.value))
+                        | ((kind == END) & (row == self.high.value))
+                    )
                     self.code.set(self._word(k, instruction, NEXT).to("i64"))
         return going
 
@@ -220,7 +246,17 @@ class Matcher:
         dependent = self._word(k, instruction, DEPENDENT)
         for number, condition in enumerate(self.plan.later):
             with k.when(dependent == number):
-                seen = Seen(self.rows, start, row, self.low.value, self.high.value, self.number.value + 1, history, after, records)
+                seen = Seen(
+                    self.rows,
+                    start,
+                    row,
+                    self.low.value,
+                    self.high.value,
+                    self.number.value + 1,
+                    history,
+                    after,
+                    records,
+                )
                 going.set(condition.holds(k, self.values, seen))
                 k.reset_scratch()
 
@@ -231,8 +267,8 @@ class Matcher:
         self.row.set(left & 0xFFFFFFFF)
 
     def forget(self, k: PipelineKernel, start: Val, following: Val) -> None:
-        """Take back the marks that do not hold for a search from `following`: those on the way of a match, which led to something, and all of
-        a search that WITHIN cut."""
+        """Take back the marks that do not hold for a search from `following`: those on the way of a match, which led to
+        something, and all of a search that WITHIN cut."""
         if self.marks is None:
             return
         low = self.low.value

@@ -1,10 +1,10 @@
 """Pattern → automaton: a table of instructions that `matcher.py` runs.
 
-An instruction takes a row (`ROW`: the variable's condition must hold), goes two ways (`SPLIT`, the preferred one first), tests for an end of
-the partition (`START`, `END`), accepts, or fails. A part of the pattern is compiled between two continuations: where to go on
-if it took no row, and where if it took some. So a repetition knows without a counter whether it got anywhere: taking
-no row once more leads to FAIL. Bounded repetitions are unrolled, and equal parts with equal continuations are one.
-"""
+An instruction takes a row (`ROW`: the variable's condition must hold), goes two ways (`SPLIT`, the preferred one
+first), tests for an end of the partition (`START`, `END`), accepts, or fails. A part of the pattern is compiled between
+two continuations: where to go on if it took no row, and where if it took some. So a repetition knows without a counter
+whether it got anywhere: taking no row once more leads to FAIL. Bounded repetitions are unrolled, and equal parts with
+equal continuations are one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,8 @@ class PatternProgram:
         return first if second == self._fail else self._add(Instruction(SPLIT, first, second))
 
     def _compile(self, pattern: Pattern, empty: int, moved: int) -> int:
-        """Where to begin so that the pattern is matched and goes on at `empty` if it took no row, at `moved` if it did."""
+        """Where to begin so that the pattern is matched and goes on at `empty` if it took no row, at `moved` if it
+        did."""
         if pattern.fewest > 0:
             empty = moved
         key = (id(pattern), empty, moved)
@@ -119,8 +120,8 @@ class PatternProgram:
         return entry
 
     def marks(self, dependent: frozenset[int]) -> dict[int, int]:
-        """Of the instructions at which ways meet, and behind which no condition depends on the match so far, the number of their
-        mark. dependent: the labels whose conditions do."""
+        """Of the instructions at which ways meet, and behind which no condition depends on the match so far, the number
+        of their mark. dependent: the labels whose conditions do."""
         arrivals = [0] * len(self.code)
         arrivals[self.entry] = 1
         reached, free = self._reached(), self._free(dependent)
@@ -159,11 +160,20 @@ class PatternProgram:
         return set(range(len(self.code))) - bound
 
     def table(self, bits: dict[int, int], dependent: dict[int, int]) -> bytes:
-        """The instructions as the kernel reads them. bits: of labels the bit of their condition; dependent: of labels with a condition
-        that depends on the match so far, its number."""
+        """The instructions as the kernel reads them. bits: of labels the bit of their condition; dependent: of labels
+        with a condition that depends on the match so far, its number."""
         marks = self.marks(frozenset(dependent))
         rows = (
-            (one.kind, one.next, one.other, one.label, bits.get(one.label, ALWAYS), marks.get(number, -1), dependent.get(one.label, -1), 0)
+            (
+                one.kind,
+                one.next,
+                one.other,
+                one.label,
+                bits.get(one.label, ALWAYS),
+                marks.get(number, -1),
+                dependent.get(one.label, -1),
+                0,
+            )
             for number, one in enumerate(self.code)
         )
         return b"".join(struct.pack(f"<{WORDS}i", *row) for row in rows)

@@ -1,8 +1,9 @@
-"""What conditions and measures of MATCH_RECOGNIZE ask of a match, as expressions: `Navigate`, `MatchFold`, `Classifier`, `MatchNumber`.
+"""What conditions and measures of MATCH_RECOGNIZE ask of a match, as expressions: `Navigate`, `MatchFold`,
+`Classifier`, `MatchNumber`.
 
-They stand where columns do, and only inside of a `MatchSpec`. A plain column there is that of the current row. Each prints as a call
-that `planner/bind/match.py` reads back: the variables of a read are strings behind its argument, as in `last(price, 0, 'A')`.
-"""
+They stand where columns do, and only inside of a `MatchSpec`. A plain column there is that of the current row. Each
+prints as a call that `planner/bind/match.py` reads back: the variables of a read are strings behind its argument, as in
+`last(price, 0, 'A')`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ class Read(Typed):
 
 @dataclass(frozen=True)
 class Classifier(Read):
-    """CLASSIFIER(): the variable to which a row is mapped; inside the argument of a read, the row that this is about."""
+    """CLASSIFIER(): the variable to which a row is mapped; inside the argument of a read, the row that this is
+    about."""
 
     position: int | None = field(default=None, compare=False)
 
@@ -51,8 +53,9 @@ class MatchNumber(Read):
 
 @dataclass(frozen=True)
 class Navigate(Read):
-    """The value of an expression in another row: of the rows of the match so far (`final`: of all of it) that are mapped to `variables`, the
-    one that is `offset` behind the first, or before the last (`from_last`); then `shift` rows on in the partition, or back."""
+    """The value of an expression in another row: of the rows of the match so far (`final`: of all of it) that are
+    mapped to `variables`, the one that is `offset` behind the first, or before the last (`from_last`); then `shift`
+    rows on in the partition, or back."""
 
     arg: Expr
     variables: tuple[str, ...] = ()
@@ -105,7 +108,9 @@ class MatchFold(Read):
 
     @staticmethod
     def of(call: Aggregate, variables: tuple[str, ...], final: bool) -> MatchFold:
-        return MatchFold(call.name, call.args, call.dtype, variables, final, call.distinct, call.filter, call.order, call.position)
+        return MatchFold(
+            call.name, call.args, call.dtype, variables, final, call.distinct, call.filter, call.order, call.position
+        )
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -117,7 +122,9 @@ class MatchFold(Read):
         rest = iter(children)
         args = tuple(next(rest) for _ in self.args)
         condition = None if self.filter is None else next(rest)
-        return replace(self, args=args, filter=condition, order=tuple(replace(key, expr=next(rest)) for key in self.order))
+        return replace(
+            self, args=args, filter=condition, order=tuple(replace(key, expr=next(rest)) for key in self.order)
+        )
 
     def aggregate(self) -> Aggregate:
         return Aggregate(self.name, self.args, self.dtype, self.distinct, self.filter, self.order, self.position)

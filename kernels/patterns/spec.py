@@ -18,7 +18,8 @@ SKIPS = ("past last row", "to next row", "to first", "to last")
 
 @dataclass(frozen=True)
 class Skip:
-    """AFTER MATCH SKIP: kind is one of SKIPS; the last two name `variables`, the members of a subset perhaps, which is `called` so."""
+    """AFTER MATCH SKIP: kind is one of SKIPS; the last two name `variables`, the members of a subset perhaps, which is
+    `called` so."""
 
     kind: str = SKIPS[0]
     variables: tuple[str, ...] = ()
@@ -28,9 +29,9 @@ class Skip:
 
 @dataclass(frozen=True)
 class MatchSpec:
-    """Rows that agree on the columns `by` are a partition, in the order of `order`. define: (variable, BOOLEAN) pairs; a variable without
-    one takes every row. measures: (name, read) pairs. within: of a row that starts a match, the value of the first ORDER BY
-    expression at which the match must have ended."""
+    """Rows that agree on the columns `by` are a partition, in the order of `order`. define: (variable, BOOLEAN) pairs;
+    a variable without one takes every row. measures: (name, read) pairs. within: of a row that starts a match, the
+    value of the first ORDER BY expression at which the match must have ended."""
 
     by: tuple[Column, ...]
     order: tuple[SortKey, ...]
@@ -61,7 +62,12 @@ class MatchSpec:
         return key if key.type == self.within.type else Cast(key, self.within.type)
 
     def expressions(self) -> tuple[Expr, ...]:
-        own = (*self.by, *(key.expr for key in self.order), *(e for _, e in self.define), *(e for _, e in self.measures))
+        own = (
+            *self.by,
+            *(key.expr for key in self.order),
+            *(e for _, e in self.define),
+            *(e for _, e in self.measures),
+        )
         return own if self.within is None else (*own, self.within)
 
     def plain_expressions(self) -> tuple[Expr, ...]:
@@ -87,7 +93,14 @@ class MatchSpec:
         order = tuple(SortKey(next(rest), key.descending, key.nulls_first) for key in self.order)
         define = tuple((name, next(rest)) for name, _ in self.define)
         measures = tuple((name, next(rest)) for name, _ in self.measures)
-        return replace(self, by=by, order=order, define=define, measures=measures, within=None if self.within is None else next(rest))
+        return replace(
+            self,
+            by=by,
+            order=order,
+            define=define,
+            measures=measures,
+            within=None if self.within is None else next(rest),
+        )
 
     def over(self, change: Callable[[Expr], Expr]) -> MatchSpec:
         """The same with each of `plain_expressions` changed."""

@@ -118,12 +118,16 @@ class Repeat(Pattern):
     def text(self) -> str:
         inner = self.part.text()
         grouped = isinstance(self.part, Repeat | Choice) or (isinstance(self.part, Sequence) and self.part.parts)
-        bounds = f"{self.least}" if self.least == self.most else f"{self.least},{'' if self.most is None else self.most}"
+        bounds = (
+            f"{self.least}" if self.least == self.most else f"{self.least},{'' if self.most is None else self.most}"
+        )
         sign = {(0, None): "*", (1, None): "+", (0, 1): "?"}.get((self.least, self.most), f"{{{bounds}}}")
         return f"{f'({inner})' if grouped else inner}{sign}{'?' if self.reluctant else ''}"
 
 
-_TOKEN = re.compile(r'\s*(?:(?P<name>[^\W\d]\w*)|"(?P<quoted>(?:[^"]|"")*)"|(?P<bounds>\{\d*,?\d*\})|(?P<sign>[()|*+?^$]))')
+_TOKEN = re.compile(
+    r'\s*(?:(?P<name>[^\W\d]\w*)|"(?P<quoted>(?:[^"]|"")*)"|(?P<bounds>\{\d*,?\d*\})|(?P<sign>[()|*+?^$]))'
+)
 
 
 def read_pattern(text: str) -> Pattern:

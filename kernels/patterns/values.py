@@ -1,4 +1,5 @@
-"""Reads of a match → values: `Seen` is a match as one of its rows sees it, `PreparedRead` an expression over such a row."""
+"""Reads of a match → values: `Seen` is a match as one of its rows sees it, `PreparedRead` an expression over such a
+row."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from tsql.kernels.windows.running import KeptStates, registers
 
 @dataclass
 class Seen:
-    """The rows of a match up to `current`; there are none if that is before `start`. low, high: the partition. record: the history's record
-    of these rows, in the array `records` where it is linked. number: that of the match."""
+    """The rows of a match up to `current`; there are none if that is before `start`. low, high: the partition. record:
+    the history's record of these rows, in the array `records` where it is linked. number: that of the match."""
 
     rows: PatternRows
     start: Val
@@ -45,8 +46,8 @@ def settled(read: Read) -> Read:
 
 
 class Anew:
-    """Folds all rows of an aggregate each time that it is asked for: those whose state owns memory, or of distinct values. What
-    is distinct is found by comparing each row with those before it."""
+    """Folds all rows of an aggregate each time that it is asked for: those whose state owns memory, or of distinct
+    values. What is distinct is found by comparing each row with those before it."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, read: MatchFold):
         self.read, self.rows = read, rows
@@ -101,7 +102,9 @@ class MatchValues:
     """Answers reads; made before the walk, since some need memory."""
 
     def __init__(self, k: PipelineKernel, rows: PatternRows, reads: list[Read]):
-        folds = [read for read in reads if isinstance(read, MatchFold) and not read.counts_rows and is_folded_anew(read)]
+        folds = [
+            read for read in reads if isinstance(read, MatchFold) and not read.counts_rows and is_folded_anew(read)
+        ]
         self.anew = {read: Anew(k, rows, read) for read in folds}
 
     def end(self, k: PipelineKernel) -> None:

@@ -1,4 +1,5 @@
-"""How many cores there are. The system is asked once: it takes 50 microseconds to tell, and every query wants to know."""
+"""How many cores there are. The system is asked once: it takes 50 microseconds to tell, and every query wants to
+know."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
-"""What the child of a fork must not take over from its parent: locks that other threads held, and the threads themselves.
+"""What the child of a fork must not take over from its parent: locks that other threads held, and the threads
+themselves.
 
-A child has one thread, the one that forked. A lock that another thread held would never be free again, and a queue that another
-thread served has nobody behind it. So locks of what outlives a query (modules, sessions, plans, sources) are made here, and are free
-in the child; modules with threads say how they begin again (`in_child`). Locks within one run need nothing: a run does not go on in
-a child (`generation` tells it so).
+A child has one thread, the one that forked. A lock that another thread held would never be free again, and a queue that
+another thread served has nobody behind it. So locks of what outlives a query (modules, sessions, plans, sources) are
+made here, and are free in the child; modules with threads say how they begin again (`in_child`). Locks within one run
+need nothing: a run does not go on in a child (`generation` tells it so).
 
-What has a state of its own that must be whole (LLVM, the memory pool) is shut for others before a fork (`around`). One hook does all of
-it, in the order of `ForkStage`. Python calls the hooks of other libraries that were imported earlier between ours and the fork, while these
-stages are shut. So nothing is kept here that such a hook may wait for: the lock of all imports is not, as a thread that has logging's
-lock may import. No garbage is searched for meanwhile, as that could free memory of the pool.
-"""
+What has a state of its own that must be whole (LLVM, the memory pool) is shut for others before a fork (`around`). One
+hook does all of it, in the order of `ForkStage`. Python calls the hooks of other libraries that were imported earlier
+between ours and the fork, while these stages are shut. So nothing is kept here that such a hook may wait for: the lock
+of all imports is not, as a thread that has logging's lock may import. No garbage is searched for meanwhile, as that
+could free memory of the pool."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ _shut: list[Any] = []
 
 
 def lock() -> Any:
-    """A `threading.Lock` that is free in the child of a fork. What it guards must be whole between any two steps of Python."""
+    """A `threading.Lock` that is free in the child of a fork. What it guards must be whole between any two steps of
+    Python."""
     made = threading.Lock()
     _locks.add(made)
     return made
@@ -76,14 +78,21 @@ class Around:
     after_in_child: Callable[[], None]
 
 
-def around(stage: ForkStage, before: Callable[[], None], after_in_parent: Callable[[], None], after_in_child: Callable[[], None]) -> None:
-    """Do this before each fork, and after it. The pool is open in the child before locks are free, all other stages after that."""
+def around(
+    stage: ForkStage,
+    before: Callable[[], None],
+    after_in_parent: Callable[[], None],
+    after_in_child: Callable[[], None],
+) -> None:
+    """Do this before each fork, and after it. The pool is open in the child before locks are free, all other stages
+    after that."""
     _around.append(Around(stage, before, after_in_parent, after_in_child))
     _around.sort(key=lambda known: known.stage)
 
 
 def generation() -> int:
-    """How many forks lie between this process and the one that has imported the package: whoever keeps threads keeps this with them."""
+    """How many forks lie between this process and the one that has imported the package: whoever keeps threads keeps
+    this with them."""
     return _generation
 
 
@@ -97,7 +106,8 @@ def _free_locks() -> None:
 
 
 def _free_properties() -> None:
-    """Before Python 3.12 each cached property has a lock of its own, held while it is computed: planning is always inside of some."""
+    """Before Python 3.12 each cached property has a lock of its own, held while it is computed: planning is always
+    inside of some."""
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("tsql.")]
     classes = {found for module in modules for found in list(vars(module).values()) if isinstance(found, type)}
     for found in classes:
@@ -107,21 +117,26 @@ def _free_properties() -> None:
 
 
 def _await_imports(deadline: float) -> None:
-    """Modules are imported when they are first needed, and one that another thread is in the middle of would never be whole in the child. So a
-    fork comes between imports. A thread may still begin one while the hooks of other libraries are called: that moment is short, and to
-    keep imports out of it would take a lock that those hooks may wait for."""
+    """Modules are imported when they are first needed, and one that another thread is in the middle of would never be
+    whole in the child. So a fork comes between imports. A thread may still begin one while the hooks of other libraries
+    are called: that moment is short, and to keep imports out of it would take a lock that those hooks may wait for."""
     while _is_importing() and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def _is_importing() -> bool:
     """Whether another thread holds the lock of a module of ours, or of a library that we use."""
-    found = [known() for name, known in list(getattr(_bootstrap, "_module_locks", {}).items()) if name.partition(".")[0] in IMPORTED]
+    found = [
+        known()
+        for name, known in list(getattr(_bootstrap, "_module_locks", {}).items())
+        if name.partition(".")[0] in IMPORTED
+    ]
     return any(getattr(held, "owner", None) not in (None, threading.get_ident()) for held in found)
 
 
 def _before() -> None:
-    """Imports are awaited while nothing is shut, as they may need what is. To shut may take a while: if an import has begun in it, once more."""
+    """Imports are awaited while nothing is shut, as they may need what is. To shut may take a while: if an import has
+    begun in it, once more."""
     _forking.acquire()
     deadline = time.monotonic() + IMPORT_SECONDS
     while True:

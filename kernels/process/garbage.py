@@ -1,8 +1,8 @@
 """`paused()`: no search for garbage while a query is analyzed, planned and emitted.
 
-These make tens of thousands of small objects that refer to each other without cycles, and go by themselves. They are also what makes
-Python's collector look through all objects of the process, which takes longer than most queries take to compile.
-"""
+These make tens of thousands of small objects that refer to each other without cycles, and go by themselves. They are
+also what makes Python's collector look through all objects of the process, which takes longer than most queries take to
+compile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ _was_enabled = False
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """Any number of threads may be inside, each any number of times; who leaves last has the collector as who came first."""
+    """Any number of threads may be inside, each any number of times; who leaves last has the collector as who came
+    first."""
     global _inside, _was_enabled
     with _lock:
         if _inside == 0:

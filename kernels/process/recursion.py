@@ -1,4 +1,5 @@
-"""Recursion that is deeper than Python allows by itself: of a parser, of expressions, of plans with many steps in a row."""
+"""Recursion that is deeper than Python allows by itself: of a parser, of expressions, of plans with many steps in a
+row."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ _own = threading.local()
 
 @contextmanager
 def deep_recursion(frames: int = 20_000) -> Iterator[None]:
-    """Allow the recursion of the parser, of the planner and of what runs deep plans. Python frames take no C stack, so this limit is safe; it is
-    shared by threads and is put back when the last user leaves."""
+    """Allow the recursion of the parser, of the planner and of what runs deep plans. Python frames take no C stack, so
+    this limit is safe; it is shared by threads and is put back when the last user leaves."""
     global _recursion_users, _recursion_before
     with _recursion_lock:
         if _recursion_users == 0:

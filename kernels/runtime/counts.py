@@ -1,8 +1,7 @@
 """Counts of distinct values, in the kernel language: an open-addressing table in one malloc'ed block.
 
-A block is (entries used i64, mask i64), then the entries; null is an empty table. An entry is its hash (never 0; 0 is free), the
-count, and what the caller keeps. The table is at most half full.
-"""
+A block is (entries used i64, mask i64), then the entries; null is an empty table. An entry is its hash (never 0; 0 is
+free), the count, and what the caller keeps. The table is at most half full."""
 
 from __future__ import annotations
 
@@ -44,9 +43,16 @@ def counts_room(k: Kernel, ctx: Val, block: Val, entry_bytes: Val) -> None:
 
 
 def count_value(
-    k: Kernel, block: Val, hash: Val, entry_bytes: int, equal: Callable[[Val], Val], fill: Callable[[Val], None], again: Callable[[Val], None]
+    k: Kernel,
+    block: Val,
+    hash: Val,
+    entry_bytes: int,
+    equal: Callable[[Val], Val],
+    fill: Callable[[Val], None],
+    again: Callable[[Val], None],
 ) -> None:
-    """Count one value: `fill(entry)` writes a new entry behind its header, `again(entry)` sees one that is there already."""
+    """Count one value: `fill(entry)` writes a new entry behind its header, `again(entry)` sees one that is there
+    already."""
     hash = k.select(hash == 0, k.i64(1), hash)
     mask = k.load("i64", block, 1)
     slot = k.var(hash & mask)

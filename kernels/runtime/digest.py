@@ -76,7 +76,12 @@ def _schedule(k: Kernel, state: Val, block: Val) -> Val:
 def sha1_block(k: Kernel, state: Val, table: Val, block: Val) -> None:
     words = _schedule(k, state, block)
     with k.range(k.i64(80), 16) as i:
-        mixed = k.load("i32", words, i - 3) ^ k.load("i32", words, i - 8) ^ k.load("i32", words, i - 14) ^ k.load("i32", words, i - 16)
+        mixed = (
+            k.load("i32", words, i - 3)
+            ^ k.load("i32", words, i - 8)
+            ^ k.load("i32", words, i - 14)
+            ^ k.load("i32", words, i - 16)
+        )
         k.store(words, rotate(mixed, 1), i)
     start = [k.load("i32", state, i) for i in range(5)]
     a, b, c, d, e = (k.var(v) for v in start)
@@ -106,7 +111,13 @@ def sha256_block(k: Kernel, state: Val, table: Val, block: Val) -> None:
     slots = [k.var(v) for v in start]
     with k.range(k.i64(64)) as i:
         a, b, c, d, e, f, g, h = (slot.value for slot in slots)
-        total = h + (rotate(e, 26) ^ rotate(e, 21) ^ rotate(e, 7)) + (g ^ (e & (f ^ g))) + k.load("i32", table, i) + k.load("i32", words, i)
+        total = (
+            h
+            + (rotate(e, 26) ^ rotate(e, 21) ^ rotate(e, 7))
+            + (g ^ (e & (f ^ g)))
+            + k.load("i32", table, i)
+            + k.load("i32", words, i)
+        )
         other = (rotate(a, 30) ^ rotate(a, 19) ^ rotate(a, 10)) + ((a & b) | (c & (a | b)))
         for slot, value in zip(slots, (total + other, a, b, c, d + total, e, f, g), strict=True):
             slot.set(value)

@@ -4,9 +4,9 @@ State record (104 bytes), zeroed at first:
   0 directory, 8 mask, 16 groups, 24 groups at which the directory grows,
   32 chunks of entries (data, count, capacity; each record: address, entries), 56 next free entry, 64 entries left,
   72 next free byte for strings, 80 bytes left, 88 chain of string chunks (by their first word), 96 bytes taken in all.
-An entry starts with its 64-bit hash. A directory word is the upper 16 bits of the hash above a 48-bit address; 0 is free.
-The host frees chunks, string chunks and the directory. Cost: about one cache miss for the directory and one for the entry.
-"""
+An entry starts with its 64-bit hash. A directory word is the upper 16 bits of the hash above a 48-bit address; 0 is
+free. The host frees chunks, string chunks and the directory. Cost: about one cache miss for the directory and one for
+the entry."""
 
 from __future__ import annotations
 
@@ -102,7 +102,15 @@ def table_string(k: Kernel, ctx: Val, table: Val, text: Val, length: Val) -> Non
     k.ret(copy)
 
 
-def find_or_insert(k: Kernel, ctx: Val, table: Val, hash: Val, entry_bytes: int, equal: Callable[[Val], Val], fill: Callable[[Val], None]) -> Val:
+def find_or_insert(
+    k: Kernel,
+    ctx: Val,
+    table: Val,
+    hash: Val,
+    entry_bytes: int,
+    equal: Callable[[Val], Val],
+    fill: Callable[[Val], None],
+) -> Val:
     """The entry with this hash for which `equal(entry)` holds; a new one, filled by `fill(entry)`, if there is none."""
     with k.when(k.load("i64", table, 2) >= k.load("i64", table, 3)):
         table_grow(k, ctx, table, k.i64(entry_bytes))

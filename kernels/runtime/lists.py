@@ -1,8 +1,8 @@
-"""Growing lists of records and of text, in the kernel language: each is one malloc'ed block, so that a state owns it by one pointer.
+"""Growing lists of records and of text, in the kernel language: each is one malloc'ed block, so that a state owns it by
+one pointer.
 
-A block is (used i64, capacity i64), then the content; null is an empty list. Routines that may grow a block return where it
-is now. Aggregates that keep all values of a group build on these.
-"""
+A block is (used i64, capacity i64), then the content; null is an empty list. Routines that may grow a block return
+where it is now. Aggregates that keep all values of a group build on these."""
 
 from __future__ import annotations
 

@@ -1,18 +1,21 @@
-"""The memory pool of the process, in the kernel language: `malloc`, `calloc`, `realloc` and `free` as kernels and host call them.
+"""The memory pool of the process, in the kernel language: `malloc`, `calloc`, `realloc` and `free` as kernels and host
+call them.
 
-Blocks above `SMALLEST` are the pool's, smaller ones the C library's. The pool owns one range of addresses, reserved at once and made of huge
-pages, with a region for each class of sizes (four to a doubling), so that an address tells its class. Freed blocks keep their pages for the
-next block of their class: fresh pages cost more than what most kernels do with them, and what the C library keeps, others in the process
-may give back (DuckDB trims its heap several times a second). What is kept is bounded: pages of idle blocks go back to the system
-where used and idle blocks together would be more than `BOUND`.
+Blocks above `SMALLEST` are the pool's, smaller ones the C library's. The pool owns one range of addresses, reserved at
+once and made of huge pages, with a region for each class of sizes (four to a doubling), so that an address tells its
+class. Freed blocks keep their pages for the next block of their class: fresh pages cost more than what most kernels do
+with them, and what the C library keeps, others in the process may give back (DuckDB trims its heap several times a
+second). What is kept is bounded: pages of idle blocks go back to the system where used and idle blocks together would
+be more than `BOUND`.
 
-Blocks do not all begin at the same place of a page: a kernel that fills many of them at the same pace, as those do that partition rows, would
-write to the same few lines of its caches, whose sets the low bits of addresses choose. So a block begins a line further in than the one before it, in a page
-that it has for that (`SHIFTS` lines, then from the first again); an address within a block tells which it is all the same.
+Blocks do not all begin at the same place of a page: a kernel that fills many of them at the same pace, as those do that
+partition rows, would write to the same few lines of its caches, whose sets the low bits of addresses choose. So a block
+begins a line further in than the one before it, in a page that it has for that (`SHIFTS` lines, then from the first
+again); an address within a block tells which it is all the same.
 
-The state is a record of words (names below), then a record of `CLASS_WORDS` per class. A class has two stacks of block numbers, for idle
-blocks with pages (warm) and without (cold, which read as zeros), and the number of blocks that were ever handed out.
-"""
+The state is a record of words (names below), then a record of `CLASS_WORDS` per class. A class has two stacks of block
+numbers, for idle blocks with pages (warm) and without (cold, which read as zeros), and the number of blocks that were
+ever handed out."""
 
 from __future__ import annotations
 
@@ -25,11 +28,12 @@ STATE = "pool_state"
 """The symbol under which code finds the state."""
 
 LOCK, BASE, RANGE, REGION, BOUND, USED, IDLE, RECYCLED, FRESH, GIVEN_UP, CALLS = range(11)
-"""Words of the state. Bytes: in use, idle with pages; and ever handed out from warm blocks, from others, and given back to the system."""
+"""Words of the state. Bytes: in use, idle with pages; and ever handed out from warm blocks, from others, and given back
+to the system."""
 CLASSES_AT = 16 * 8
 WARM, COLD, NEXT, WARM_AT, COLD_AT, SIZE, BLOCKS, STAMP = range(8)
-"""Words of a class: how many blocks are warm, cold and were ever handed out; where the stacks lie; bytes of a block; how many there can be;
-and the number of the last call that used it."""
+"""Words of a class: how many blocks are warm, cold and were ever handed out; where the stacks lie; bytes of a block;
+how many there can be; and the number of the last call that used it."""
 CLASS_WORDS = 8
 SMALLEST_BITS, LARGEST_BITS = 17, 33
 SMALLEST, LARGEST = 1 << SMALLEST_BITS, 1 << LARGEST_BITS
@@ -42,7 +46,8 @@ EXPORTS = ("pool_malloc", "pool_calloc", "pool_realloc", "pool_free", "pool_trim
 
 
 def class_size(number: int) -> int:
-    """Bytes from one block of a class to the next: those that it holds, 1.25, 1.5, 1.75 or 2 times a power of two, and what its shift may take."""
+    """Bytes from one block of a class to the next: those that it holds, 1.25, 1.5, 1.75 or 2 times a power of two, and
+    what its shift may take."""
     return ((5 + number % 4) << (SMALLEST_BITS + number // 4 - 2)) + SHIFT_BYTES
 
 
@@ -84,8 +89,8 @@ def _address(k: Kernel, state: Val, number: Val, block: Val, size: Val) -> Val:
 
 @routine("pool_give_up", ("i64",), None)
 def pool_give_up(k: Kernel, most: Val) -> None:
-    """Give pages of idle blocks back to the system until so many bytes are idle at most, those of classes first that have not been used
-    for longest. The lock is held."""
+    """Give pages of idle blocks back to the system until so many bytes are idle at most, those of classes first that
+    have not been used for longest. The lock is held."""
     state = k.symbol(STATE)
     with k.forever() as classes:
         classes.stop_if(k.load("i64", state, IDLE) <= most)
@@ -110,8 +115,8 @@ def pool_give_up(k: Kernel, most: Val) -> None:
 
 @routine("pool_take", ("i64",), "i64")
 def pool_take(k: Kernel, bytes: Val) -> None:
-    """The address of a block, with its lowest bit set if all of it is zero; 0 if the class has none left. A warm block of up to twice the
-    size is better than fresh pages."""
+    """The address of a block, with its lowest bit set if all of it is zero; 0 if the class has none left. A warm block
+    of up to twice the size is better than fresh pages."""
     state, smallest = k.symbol(STATE), _class_of(k, bytes)
     block, is_zero, fitting = k.var(k.i64(-1)), k.var(k.i64(1)), k.var(smallest)
     _lock(k, state)

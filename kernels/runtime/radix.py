@@ -1,12 +1,14 @@
-"""A radix sort in the kernel language: the stable order of rows by a 64-bit key, digit by digit from the least significant.
+"""A radix sort in the kernel language: the stable order of rows by a 64-bit key, digit by digit from the least
+significant.
 
-`main(plan, counts, rows)`: the plan is words: the address of the keys, of as much spare memory, of the numbers of the rows (32
-bits each, in any order at first) and of as much spare memory, and how many bits of the keys matter. Keys and numbers are
-sorted where they lie; `counts` is memory for 2,048 words. A digit in which all keys agree costs one look at each key.
+`main(plan, counts, rows)`: the plan is words: the address of the keys, of as much spare memory, of the numbers of the
+rows (32 bits each, in any order at first) and of as much spare memory, and how many bits of the keys matter. Keys and
+numbers are sorted where they lie; `counts` is memory for 2,048 words. A digit in which all keys agree costs one look at
+each key.
 
-`places_module`: for keys of few values, where each row belongs, by counting. Columns that are written there (`scatter_module` in gather.py) are read in
-their order, and written in as many streams as there are values; gathered in the sorted order, each value would be read from another line of memory.
-"""
+`places_module`: for keys of few values, where each row belongs, by counting. Columns that are written there
+(`scatter_module` in gather.py) are read in their order, and written in as many streams as there are values; gathered in
+the sorted order, each value would be read from another line of memory."""
 
 from __future__ import annotations
 
@@ -52,8 +54,9 @@ def radix_module() -> Module:
 
 @cache
 def places_module() -> Module:
-    """`main(plan, counts, rows)`: the plan is the address of the keys, of the places (32 bits each) and how many values keys have; `counts` is memory
-    for as many words. The place of a row is the number of rows that come before it in the stable order of keys."""
+    """`main(plan, counts, rows)`: the plan is the address of the keys, of the places (32 bits each) and how many values
+    keys have; `counts` is memory for as many words. The place of a row is the number of rows that come before it in the
+    stable order of keys."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, counts, rows = k.params
@@ -90,7 +93,9 @@ def _count(k: Kernel, keys: Val, counts: Val, rows: Val, shift: Val) -> None:
         k.store(cell, k.load("i64", cell) + 1)
 
 
-def _scatter(k: Kernel, keys: Val, numbers: Val, to_keys: Val, to_numbers: Val, counts: Val, rows: Val, shift: Val) -> None:
+def _scatter(
+    k: Kernel, keys: Val, numbers: Val, to_keys: Val, to_numbers: Val, counts: Val, rows: Val, shift: Val
+) -> None:
     """Put each row where those with its digit belong, in the order in which they come."""
     starts(k, counts, k.i64(BUCKETS))
     with k.range(rows) as i:

@@ -1,4 +1,5 @@
-"""Selection and sorting in the kernel language: the n-th of an array of integers, and a merge sort of pointers by any order."""
+"""Selection and sorting in the kernel language: the n-th of an array of integers, and a merge sort of pointers by any
+order."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ FLOAT_BITS = (1 << 63) - 1
 
 
 def sortable(k: Kernel, x: Val) -> Val:
-    """An f64 as an i64 of the same order: NaN is one value and the greatest, -0.0 is just below 0.0. Its own inverse is `unsortable`."""
+    """An f64 as an i64 of the same order: NaN is one value and the greatest, -0.0 is just below 0.0. Its own inverse is
+    `unsortable`."""
     bits = k.select(x != x, k.f64(float("nan")), x).bits_as("i64")
     return bits ^ ((bits >> 63) & FLOAT_BITS)
 
@@ -28,7 +30,8 @@ def _swap(k: Kernel, machine: str, data: Val, a: Val, b: Val) -> None:
 
 
 def _quickselect(k: Kernel, machine: str, data: Val, count: Val, n: Val, less: Callable[[Val, Val], Val]) -> None:
-    """Three-way partitions around pseudo-random pivots, so that no order of the input and no ties are bad; ends by returning."""
+    """Three-way partitions around pseudo-random pivots, so that no order of the input and no ties are bad; ends by
+    returning."""
     low, high = k.var(k.i64(0)), k.var(count - 1)
     with k.forever() as loop:
         first, last = low.value, high.value
@@ -58,7 +61,8 @@ def _quickselect(k: Kernel, machine: str, data: Val, count: Val, n: Val, less: C
 
 
 def select_nth(k: Kernel, data: Val, count: Val, n: Val, machine: str) -> Val:
-    """The n-th smallest of an array of i64 or i128, which is reordered: what is before it is not greater, what is behind not less."""
+    """The n-th smallest of an array of i64 or i128, which is reordered: what is before it is not greater, what is
+    behind not less."""
 
     @routine(f"select_{machine}", ("ptr", "i64", "i64"), machine)
     def select(k: Kernel, data: Val, count: Val, n: Val) -> None:
@@ -67,8 +71,17 @@ def select_nth(k: Kernel, data: Val, count: Val, n: Val, machine: str) -> Val:
     return select(k, data, count, n)
 
 
-def select_pointer(k: Kernel, name: str, pointers: Val, count: Val, n: Val, context: Val, before: Callable[[Kernel, Val, Val, Val], Val]) -> Val:
-    """The n-th of an array of pointers, which is reordered, by `before(k, a, b, context)`; `name` stands for the order."""
+def select_pointer(
+    k: Kernel,
+    name: str,
+    pointers: Val,
+    count: Val,
+    n: Val,
+    context: Val,
+    before: Callable[[Kernel, Val, Val, Val], Val],
+) -> Val:
+    """The n-th of an array of pointers, which is reordered, by `before(k, a, b, context)`; `name` stands for the
+    order."""
 
     @routine(f"select_{name}", ("ptr", "i64", "i64", "ptr"), "ptr")
     def select(k: Kernel, pointers: Val, count: Val, n: Val, context: Val) -> None:
@@ -90,8 +103,11 @@ def least(k: Kernel, data: Val, start: Val, count: Val, machine: str) -> Val:
     return least_of(k, data, start, count)
 
 
-def sort_pointers(k: Kernel, name: str, pointers: Val, count: Val, context: Val, before: Callable[[Kernel, Val, Val, Val], Val]) -> None:
-    """Sort an array of pointers by `before(k, a, b, context)`, a total order; behind it there is room for as many again.
+def sort_pointers(
+    k: Kernel, name: str, pointers: Val, count: Val, context: Val, before: Callable[[Kernel, Val, Val, Val], Val]
+) -> None:
+    """Sort an array of pointers by `before(k, a, b, context)`, a total order; behind it there is room for as many
+    again.
 
     `name` stands for the order: the routine is emitted once per module under it.
     """
@@ -116,7 +132,16 @@ def sort_pointers(k: Kernel, name: str, pointers: Val, count: Val, context: Val,
             with k.forever() as chunks:
                 start = chunk.value
                 chunks.stop_if(start >= count)
-                _merge(k, source.value, target.value, start, k.min(start + run, count), k.min(start + run * 2, count), context, before)
+                _merge(
+                    k,
+                    source.value,
+                    target.value,
+                    start,
+                    k.min(start + run, count),
+                    k.min(start + run * 2, count),
+                    context,
+                    before,
+                )
                 chunk.set(start + run * 2)
             old = source.value
             source.set(target.value)
@@ -128,7 +153,16 @@ def sort_pointers(k: Kernel, name: str, pointers: Val, count: Val, context: Val,
     sort(k, pointers, count, context)
 
 
-def _merge(k: Kernel, source: Val, target: Val, start: Val, middle: Val, end: Val, context: Val, before: Callable[[Kernel, Val, Val, Val], Val]) -> None:
+def _merge(
+    k: Kernel,
+    source: Val,
+    target: Val,
+    start: Val,
+    middle: Val,
+    end: Val,
+    context: Val,
+    before: Callable[[Kernel, Val, Val, Val], Val],
+) -> None:
     """Merge source[start..middle) and source[middle..end) into target[start..end)."""
     left, right = k.var(start), k.var(middle)
     with k.range(end, start) as out:

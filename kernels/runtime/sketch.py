@@ -1,9 +1,8 @@
 """A sketch of distinct 64-bit hashes, in the kernel language: exact while small, then HyperLogLog.
 
-A block is (kind i64, mask i64), then the content. Kind >= 0: that many hashes in an open-addressing set of mask + 1 words (0 is
-free), at most half full. Kind -1: 2^14 registers of a byte. Error of the latter: about 0.8 percent (Ertl, "New cardinality
-estimation algorithms for HyperLogLog sketches", 2017, whose estimator needs no tables of bias).
-"""
+A block is (kind i64, mask i64), then the content. Kind >= 0: that many hashes in an open-addressing set of mask + 1
+words (0 is free), at most half full. Kind -1: 2^14 registers of a byte. Error of the latter: about 0.8 percent (Ertl,
+"New cardinality estimation algorithms for HyperLogLog sketches", 2017, whose estimator needs no tables of bias)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Sorts rows within groups: rows that lie in the order of their groups already, each group by a 64-bit number.
 
-`main(plan, _, rows)`: the plan is words, addresses of: the words of the groups, in order; the numbers of the rows (32 bits each), in that order;
-what is sorted by, by number of row (signed); memory for as many of these, twice; and memory for as many numbers of rows. The numbers of rows are sorted
-where they lie, and the order is stable. Cost: groups are sorted in short runs by insertion, and the runs merged, but for those that follow each other already. So
-rows that were in order, or in a few runs of it, cost hardly more than a look at each.
-"""
+`main(plan, _, rows)`: the plan is words, addresses of: the words of the groups, in order; the numbers of the rows (32
+bits each), in that order; what is sorted by, by number of row (signed); memory for as many of these, twice; and memory
+for as many numbers of rows. The numbers of rows are sorted where they lie, and the order is stable. Cost: groups are
+sorted in short runs by insertion, and the runs merged, but for those that follow each other already. So rows that were
+in order, or in a few runs of it, cost hardly more than a look at each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def sort_run(k: Kernel, values: Val, numbers: Val, start: Val, end: Val) -> None
 
 
 @routine("merge_neighbours", ("ptr", "ptr", "ptr", "ptr", "i64", "i64", "i64"), None)
-def merge_neighbours(k: Kernel, values: Val, numbers: Val, spare_values: Val, spare_numbers: Val, start: Val, middle: Val, end: Val) -> None:
+def merge_neighbours(
+    k: Kernel, values: Val, numbers: Val, spare_values: Val, spare_numbers: Val, start: Val, middle: Val, end: Val
+) -> None:
     """Merge two sorted runs that lie side by side."""
     a, b = k.var(start), k.var(middle)
     with k.range(end - start) as at:
@@ -53,7 +55,9 @@ def merge_neighbours(k: Kernel, values: Val, numbers: Val, spare_values: Val, sp
 
 
 @routine("sort_group", ("ptr", "ptr", "ptr", "ptr", "i64", "i64"), None)
-def sort_group(k: Kernel, values: Val, numbers: Val, spare_values: Val, spare_numbers: Val, start: Val, end: Val) -> None:
+def sort_group(
+    k: Kernel, values: Val, numbers: Val, spare_values: Val, spare_numbers: Val, start: Val, end: Val
+) -> None:
     """Sort the rows of a group."""
     with k.range((end - start + (RUN - 1)).udiv(RUN)) as run:
         first = start + run * RUN

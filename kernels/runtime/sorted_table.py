@@ -1,15 +1,17 @@
-"""A table whose entries are sorted by a number within groups of equal keys, for joins that ask for a range or for the nearest.
+"""A table whose entries are sorted by a number within groups of equal keys, for joins that ask for a range or for the
+nearest.
 
-While rows are collected an entry holds its number, the hash of its keys and perhaps its place in the input. `number_module` reads
-these and finds the groups; the host (`backends/local/sort/sorted_tables.py`) has the entries of a group put together, sorts what is not in
-order, and leaves the numbers in their order, the rows beside them, and a directory of groups. The row of an entry is what lies behind
-its header, or its address if entries are marked or have nothing else.
+While rows are collected an entry holds its number, the hash of its keys and perhaps its place in the input.
+`number_module` reads these and finds the groups; the host (`backends/local/sort/sorted_tables.py`) has the entries of a
+group put together, sorts what is not in order, and leaves the numbers in their order, the rows beside them, and a
+directory of groups. The row of an entry is what lies behind its header, or its address if entries are marked or have
+nothing else.
 
-A group is a hash, not a key: keys of equal hashes share one, and who searches compares keys unless the hash is known to tell
-all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, and where a search has ended last.
-A slot whose hash is 0 is free, and has an empty range; the slot behind the last is that of the hash 0. A single number whose values
-are close together is a place in a dense directory instead: of each possible key, and of one more, the first place of its rows.
-"""
+A group is a hash, not a key: keys of equal hashes share one, and who searches compares keys unless the hash is known to
+tell all of them apart. Directory: so many slots of 32 bytes: hash, first place, place behind the last, and where a
+search has ended last. A slot whose hash is 0 is free, and has an empty range; the slot behind the last is that of the
+hash 0. A single number whose values are close together is a place in a dense directory instead: of each possible key,
+and of one more, the first place of its rows."""
 
 from __future__ import annotations
 
@@ -26,14 +28,17 @@ CURSOR = 3
 AT_ONCE = 4
 PLAN_WORDS = 14
 GROUPS_AT, MOST_AT, MODE_AT, LEAST_AT = 10, 11, 12, 13
-"""Words of the plan of `number_module`: how many groups there are, at how many it gives up, BY_HASH .., the least number."""
+"""Words of the plan of `number_module`: how many groups there are, at how many it gives up, BY_HASH .., the least
+number."""
 
 AHEAD = 16
-"""Where entries are counted and placed, words of groups are fetched so many entries before their turn: groups come in any order, and their words
-do not stay in a core's cache. Behind the slots of the last entries there are twice as many that may be read."""
+"""Where entries are counted and placed, words of groups are fetched so many entries before their turn: groups come in
+any order, and their words do not stay in a core's cache. Behind the slots of the last entries there are twice as many
+that may be read."""
 
 BY_HASH, BY_NUMBER, DENSE = 0, 1, 2
-"""What an entry holds of its keys and which group that means: a hash; a number to be hashed; a number that is a place by itself."""
+"""What an entry holds of its keys and which group that means: a hash; a number to be hashed; a number that is a place
+by itself."""
 
 
 @routine("group_slot", ("ptr", "i64", "i64"), "i64")
@@ -51,9 +56,9 @@ def group_slot(k: Kernel, directory: Val, mask: Val, word: Val) -> None:
 
 @routine("place_near", ("ptr", "i64", "i64", "i64", "i64", "i64"), "i64")
 def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val, after: Val) -> None:
-    """As `first_place` among the keys from `low` up to `high`, for a value that is expected a little behind the place `hint`: the
-    first few keys are looked at without a branch, since how many are passed by cannot be foreseen; then in steps that double, with a
-    search between the last two. A value before the hint is searched for from `low` on."""
+    """As `first_place` among the keys from `low` up to `high`, for a value that is expected a little behind the place
+    `hint`: the first few keys are looked at without a branch, since how many are passed by cannot be foreseen; then in
+    steps that double, with a search between the last two. A value before the hint is searched for from `low` on."""
 
     def is_before(at: Val) -> Val:
         key = k.load("i64", keys, at)
@@ -81,7 +86,10 @@ def place_near(k: Kernel, keys: Val, low: Val, high: Val, hint: Val, value: Val,
         end.set(at + width.value)
         width.set(width.value + width.value)
     last = k.min(end.value, high)
-    k.ret(start.value + first_place(k, k.element("i64", keys, start.value), k.max(last - start.value, k.i64(0)), value, after))
+    k.ret(
+        start.value
+        + first_place(k, k.element("i64", keys, start.value), k.max(last - start.value, k.i64(0)), value, after)
+    )
 
 
 @routine("group_number", ("ptr", "ptr", "i64", "i64"), "i64")
@@ -105,10 +113,11 @@ def group_number(k: Kernel, plan: Val, words: Val, mask: Val, word: Val) -> None
 
 @cache
 def number_module() -> Module:
-    """`main(plan, chunk, rows)` writes down what the entries of a chunk are sorted by. The chunk is two words: address and number
-    of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; where in an entry the hash and the
-    place in the input are (-1: nowhere), whether entries are marked; arrays of numbers, slots (i32), addresses and places; how
-    many groups there are, and at how many to give up; BY_HASH .., and the least number."""
+    """`main(plan, chunk, rows)` writes down what the entries of a chunk are sorted by. The chunk is two words: address
+    and number of its first entry. The plan is i64 words: the words of the groups, mask, bytes per entry; where in an
+    entry the hash and the place in the input are (-1: nowhere), whether entries are marked; arrays of numbers, slots
+    (i32), addresses and places; how many groups there are, and at how many to give up; BY_HASH .., and the least
+    number."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     plan, chunk, rows = k.params
@@ -161,9 +170,10 @@ def count_module() -> Module:
 
 @cache
 def place_module() -> Module:
-    """`main(plan, first, rows)` puts entries in the places of their groups, one behind the other, in the order in which they come. The
-    plan is i64 words: numbers, addresses and slots (i32) of the entries; numbers and rows in their places; the next place of each
-    slot; how many words a row has, and where they begin in an entry. No words: the row is the address of the entry."""
+    """`main(plan, first, rows)` puts entries in the places of their groups, one behind the other, in the order in which
+    they come. The plan is i64 words: numbers, addresses and slots (i32) of the entries; numbers and rows in their
+    places; the next place of each slot; how many words a row has, and where they begin in an entry. No words: the row
+    is the address of the entry."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "i64", "i64"), None)
     plan, first, rows = k.params
@@ -173,7 +183,9 @@ def place_module() -> Module:
         number = first + row
         k.prefetch(k.element("i64", places, k.load("i32", slots, number + 2 * AHEAD).to("i64")))
         # The place may still change by then, by a little.
-        soon = k.load("i64", k.element("i64", places, k.load("i32", slots, k.min(number + AHEAD, first + rows - 1)).to("i64")))
+        soon = k.load(
+            "i64", k.element("i64", places, k.load("i32", slots, k.min(number + AHEAD, first + rows - 1)).to("i64"))
+        )
         k.prefetch(k.element("i64", placed_orders, soon))
         k.prefetch(k.element("i64", placed_rows, soon * k.max(words, k.i64(1))))
         at = k.element("i64", places, k.load("i32", slots, number).to("i64"))

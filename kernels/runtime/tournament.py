@@ -1,8 +1,9 @@
-"""A tournament in the kernel language: which of many codes has the highest count, and of those that tie, the smallest rank.
+"""A tournament in the kernel language: which of many codes has the highest count, and of those that tie, the smallest
+rank.
 
-Counts and ranks are arrays of `size` words (a power of two); the tree is as many words, node i the winner of its children 2i and 2i + 1,
-where children from `size` on are the codes themselves. The winner of all is node 1. A change costs O(log size).
-"""
+Counts and ranks are arrays of `size` words (a power of two); the tree is as many words, node i the winner of its
+children 2i and 2i + 1, where children from `size` on are the codes themselves. The winner of all is node 1. A change
+costs O(log size)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What window kernels work with: the sorted rows of a shard, the place of the current row, memory, and the `Evaluator` of a call."""
+"""What window kernels work with: the sorted rows of a shard, the place of the current row, memory, and the `Evaluator`
+of a call."""
 
 from __future__ import annotations
 
@@ -49,13 +50,15 @@ class SortedRows:
             column = self.columns[arg.name][0]
             return AggregateArgument(arg.type, column.range, column.layout.nullable)
         exact = isinstance(arg, Literal) and isinstance(arg.value, int) and not isinstance(arg.value, bool)
-        return AggregateArgument(arg.type, (arg.value, arg.value) if exact else None, constant=arg if isinstance(arg, Literal) else None)
+        return AggregateArgument(
+            arg.type, (arg.value, arg.value) if exact else None, constant=arg if isinstance(arg, Literal) else None
+        )
 
 
 class Place:
-    """Where the walk over the rows is: the row, its partition `[start, end)`, its peers `[peers, peers_end)`, and the number of
-    its group of peers in the partition, from 0. inside: the walk may begin inside of a partition, and with the first row `partition` is
-    called for, which is not the partition's first then."""
+    """Where the walk over the rows is: the row, its partition `[start, end)`, its peers `[peers, peers_end)`, and the
+    number of its group of peers in the partition, from 0. inside: the walk may begin inside of a partition, and with
+    the first row `partition` is called for, which is not the partition's first then."""
 
     def __init__(self, k: PipelineKernel, rows: SortedRows, inside: bool = False):
         self.inside = inside
@@ -75,8 +78,8 @@ class Place:
 
 
 class Evaluator:
-    """Computes one call. `begin` and `end` are emitted around the walk, `partition` where one begins (`place.row` is its first
-    row), `value` for each row in order."""
+    """Computes one call. `begin` and `end` are emitted around the walk, `partition` where one begins (`place.row` is
+    its first row), `value` for each row in order."""
 
     how = ""
     """How it is done, for `explain`; empty where there is one way only."""
@@ -114,8 +117,8 @@ class Evaluator:
 
 
 class Memory:
-    """An array that lives as long as the walk; it counts as memory of the query. Where the query may not have so much, the kernel
-    stops before the first row, and nothing is touched."""
+    """An array that lives as long as the walk; it counts as memory of the query. Where the query may not have so much,
+    the kernel stops before the first row, and nothing is touched."""
 
     def __init__(self, k: PipelineKernel, bytes: Val, zeroed: bool = False):
         self.bytes = bytes
@@ -155,7 +158,8 @@ class GrowingMemory:
 
 
 class OwnMemory:
-    """Counts what states allocate, so that it can be given back when they are freed: kernels only ever add to the memory in use."""
+    """Counts what states allocate, so that it can be given back when they are freed: kernels only ever add to the
+    memory in use."""
 
     def __init__(self, k: PipelineKernel):
         self.word = k.buffer(8)

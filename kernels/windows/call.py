@@ -1,8 +1,7 @@
 """Calls of window functions as plans hold them: the function, its arguments, and the frame of rows that it sees.
 
-PARTITION BY and ORDER BY belong to the plan node, which serves all calls that share them. Everything is frozen and hashable,
-and prints as SQL that `planner/bind/windows.py` reads back to an equal object.
-"""
+PARTITION BY and ORDER BY belong to the plan node, which serves all calls that share them. Everything is frozen and
+hashable, and prints as SQL that `planner/bind/windows.py` reads back to an equal object."""
 
 from __future__ import annotations
 
@@ -51,8 +50,8 @@ class Bound:
 
 @dataclass(frozen=True)
 class Frame:
-    """The rows of the partition that a call sees. mode: "rows", "range" or "groups". `key` is the ORDER BY expression in the
-    type in which RANGE with an offset compares it."""
+    """The rows of the partition that a call sees. mode: "rows", "range" or "groups". `key` is the ORDER BY expression
+    in the type in which RANGE with an offset compares it."""
 
     mode: str = "range"
     start: Bound = Bound("unbounded")
@@ -66,7 +65,11 @@ class Frame:
     def changed(self, change: Callable[[Expr], Expr]) -> Frame:
         start, end = self.start.changed(change), self.end.changed(change)
         key = None if self.key is None else change(self.key)
-        return self if start is self.start and end is self.end and key is self.key else replace(self, start=start, end=end, key=key)
+        return (
+            self
+            if start is self.start and end is self.end and key is self.key
+            else replace(self, start=start, end=end, key=key)
+        )
 
     @property
     def is_monotonic(self) -> bool:
@@ -75,7 +78,9 @@ class Frame:
 
     @property
     def needs_peers(self) -> bool:
-        return self.exclude in ("group", "ties") or (self.mode != "rows" and not (self.start.kind == self.end.kind == "unbounded"))
+        return self.exclude in ("group", "ties") or (
+            self.mode != "rows" and not (self.start.kind == self.end.kind == "unbounded")
+        )
 
     def sql(self) -> str:
         text = f"{self.mode.upper()} BETWEEN {self.start.sql('PRECEDING')} AND {self.end.sql('FOLLOWING')}"
@@ -88,8 +93,8 @@ WHOLE_PARTITION = Frame("rows", Bound("unbounded"), Bound("unbounded"))
 
 @dataclass(frozen=True)
 class WindowCall:
-    """A call of a window function or of an aggregate over a frame. The frame of a function that sees the whole partition
-    anyway (row_number, lag, ..) is the default one."""
+    """A call of a window function or of an aggregate over a frame. The frame of a function that sees the whole
+    partition anyway (row_number, lag, ..) is the default one."""
 
     name: str
     args: tuple[Expr, ...]

@@ -1,9 +1,9 @@
-"""Which kernel computes a call: the one place where that is decided, by the function and its frame. `explain` prints the choice.
+"""Which kernel computes a call: the one place where that is decided, by the function and its frame. `explain` prints
+the choice.
 
-Rows of a frame that begins with the partition are only added. Otherwise, while both ends move forward: where rows can be
-removed exactly they are; where states merge there are two stacks. Ends that may move back take a tree of states. What is left is
-folded anew for each frame.
-"""
+Rows of a frame that begins with the partition are only added. Otherwise, while both ends move forward: where rows can
+be removed exactly they are; where states merge there are two stacks. Ends that may move back take a tree of states.
+What is left is folded anew for each frame."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ FROM_FRAME = {"first_value": FirstValue, "last_value": LastValue, "nth_value": N
 
 
 def code_column(name: str) -> Column:
-    """The column with the code of the arguments' values of the call `name`: equal values have equal codes, in their order."""
+    """The column with the code of the arguments' values of the call `name`: equal values have equal codes, in their
+    order."""
     return Column(f"#code:{name}", BIGINT, False)
 
 
@@ -48,7 +49,8 @@ def sample_column(name: str) -> Column:
 
 
 def simplified(call: WindowCall) -> WindowCall:
-    """The same call with fewer demands: DISTINCT and ORDER BY only where they matter, approximate counts as exact ones."""
+    """The same call with fewer demands: DISTINCT and ORDER BY only where they matter, approximate counts as exact
+    ones."""
     if call.name in WINDOW_FUNCTIONS:
         return call
     if call.name == "approx_count_distinct":
@@ -68,7 +70,12 @@ def _is_ranked(call: WindowCall) -> bool:
     """Whether a call is a quantile that the order of its values answers."""
     frame = call.frame
     whole = frame.start.kind == frame.end.kind == "unbounded" and not frame.exclude
-    return isinstance(_body(call), Words | DiscRecords) and not isinstance(_body(call), Mad) and frame.is_monotonic and not whole
+    return (
+        isinstance(_body(call), Words | DiscRecords)
+        and not isinstance(_body(call), Mad)
+        and frame.is_monotonic
+        and not whole
+    )
 
 
 def _is_tournament(call: WindowCall) -> bool:
@@ -79,7 +86,9 @@ def _is_tournament(call: WindowCall) -> bool:
 def needs_codes(call: WindowCall) -> bool:
     """Whether the kernel of a call reads `code_column` and `sample_column`."""
     call = simplified(call)
-    return call.name not in WINDOW_FUNCTIONS and (call.distinct or (choice_of(call) is None and (_is_ranked(call) or _is_tournament(call))))
+    return call.name not in WINDOW_FUNCTIONS and (
+        call.distinct or (choice_of(call) is None and (_is_ranked(call) or _is_tournament(call)))
+    )
 
 
 def evaluator(name: str, call: WindowCall, order: tuple[SortKey, ...]) -> Evaluator:

@@ -1,4 +1,5 @@
-"""Which aggregates can follow rows that come alive and end: what planning must know of kernels/windows/lifetime_folds.py."""
+"""Which aggregates can follow rows that come alive and end: what planning must know of
+kernels/windows/lifetime_folds.py."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ EXTREMES = {"min": "<", "max": ">"}
 
 
 def is_foldable(call: Aggregate) -> bool:
-    """Whether an aggregate has a state from which rows can be removed, or that merges with others, or is that of one row."""
+    """Whether an aggregate has a state from which rows can be removed, or that merges with others, or is that of one
+    row."""
     if call.distinct or call.order:
         return False
     body = plain_body(call)

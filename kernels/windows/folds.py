@@ -1,9 +1,9 @@
 """What aggregates over frames fold: states that rows are added to, and, where that is exact, removed from or merged.
 
-`BodyFold` folds the state of an aggregate (kernels/aggregates). `PickFold` keeps the number of the best row, for aggregates that
-give the value of one row: nothing is copied, whatever its type. `DistinctFold` counts how often each value is in the frame,
-`StampedFold` remembers only which were seen. The strategies that use folds are in files of their own.
-"""
+`BodyFold` folds the state of an aggregate (kernels/aggregates). `PickFold` keeps the number of the best row, for
+aggregates that give the value of one row: nothing is copied, whatever its type. `DistinctFold` counts how often each
+value is in the frame, `StampedFold` remembers only which were seen. The strategies that use folds are in files of their
+own."""
 
 from __future__ import annotations
 
@@ -123,8 +123,8 @@ class BodyFold(FrameFold):
 
 @dataclass(frozen=True)
 class FoldChoice:
-    """Which row a PickFold keeps: the best by `ranks` (an expression and how it ranks, each), then the first, or the `last`.
-    Rows in which an expression of `wanted` is NULL do not count."""
+    """Which row a PickFold keeps: the best by `ranks` (an expression and how it ranks, each), then the first, or the
+    `last`. Rows in which an expression of `wanted` is NULL do not count."""
 
     value: Expr
     ranks: tuple[tuple[Expr, Rank], ...] = ()

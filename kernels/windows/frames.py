@@ -1,8 +1,7 @@
 """Frames: for each row, which rows of its partition a call sees.
 
-ROWS and GROUPS count; RANGE with an offset compares values. With constant offsets both ends only move forward, so the ends of
-a RANGE are found by walking on from the last ones; with offsets that depend on the row, by binary search.
-"""
+ROWS and GROUPS count; RANGE with an offset compares values. With constant offsets both ends only move forward, so the
+ends of a RANGE are found by walking on from the last ones; with offsets that depend on the row, by binary search."""
 
 from __future__ import annotations
 
@@ -193,8 +192,8 @@ class Frames:
         return low.value
 
     def pieces(self, k: PipelineKernel, place: Place, current: bool = True) -> list[Piece]:
-        """The frame as runs of rows, in order, with what EXCLUDE takes out left out. `current`: with the run of the row itself
-        that EXCLUDE TIES keeps."""
+        """The frame as runs of rows, in order, with what EXCLUDE takes out left out. `current`: with the run of the row
+        itself that EXCLUDE TIES keeps."""
         start, end = self.bounds(k, place)
         row = place.row
         match self.frame.exclude:
@@ -203,7 +202,10 @@ class Frames:
             case "group":
                 return [self._cut(k, start, end, start, place.peers), self._cut(k, start, end, place.peers_end, end)]
             case "ties":
-                before, behind = self._cut(k, start, end, start, place.peers), self._cut(k, start, end, place.peers_end, end)
+                before, behind = (
+                    self._cut(k, start, end, start, place.peers),
+                    self._cut(k, start, end, place.peers_end, end),
+                )
                 return [before, self._cut(k, start, end, row, row + 1), behind] if current else [before, behind]
         return [(start, end)]
 

@@ -1,10 +1,10 @@
-"""Which rows around its own a call looks at, if that is known before it runs: what a walk over blocks of rows must have in memory.
+"""Which rows around its own a call looks at, if that is known before it runs: what a walk over blocks of rows must have
+in memory.
 
-Ranks need the places of partitions and peers only, lag and lead with a constant distance one row, frames of ROWS with constant ends
-the rows in between. A frame that begins with the partition is a state that is carried from block to block; that takes an
-aggregate whose state is numbers. Everything else (RANGE with an offset, values of the first row, DISTINCT, medians, frames that
-end with the partition) may look at any row of the partition, and has no halo.
-"""
+Ranks need the places of partitions and peers only, lag and lead with a constant distance one row, frames of ROWS with
+constant ends the rows in between. A frame that begins with the partition is a state that is carried from block to
+block; that takes an aggregate whose state is numbers. Everything else (RANGE with an offset, values of the first row,
+DISTINCT, medians, frames that end with the partition) may look at any row of the partition, and has no halo."""
 
 from __future__ import annotations
 
@@ -79,7 +79,8 @@ def _carries(call: WindowCall, how: Evaluator) -> bool:
 
 
 def _distance(bound: Bound, mode: str) -> int | None:
-    """How many rows behind a row (before it, if negative) an end of a frame of ROWS is at most; None if that is not known."""
+    """How many rows behind a row (before it, if negative) an end of a frame of ROWS is at most; None if that is not
+    known."""
     if mode != "rows" or bound.kind == "unbounded":
         return None
     if bound.kind == "current":

@@ -1,4 +1,5 @@
-"""A priority queue of pairs of numbers in the kernel language, for walks over rows in the order of time: what ends first is on top."""
+"""A priority queue of pairs of numbers in the kernel language, for walks over rows in the order of time: what ends
+first is on top."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ ENTRY_BYTES = 16
 
 
 class Heap:
-    """A binary heap of (key, tag), i64 each; the least is on top, by key and then by tag. It has room for so many entries as the walk has rows."""
+    """A binary heap of (key, tag), i64 each; the least is on top, by key and then by tag. It has room for so many
+    entries as the walk has rows."""
 
     def __init__(self, k: PipelineKernel, most: Val):
         self.memory = Memory(k, most * ENTRY_BYTES)
@@ -60,7 +62,12 @@ class Heap:
             left = hole.value * 2 + 1
             loop.stop_if(left >= size)
             right = k.min(left + 1, size - 1)
-            left_key, left_tag, right_key, right_tag = self.key(k, left), self.tag(k, left), self.key(k, right), self.tag(k, right)
+            left_key, left_tag, right_key, right_tag = (
+                self.key(k, left),
+                self.tag(k, left),
+                self.key(k, right),
+                self.tag(k, right),
+            )
             take_right = _before(right_key, right_tag, left_key, left_tag)
             child_key, child_tag = k.select(take_right, right_key, left_key), k.select(take_right, right_tag, left_tag)
             loop.stop_if(~_before(child_key, child_tag, key, tag))

@@ -1,8 +1,8 @@
-"""Which of the rows that are alive ends first, in a walk over lifetimes in the order of their starts (kernels/operators/snapshot.py).
+"""Which of the rows that are alive ends first, in a walk over lifetimes in the order of their starts
+(kernels/operators/snapshot.py).
 
-Three ways, by what is known of the ends: a heap for any ends; a queue where rows end in the order in which they start, as lifetimes of
-one length do; nothing at all where no row ever ends. Rows that are open never come out.
-"""
+Three ways, by what is known of the ends: a heap for any ends; a queue where rows end in the order in which they start,
+as lifetimes of one length do; nothing at all where no row ever ends. Rows that are open never come out."""
 
 from __future__ import annotations
 

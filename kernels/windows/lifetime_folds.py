@@ -1,10 +1,11 @@
-"""Aggregates over the rows that are alive, in a walk over lifetimes (kernels/operators/snapshot.py): which way is for `fold_of` to say.
+"""Aggregates over the rows that are alive, in a walk over lifetimes (kernels/operators/snapshot.py): which way is for
+`fold_of` to say.
 
-Rows that can be taken out of a state exactly are. min and max keep the rows in a heap by value, from which those that have ended are
-dropped when they come to the top. Where the alive rows are neighbours (they end in the order in which they start), states that
-merge are kept in two stacks. Otherwise there is a tree of states over the rows of the group, in which a row that ends is emptied: it
-costs log(rows) merges. What has no such state (a median, DISTINCT) is not computed this way at all: see tsql/analyze/time/snapshot.py.
-"""
+Rows that can be taken out of a state exactly are. min and max keep the rows in a heap by value, from which those that
+have ended are dropped when they come to the top. Where the alive rows are neighbours (they end in the order in which
+they start), states that merge are kept in two stacks. Otherwise there is a tree of states over the rows of the group,
+in which a row that ends is emptied: it costs log(rows) merges. What has no such state (a median, DISTINCT) is not
+computed this way at all: see tsql/analyze/time/snapshot.py."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""mode over sliding frames: a tournament of all values by how often they are in the frame, and of those that tie by their first row.
+"""mode over sliding frames: a tournament of all values by how often they are in the frame, and of those that tie by
+their first row.
 
-Rows enter behind all others and leave before them (so there is no EXCLUDE): the rows of a value are a list, whose head is its first row.
-"""
+Rows enter behind all others and leave before them (so there is no EXCLUDE): the rows of a value are a list, whose head
+is its first row."""
 
 from __future__ import annotations
 

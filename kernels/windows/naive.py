@@ -1,9 +1,8 @@
 """Aggregates over frames for which nothing better is known: the rows of each frame are folded anew.
 
-A frame that is that of the row before gives the same result. What is done this way costs time in proportion to the frames:
-string_agg (whose results do so too), entropy, mad, mode and quantiles where ends move back, and distinct values of aggregates that
-cannot forget a row.
-"""
+A frame that is that of the row before gives the same result. What is done this way costs time in proportion to the
+frames: string_agg (whose results do so too), entropy, mad, mode and quantiles where ends move back, and distinct values
+of aggregates that cannot forget a row."""
 
 from __future__ import annotations
 

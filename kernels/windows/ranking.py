@@ -76,4 +76,11 @@ def _bucket(k: PipelineKernel, at: Val, rows: Val, buckets: Val) -> Val:
     return k.select(at < in_larger, at // (size + 1), larger + (at - in_larger) // size) + 1
 
 
-RANKING = {"row_number": RowNumber, "rank": RankEvaluator, "dense_rank": DenseRank, "percent_rank": PercentRank, "cume_dist": CumeDist, "ntile": NTile}
+RANKING = {
+    "row_number": RowNumber,
+    "rank": RankEvaluator,
+    "dense_rank": DenseRank,
+    "percent_rank": PercentRank,
+    "cume_dist": CumeDist,
+    "ntile": NTile,
+}

@@ -1,4 +1,5 @@
-"""The window functions proper: how many arguments each takes and what it gives. Every aggregate is a window function too."""
+"""The window functions proper: how many arguments each takes and what it gives. Every aggregate is a window function
+too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Aggregates over frames that begin where the partition does: rows are only ever added. Base of all aggregates over frames."""
+"""Aggregates over frames that begin where the partition does: rows are only ever added. Base of all aggregates over
+frames."""
 
 from __future__ import annotations
 

@@ -1,11 +1,12 @@
-"""Windows that rows make themselves, as functions over the rows of a key in the order of time: sessions, and windows of so many rows.
+"""Windows that rows make themselves, as functions over the rows of a key in the order of time: sessions, and windows of
+so many rows.
 
-`session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in microseconds, and
-`largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the bounds of the count window
-of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full. Required: rows in the order of `time`, which is never NULL,
-and so far from the end of TIMESTAMP that every bound is one.
-A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions from the first.
-"""
+`session_start(time, gap, largest)` and `session_end` give the bounds of the session of a row; lengths are in
+microseconds, and `largest` is 0 where a session may last for ever. `rows_start(time, rows)` and `rows_end` give the
+bounds of the count window of a row, and `rows_number(rows)` its number, from 0; all are NULL in one that is not full.
+Required: rows in the order of `time`, which is never NULL, and so far from the end of TIMESTAMP that every bound is
+one. A session is looked for once, where it begins; a walk that begins inside of a partition goes through its sessions
+from the first."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tsql.kernels.windows.base import MOST_ROWS, Evaluator, Place, SortedRows
 
 
 class SessionEvaluator(Evaluator):
-    """The session that the current row is in: its first time, its end, and the number of the row behind its last one."""
+    """The session that the current row is in: its first time, its end, and the number of the row behind its last
+    one."""
 
     def begin(self, k: PipelineKernel, rows: SortedRows) -> None:
         self.first, self.last, self.behind = (k.var(k.i64(0)) for _ in range(3))
@@ -122,4 +124,10 @@ class RowsNumber(Evaluator):
         return Datum(BIGINT, (number,), place.start + (number + 1) * size <= place.end)
 
 
-SESSIONS: dict[str, type[Evaluator]] = {"session_start": SessionStart, "session_end": SessionEnd, "rows_start": RowsStart, "rows_end": RowsEnd, "rows_number": RowsNumber}
+SESSIONS: dict[str, type[Evaluator]] = {
+    "session_start": SessionStart,
+    "session_end": SessionEnd,
+    "rows_start": RowsStart,
+    "rows_end": RowsEnd,
+    "rows_number": RowsNumber,
+}

@@ -1,8 +1,7 @@
 """Aggregates over sliding frames from which rows can be removed exactly (counts, sums of integers and decimals, ..).
 
-The frame is one run of rows, or two where EXCLUDE cuts it; each end only moves forward, so a row is added once and removed once.
-Where ends may move back (offsets that depend on the row) the strategy is not chosen.
-"""
+The frame is one run of rows, or two where EXCLUDE cuts it; each end only moves forward, so a row is added once and
+removed once. Where ends may move back (offsets that depend on the row) the strategy is not chosen."""
 
 from __future__ import annotations
 
@@ -16,7 +15,8 @@ from tsql.kernels.windows.running import OverFrame, copy_state, registers
 
 
 class SlidingRun:
-    """The state of a run of rows whose ends only move forward; rows are taken out of it (compare `Run` in stacks.py)."""
+    """The state of a run of rows whose ends only move forward; rows are taken out of it (compare `Run` in
+    stacks.py)."""
 
     def __init__(self, k: PipelineKernel, fold: FrameFold):
         self.fold = fold

@@ -1,9 +1,10 @@
-"""Aggregates over sliding frames whose states merge but cannot forget a row (min, max, sums of floats, variances, ..): two stacks.
+"""Aggregates over sliding frames whose states merge but cannot forget a row (min, max, sums of floats, variances, ..):
+two stacks.
 
-A run of rows is `[start, middle)` and `[middle, end)`. For the first part there is the state of each of its suffixes, for the
-second one state that grows. When the start passes the middle, the suffix states of the whole run are made anew: each row takes
-part once in that, so a row costs a constant number of merges however large the frame is. EXCLUDE cuts the frame into two runs.
-"""
+A run of rows is `[start, middle)` and `[middle, end)`. For the first part there is the state of each of its suffixes,
+for the second one state that grows. When the start passes the middle, the suffix states of the whole run are made anew:
+each row takes part once in that, so a row costs a constant number of merges however large the frame is. EXCLUDE cuts
+the frame into two runs."""
 
 from __future__ import annotations
 
@@ -34,7 +35,9 @@ class FrameStacks:
 
     def _suffix(self, k: PipelineKernel, row: Val) -> AggregateState:
         """The state of the rows from this one up to the middle."""
-        return MemoryState(k, k.offset(self.suffixes.pointer.value, (row - self.base.value) * self.bytes), self.fold.fields, 0)
+        return MemoryState(
+            k, k.offset(self.suffixes.pointer.value, (row - self.base.value) * self.bytes), self.fold.fields, 0
+        )
 
     def move(self, k: PipelineKernel, start: Val, end: Val) -> None:
         """Make it the run `[start, end)`."""

@@ -1,8 +1,8 @@
-"""Aggregates over any frames, by a tree of states: for ends that may move back, since their distance depends on the row.
+"""Aggregates over any frames, by a tree of states: for ends that may move back, since their distance depends on the
+row.
 
-Level 1 has the states of runs of 16 rows, level 2 of 16 such runs, and so on, over the whole shard. A frame is made of the rows
-and states that cover it, at most 30 of each level, so that a row costs O(log rows) merges.
-"""
+Level 1 has the states of runs of 16 rows, level 2 of 16 such runs, and so on, over the whole shard. A frame is made of
+the rows and states that cover it, at most 30 of each level, so that a row costs O(log rows) merges."""
 
 from __future__ import annotations
 

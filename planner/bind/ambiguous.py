@@ -1,5 +1,6 @@
 """Calls that DuckDB refuses because several overloads would do: a string literal or a bare NULL where the function is
-defined for several types at the same cost, as in `year('2020-01-01')`. `bind_calls.scalar` asks before it resolves a call."""
+defined for several types at the same cost, as in `year('2020-01-01')`. `bind_calls.scalar` asks before it resolves a
+call."""
 
 from __future__ import annotations
 
@@ -15,21 +16,35 @@ _PARTS = (
     "epoch", "epoch_us", "epoch_ns", "timezone_hour", "timezone_minute",
 )  # fmt: skip
 _BOTH = (
-    dict.fromkeys((*_PARTS, "octet_length"), (0,)) | dict.fromkeys(("date_part", "date_trunc", "time_bucket"), (1,)) | {"date_diff": (1, 2), "date_sub": (1, 2)}
+    dict.fromkeys((*_PARTS, "octet_length"), (0,))
+    | dict.fromkeys(("date_part", "date_trunc", "time_bucket"), (1,))
+    | {"date_diff": (1, 2), "date_sub": (1, 2)}
 )
 _TEXT = (
-    dict.fromkeys(("dayname", "monthname", "last_day", "julian", "epoch_ms", "isnan", "isinf", "isfinite", "signbit"), (0,))
-    | dict.fromkeys(("to_centuries", "to_days", "to_decades", "to_millennia", "to_months", "to_quarters", "to_weeks", "to_years"), (0,))
+    dict.fromkeys(
+        ("dayname", "monthname", "last_day", "julian", "epoch_ms", "isnan", "isinf", "isfinite", "signbit"), (0,)
+    )
+    | dict.fromkeys(
+        ("to_centuries", "to_days", "to_decades", "to_millennia", "to_months", "to_quarters", "to_weeks", "to_years"),
+        (0,),
+    )
     | dict.fromkeys(("round", "round_even", "roundbankers", "trunc"), (0,))
     | dict.fromkeys(("gcd", "greatest_common_divisor", "lcm", "least_common_multiple", "nextafter", "strftime"), (0, 1))
 )
 _NULLS = {"contains": (1,)}
-_NULL_TYPES: dict[str, Type] = {"repeat": BLOB, "round": BIGINT, "round_even": BIGINT, "roundbankers": BIGINT, "trunc": BIGINT}
+_NULL_TYPES: dict[str, Type] = {
+    "repeat": BLOB,
+    "round": BIGINT,
+    "round_even": BIGINT,
+    "roundbankers": BIGINT,
+    "trunc": BIGINT,
+}
 """The type of a bare NULL as first argument, where the overloads do not tell."""
 
 
 def is_ambiguous(name: str, args: Sequence[Expr]) -> bool:
-    """Whether the arguments leave open which overload is meant: all those that tell it apart are NULLs or string literals."""
+    """Whether the arguments leave open which overload is meant: all those that tell it apart are NULLs or string
+    literals."""
     for places, unsettled in (
         (_BOTH.get(name), lambda arg: arg.type == NULL or is_bare_string(arg)),
         (_TEXT.get(name) or (range(len(args)) if name == "age" else None), is_bare_string),

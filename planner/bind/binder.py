@@ -1,5 +1,5 @@
-"""Scalar sqlglot AST + names in scope → typed `kernels.expr`. `tsql/analyze/statements.py` binds queries with it, plan files use
-`parse_expression` and `parse_aggregate`.
+"""Scalar sqlglot AST + names in scope → typed `kernels.expr`. `tsql/analyze/statements.py` binds queries with it, plan
+files use `parse_expression` and `parse_aggregate`.
 
 A `Binder` walks one expression. What a column name means, and whether aggregates may stand here, is the caller's to say
 (`resolve`, `aggregate`). Operators are in `operators.py`, calls in
@@ -108,7 +108,8 @@ class Binder:
         return Binder(self.source, self.resolve, clause=clause, parameters=self.parameters, subquery=self.subquery)
 
     def inside_window(self, clause: str) -> Binder:
-        """A binder over the same names for the arguments of a window function, which may be aggregates and subqueries."""
+        """A binder over the same names for the arguments of a window function, which may be aggregates and
+        subqueries."""
         return Binder(
             self.source,
             self.resolve,
@@ -187,7 +188,12 @@ def _bind_negation(binder: Binder, node: exp.Neg) -> Expr:
     arg = binder.operand(inner)
     if isinstance(arg, Bare) and arg.dtype.is_integer:
         return integer(-arg.value, position)
-    if isinstance(inner, (exp.Literal, exp.Neg)) and isinstance(arg, Literal) and arg.dtype != VARCHAR and arg.value is not None:
+    if (
+        isinstance(inner, (exp.Literal, exp.Neg))
+        and isinstance(arg, Literal)
+        and arg.dtype != VARCHAR
+        and arg.value is not None
+    ):
         if arg.dtype.is_float or arg.dtype.is_decimal:
             return Literal(-arg.value, arg.dtype, position)
     return bind_operators.negate(binder, arg, node)
@@ -210,7 +216,9 @@ def _bind_parameter(binder: Binder, node: exp.Placeholder) -> Expr:
     if binder.parameters is None or name not in binder.parameters:
         known = ", ".join(f"${n}" for n in binder.parameters or ())
         raise binder.error(
-            f"no value is given for parameter {'?' if node.args.get('this') is None else '$' + name}", node, hint=f"given: {known}" if known else None
+            f"no value is given for parameter {'?' if node.args.get('this') is None else '$' + name}",
+            node,
+            hint=f"given: {known}" if known else None,
         )
     return Parameter(name, binder.parameters[name], binder.position(node))
 
@@ -219,7 +227,9 @@ def _bind_blob(binder: Binder, node: exp.HexString) -> Expr:
     try:
         return Literal(bytes.fromhex(node.name), BLOB, binder.position(node))
     except ValueError:
-        raise binder.error(f"X'{node.name}' is not a BLOB: an even number of hexadecimal digits is expected", node) from None
+        raise binder.error(
+            f"X'{node.name}' is not a BLOB: an even number of hexadecimal digits is expected", node
+        ) from None
 
 
 def _unsupported(what: str) -> Callable[[Binder, exp.Expr], Expr]:
@@ -273,7 +283,12 @@ def schema_resolver(schema: Schema, source: QueryText) -> Callable[[exp.Column],
         if field is None:
             similar = folded.get(name.lower(), [])
             if len(similar) != 1:
-                raise BindError(f'column "{name}" does not exist', position=position_of(node), text=source.text, hint=nearest(name, exact))
+                raise BindError(
+                    f'column "{name}" does not exist',
+                    position=position_of(node),
+                    text=source.text,
+                    hint=nearest(name, exact),
+                )
             field = exact[similar[0]]
         return Column(field.name, field.type, field.nullable, position_of(node))
 
@@ -304,14 +319,21 @@ def parse_aggregate(text: str, schema: Schema, parameters: dict[str, Type] | Non
     return found[0]
 
 
-def parse_window(text: str, schema: Schema, order: tuple[SortKey, ...], parameters: dict[str, Type] | None = None) -> WindowCall:
-    """One call of a window function with its frame, as a `window` step has it: `sum(x)`, `sum(x) OVER (ROWS 2 PRECEDING)`."""
+def parse_window(
+    text: str, schema: Schema, order: tuple[SortKey, ...], parameters: dict[str, Type] | None = None
+) -> WindowCall:
+    """One call of a window function with its frame, as a `window` step has it: `sum(x)`, `sum(x) OVER (ROWS 2
+    PRECEDING)`."""
     node, source = parse_scalar(text)
     frame = None
     if isinstance(node, exp.Window):
         frame = node.args.get("spec")
         if any(node.args.get(part) for part in ("partition_by", "order", "alias")):
-            raise BindError("PARTITION BY and ORDER BY stand in by=(..) and order=(..) of the step", position=position_of(node), text=text)
+            raise BindError(
+                "PARTITION BY and ORDER BY stand in by=(..) and order=(..) of the step",
+                position=position_of(node),
+                text=text,
+            )
         node = node.this
     with deep_recursion():
         binder = Binder(source, schema_resolver(schema, source), clause=bind_windows.INSIDE, parameters=parameters)

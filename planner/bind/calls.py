@@ -1,5 +1,5 @@
-"""Binding of calls through the registries: which overload of a scalar function or an aggregate fits, with its casts, and the
-modifiers of aggregates. Forms that are no plain calls are in `forms.py`."""
+"""Binding of calls through the registries: which overload of a scalar function or an aggregate fits, with its casts,
+and the modifiers of aggregates. Forms that are no plain calls are in `forms.py`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def scalar(binder: Binder, name: str, args: list[Expr], node: exp.Expr) -> Expr:
     """A call of a registered function."""
     if is_ambiguous(name, args):
         given = ", ".join(shown(arg) for arg in args)
-        raise binder.error(f"Could not choose a best candidate function for {name}({given}): add an explicit type cast", node)
+        raise binder.error(
+            f"Could not choose a best candidate function for {name}({given}): add an explicit type cast", node
+        )
     args = with_typed_null(name, args)
     found = _resolve(SCALARS, name, args)
     if found is None and may_unify(args):
@@ -65,13 +67,17 @@ def literal_of(arg: Expr) -> int | str | None:
     return arg.value if isinstance(arg, Bare) else None
 
 
-def _check_constants(binder: Binder, constant: tuple[int, ...], name: str, args: tuple[Expr, ...], node: exp.Expr) -> None:
+def _check_constants(
+    binder: Binder, constant: tuple[int, ...], name: str, args: tuple[Expr, ...], node: exp.Expr
+) -> None:
     for index in constant:
         if index < len(args) and not is_constant(args[index]):
             raise binder.error(f"argument {index + 1} of {name} must be a constant", node)
 
 
-def _literals(binder: Binder, constant: tuple[int, ...], name: str, args: tuple[Expr, ...], node: exp.Expr) -> tuple[Expr, ...]:
+def _literals(
+    binder: Binder, constant: tuple[int, ...], name: str, args: tuple[Expr, ...], node: exp.Expr
+) -> tuple[Expr, ...]:
     """The arguments of an aggregate, those that must be constants as literals."""
     _check_constants(binder, constant, name, args, node)
     found = list(args)
@@ -111,9 +117,13 @@ def no_match(binder: Binder, registry: Registry, name: str, args: list[Expr], no
         if name in ELSEWHERE:
             return binder.error(f"function {name} does not exist", node, hint=f"{ELSEWHERE[name]} does the same")
         names = {*SCALARS.names(), *AGGREGATES.names(), *FORMS}
-        return binder.error(f"function {name} does not exist", node, hint=nearest(name, (n for n in names if n[0].isalpha())))
+        return binder.error(
+            f"function {name} does not exist", node, hint=nearest(name, (n for n in names if n[0].isalpha()))
+        )
     given = ", ".join(shown(arg) for arg in args)
-    candidates = "; ".join(f"{name}({', '.join(str(p) for p in f.args)}{', ...' if f.variadic else ''})" for f in overloads[:8])
+    candidates = "; ".join(
+        f"{name}({', '.join(str(p) for p in f.args)}{', ...' if f.variadic else ''})" for f in overloads[:8]
+    )
     return binder.error(f"no overload of {name} takes ({given})", node, hint=f"there is {candidates}")
 
 
@@ -124,7 +134,8 @@ def bind_aggregate(binder: Binder, node: exp.Expr) -> Expr:
 
 
 def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, windowed: bool = False) -> Aggregate:
-    """An aggregate call with its modifiers. `inner` binds the arguments; one without aggregates unless given. `windowed`: OVER follows."""
+    """An aggregate call with its modifiers. `inner` binds the arguments; one without aggregates unless given.
+    `windowed`: OVER follows."""
     filter_node = order_node = None
     call = node
     if isinstance(call, exp.Filter):
@@ -152,7 +163,11 @@ def aggregate_call(binder: Binder, node: exp.Expr, inner: Binder | None = None, 
         ordering = []
     if name == "count" and arguments and isinstance(arguments[0], exp.Star) and not distinct:
         if len(arguments) > 1 or any(arguments[0].args.values()):
-            raise binder.error("count(*) takes the * alone", arguments[0], hint="count(COLUMNS(* EXCLUDE a)) counts the values of each column")
+            raise binder.error(
+                "count(*) takes the * alone",
+                arguments[0],
+                hint="count(COLUMNS(* EXCLUDE a)) counts the values of each column",
+            )
         arguments = []
     args = [inner.operand(argument) for argument in arguments]
     # A bare NULL is taken as INTEGER first: that is the type which the column of the result has.
@@ -189,7 +204,9 @@ def unwrap_arguments(nodes: list[exp.Expr]) -> tuple[list[exp.Expr], bool, list[
     return arguments, distinct, ordering
 
 
-def _ordered_set(binder: Binder, name: str, arguments: list[exp.Expr], order: exp.Order, call: exp.Expr) -> tuple[str, list[exp.Expr], list[exp.Ordered]]:
+def _ordered_set(
+    binder: Binder, name: str, arguments: list[exp.Expr], order: exp.Order, call: exp.Expr
+) -> tuple[str, list[exp.Expr], list[exp.Ordered]]:
     """`percentile_cont(0.5) WITHIN GROUP (ORDER BY x)` is quantile_cont(x, 0.5)."""
     if name not in ORDERED_SETS:
         raise binder.error(f"{name} is no ordered-set aggregate: WITHIN GROUP does not apply", call)
@@ -200,7 +217,8 @@ def _ordered_set(binder: Binder, name: str, arguments: list[exp.Expr], order: ex
 
 
 def _in_order(binder: Binder, fraction: Literal, descending: bool, call: exp.Expr) -> Literal:
-    """The fraction of a quantile with ORDER BY. A negative one counts from the greatest value; zero has no sign, and is 1 from the other end."""
+    """The fraction of a quantile with ORDER BY. A negative one counts from the greatest value; zero has no sign, and is
+    1 from the other end."""
     value, one = fraction.value, 10**fraction.type.scale
     if value is None or not descending:
         if value is not None and not 0 <= value <= one:

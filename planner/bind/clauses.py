@@ -1,10 +1,9 @@
 """No clause is ignored: what is known of the arguments of each syntax node, and the guard that refuses the others.
 
-sqlglot parses clauses of many dialects into arguments of its nodes. An argument that nobody reads would be a clause without
-effect, so each one is in a table: it is read, it has no meaning here (with the reason), or it is refused by name. The table
-of expressions is in `expression_clauses.py`, those of statements are in `tsql/clauses/`. `check_clauses` runs on each
-tree that a parser made, and on nothing else: what a rewrite makes has been read once.
-"""
+sqlglot parses clauses of many dialects into arguments of its nodes. An argument that nobody reads would be a clause
+without effect, so each one is in a table: it is read, it has no meaning here (with the reason), or it is refused by
+name. The table of expressions is in `expression_clauses.py`, those of statements are in `tsql/clauses/`.
+`check_clauses` runs on each tree that a parser made, and on nothing else: what a rewrite makes has been read once."""
 
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
 @dataclass(frozen=True)
 class Refusal:
-    """How a clause is refused. `words`: as it is written, several spellings with | between them; the first one that the text has
-    is shown, and is where the error points. `message` stands in for "words is not supported". `elsewhere`: it means something in
-    other places."""
+    """How a clause is refused. `words`: as it is written, several spellings with | between them; the first one that the
+    text has is shown, and is where the error points. `message` stands in for "words is not supported". `elsewhere`: it
+    means something in other places."""
 
     words: str
     hint: str | None = None
@@ -40,11 +39,10 @@ class Clauses:
     """The arguments of one node class.
 
     read: what the analysis reads. `extra` are those of them that the class does not declare: the grammar adds them.
-    idle: what may stay unread, each with the reason.
-    refused: what is refused with words of its own. `when_false` are those of them for which False is a clause too.
-    foreign: what only the grammars of other dialects set; refused with the name of the argument.
-    places: for the children in an argument, by class, the arguments that are read there, where these are fewer than elsewhere.
-    """
+    idle: what may stay unread, each with the reason. refused: what is refused with words of its own. `when_false` are
+    those of them for which False is a clause too. foreign: what only the grammars of other dialects set; refused with
+    the name of the argument. places: for the children in an argument, by class, the arguments that are read there,
+    where these are fewer than elsewhere."""
 
     read: frozenset[str] = frozenset()
     idle: Mapping[str, str] = field(default_factory=dict)
@@ -96,7 +94,8 @@ def misplaced(argument: str) -> Refusal:
 
 
 Table = Mapping[type[exp.Expr], Clauses | Refusal | None]
-"""The clauses of each class; a Refusal for one that is refused as a whole; None for one that the analysis refuses itself."""
+"""The clauses of each class; a Refusal for one that is refused as a whole; None for one that the analysis refuses
+itself."""
 
 
 def reads(
@@ -111,21 +110,35 @@ def reads(
 ) -> Clauses:
     """`Clauses`, with names of arguments as words of a text."""
     named = {key: value if isinstance(value, Refusal) else Refusal(value) for key, value in (refused or {}).items()}
-    narrowed = {key: {kind: frozenset(words.split()) for kind, words in kinds.items()} for key, kinds in (places or {}).items()}
+    narrowed = {
+        key: {kind: frozenset(words.split()) for kind, words in kinds.items()} for key, kinds in (places or {}).items()
+    }
     added = frozenset(extra.split())
-    return Clauses(frozenset(read.split()) | added, idle or {}, named, frozenset(foreign.split()), frozenset(when_false.split()), narrowed, added)
+    return Clauses(
+        frozenset(read.split()) | added,
+        idle or {},
+        named,
+        frozenset(foreign.split()),
+        frozenset(when_false.split()),
+        narrowed,
+        added,
+    )
 
 
 def class_words(kind: type[exp.Expr]) -> str:
     """The name of a class as words: GENERATED AS IDENTITY for GeneratedAsIdentityColumnConstraint."""
     name = kind.__name__.removesuffix("ColumnConstraint").removesuffix("Property") or kind.__name__
-    starts = [i for i, c in enumerate(name) if c.isupper() and (i == 0 or not name[i - 1].isupper() or name[i + 1 : i + 2].islower())]
+    starts = [
+        i
+        for i, c in enumerate(name)
+        if c.isupper() and (i == 0 or not name[i - 1].isupper() or name[i + 1 : i + 2].islower())
+    ]
     return " ".join(name[a:b] for a, b in zip([0, *starts[1:]], [*starts[1:], len(name)], strict=True)).upper()
 
 
 def check_clauses(root: exp.Expr, tokens: Sequence[Token], text: str, table: Table, whole: bool = True) -> None:
-    """Refuse the first clause of a tree that the table does not know; `tokens` are those of the tree. Without `whole`, a class that
-    the table does not have is left to the caller."""
+    """Refuse the first clause of a tree that the table does not know; `tokens` are those of the tree. Without `whole`,
+    a class that the table does not have is left to the caller."""
     wrong: list[tuple[exp.Expr, object, Refusal]] = []
     stack: list[exp.Expr] = [root]
     is_node, known = exp.Expr, table.get

@@ -15,11 +15,15 @@ _FORMAT = Refusal("FORMAT", "strptime(text, format) reads a time, strftime(time,
 _DEFAULT = Refusal("DEFAULT", "TRY_CAST gives NULL where a cast fails: coalesce(TRY_CAST(x AS type), value)")
 
 EXPRESSIONS: Table = {
-    **dict.fromkeys((exp.Neg, exp.Not, exp.Paren, exp.BitwiseNot, UnaryPlus, Absolute, exp.Boolean, exp.RawString, exp.Var), _UNARY),
+    **dict.fromkeys(
+        (exp.Neg, exp.Not, exp.Paren, exp.BitwiseNot, UnaryPlus, Absolute, exp.Boolean, exp.RawString, exp.Var), _UNARY
+    ),
     **dict.fromkeys((exp.Any, exp.All, exp.IgnoreNulls, exp.RespectNulls, exp.Where), _UNARY),
     **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.IntDiv, exp.Mod, exp.Pow, exp.And, exp.Or), _BINARY),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ), _BINARY),
-    **dict.fromkeys((exp.Collate, exp.Escape, exp.Glob, exp.SimilarTo, exp.StartsWith, exp.Extract, exp.Filter), _BINARY),
+    **dict.fromkeys(
+        (exp.Collate, exp.Escape, exp.Glob, exp.SimilarTo, exp.StartsWith, exp.Extract, exp.Filter), _BINARY
+    ),
     **dict.fromkeys((exp.Kwarg, exp.PropertyEQ, exp.WithinGroup), _BINARY),
     **dict.fromkeys((exp.Like, exp.ILike, exp.Is), _PATTERN),
     **dict.fromkeys((exp.CurrentDate, exp.CurrentTime, exp.Localtime, exp.Localtimestamp), reads(foreign="this")),
@@ -32,7 +36,11 @@ EXPRESSIONS: Table = {
     exp.Identifier: reads("this quoted", foreign="global_ temporary"),
     exp.Column: reads("this table db catalog", foreign="join_mark shadow"),
     exp.Tuple: reads("expressions"),
-    exp.Array: reads("expressions", idle={"bracket_notation": "list_value(..) and [..] are the same"}, foreign="struct_name_inheritance value_constructor"),
+    exp.Array: reads(
+        "expressions",
+        idle={"bracket_notation": "list_value(..) and [..] are the same"},
+        foreign="struct_name_inheritance value_constructor",
+    ),
     exp.Struct: None,
     exp.Lambda: None,
     exp.Alias: reads("this alias"),
@@ -45,7 +53,11 @@ EXPRESSIONS: Table = {
     exp.Div: reads("this expression", foreign="typed safe"),
     exp.DPipe: reads("this expression", idle={"safe": "both sides are cast to VARCHAR in any case"}),
     exp.Between: reads("this low high", foreign="symmetric", when_false="symmetric"),
-    exp.In: reads("this expressions query field", refused={"unnest": Refusal("UNNEST", "x IN (SELECT unnest(..))", "IN takes a list or a query in parentheses")}, foreign="is_global"),
+    exp.In: reads(
+        "this expressions query field",
+        refused={"unnest": Refusal("UNNEST", "x IN (SELECT unnest(..))", "IN takes a list or a query in parentheses")},
+        foreign="is_global",
+    ),
     exp.Exists: reads("this", foreign="expression"),
     exp.Case: reads("this ifs default"),
     exp.If: reads("this true", foreign="false"),
@@ -57,15 +69,26 @@ EXPRESSIONS: Table = {
         refused={"default": _DEFAULT},
         foreign="format action requires_string null_on_text_overflow probe_date_format",
     ),
-    exp.DataType: reads(idle=dict.fromkeys(("this", "expressions", "nested", "values", "kind", "nullable", "collate"), _AS_WRITTEN)),
+    exp.DataType: reads(
+        idle=dict.fromkeys(("this", "expressions", "nested", "values", "kind", "nullable", "collate"), _AS_WRITTEN)
+    ),
     exp.DataTypeParam: reads(idle=dict.fromkeys(("this", "expression"), _AS_WRITTEN)),
     exp.Interval: reads("this unit", foreign="fraction_in_string"),
     exp.AtTimeZone: reads("this zone"),
     exp.Star: reads("except_ replace rename", foreign="ilike"),
-    CallNode: reads("this expressions", idle={"quoted": "quotes around the name of a function change nothing"}, places={"expressions": {exp.Distinct: "expressions"}}),
+    CallNode: reads(
+        "this expressions",
+        idle={"quoted": "quotes around the name of a function change nothing"},
+        places={"expressions": {exp.Distinct: "expressions"}},
+    ),
     exp.Distinct: reads("expressions on"),
     exp.Order: reads("this expressions", foreign="siblings"),
     exp.Ordered: reads("this desc nulls_first", foreign="with_fill"),
-    exp.Window: reads("this partition_by order spec alias", idle={"over": "the word OVER"}, refused={"first": "FIRST|LAST"}, when_false="first"),
+    exp.Window: reads(
+        "this partition_by order spec alias",
+        idle={"over": "the word OVER"},
+        refused={"first": "FIRST|LAST"},
+        when_false="first",
+    ),
     exp.WindowSpec: reads("kind start start_side end end_side exclude"),
 }

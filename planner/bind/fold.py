@@ -55,7 +55,11 @@ def fold_exact(literal: Literal, target: Type) -> Literal | None:
             return None
     elif source.is_float and source != target:
         return None
-    if target.name == "BOOLEAN" and (source.is_integer or source.is_decimal) and literal.value not in (None, 0, 10**source.scale):
+    if (
+        target.name == "BOOLEAN"
+        and (source.is_integer or source.is_decimal)
+        and literal.value not in (None, 0, 10**source.scale)
+    ):
         return None
     return fold(literal, target)
 

@@ -1,5 +1,5 @@
-"""Binding of calls that are more than a function of their arguments, or are rewritten: COALESCE, NULLIF, IF, EXTRACT, typeof,
-format, arithmetic by name, .. Called through `Binder.operand`; plain calls go on to `calls.py`."""
+"""Binding of calls that are more than a function of their arguments, or are rewritten: COALESCE, NULLIF, IF, EXTRACT,
+typeof, format, arithmetic by name, .. Called through `Binder.operand`; plain calls go on to `calls.py`."""
 
 from __future__ import annotations
 
@@ -111,7 +111,13 @@ def _format(binder: Binder, node: CallNode) -> Expr:
         raise no_match(binder, SCALARS, node.name, args, node)
     values = [coerce(args[0], VARCHAR)]
     for arg in args[1:]:
-        number = DOUBLE if arg.type.is_float or arg.type.is_decimal else HUGEINT if arg.type.name in ("UBIGINT", "HUGEINT") else BIGINT
+        number = (
+            DOUBLE
+            if arg.type.is_float or arg.type.is_decimal
+            else HUGEINT
+            if arg.type.name in ("UBIGINT", "HUGEINT")
+            else BIGINT
+        )
         values.append(coerce(arg, number if arg.type.is_numeric else BOOLEAN if arg.type == BOOLEAN else VARCHAR))
     return scalar(binder, node.name, values, node)
 
@@ -143,9 +149,17 @@ def _part_call(binder: Binder, name: str, args: list[Expr], node: exp.Expr) -> E
         if part is None:
             from tsql.planner.bind.binder import nearest
 
-            raise binder.error(f'"{args[0].value}" is no part of a date or time', node, hint=nearest(args[0].value, PARTS))
+            raise binder.error(
+                f'"{args[0].value}" is no part of a date or time', node, hint=nearest(args[0].value, PARTS)
+            )
         args = [Bare(part, VARCHAR, args[0].position), *args[1:]]
-    if name == "date_part" and len(args) == 2 and isinstance(args[1], Literal) and args[1].value is None and args[1].type != NULL:
+    if (
+        name == "date_part"
+        and len(args) == 2
+        and isinstance(args[1], Literal)
+        and args[1].value is None
+        and args[1].type != NULL
+    ):
         return Literal(None, DOUBLE, binder.position(node))
     return scalar(binder, name, args, node)
 
@@ -164,7 +178,13 @@ def _arithmetic(binder: Binder, node: CallNode) -> Expr:
     if len(args) != 2:
         raise binder.error(f"{node.name} takes 2 arguments, not {len(args)}", node)
     if node.name != "date_add" and any(is_bare_string(arg) for arg in args):
-        raise binder.error(f"Could not choose a best candidate function for {node.name}({', '.join(map(shown, args))}): add an explicit type cast", node)
+        raise binder.error(
+            (
+                f"Could not choose a best candidate function for {node.name}({', '.join(map(shown, args))}): "
+                "add an explicit type cast"
+            ),
+            node,
+        )
     return combine(binder, op, *args, binder.position(node))
 
 
@@ -247,7 +267,11 @@ def _random(binder: Binder, node: CallNode) -> Expr:
     """random(): of the number that the row has in the result; `binder.windows` is where such a number can be had."""
     _no_arguments(binder, node)
     if binder.windows is None:
-        raise binder.error(f"random() is not supported in {binder.clause}", node, hint="put it into a column first: FROM (SELECT *, random() AS r FROM t)")
+        raise binder.error(
+            f"random() is not supported in {binder.clause}",
+            node,
+            hint="put it into a column first: FROM (SELECT *, random() AS r FROM t)",
+        )
     position = binder.position(node)
     number = binder.windows.place(WindowCall("row_number", (), BIGINT, position=position), (), (), node)
     return Call("random_of_row", (number, Literal(position or 0, BIGINT)), DOUBLE, position)

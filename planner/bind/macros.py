@@ -48,7 +48,9 @@ def bind_macro(binder: Binder, node: CallNode) -> Expr:
     """The expression that a macro stands for, bound."""
     count, body = MACROS[node.name]
     if len(node.expressions) != count:
-        raise binder.error(f"{node.name} takes {count} argument{'s' if count > 1 else ''}, not {len(node.expressions)}", node)
+        raise binder.error(
+            f"{node.name} takes {count} argument{'s' if count > 1 else ''}, not {len(node.expressions)}", node
+        )
     expanded = body(*node.expressions)
     for part in expanded.walk():
         if isinstance(part, (CallNode, exp.Binary, exp.Not, exp.Case)) and not (part._meta or {}).get("at"):

@@ -1,9 +1,9 @@
-"""Binding of the conditions and measures of MATCH_RECOGNIZE: FIRST, LAST, PREV, NEXT, CLASSIFIER, MATCH_NUMBER, RUNNING and FINAL, aggregates.
+"""Binding of the conditions and measures of MATCH_RECOGNIZE: FIRST, LAST, PREV, NEXT, CLASSIFIER, MATCH_NUMBER, RUNNING
+and FINAL, aggregates.
 
-`tsql/analyze/time/match.py` binds queries with it, and plan files the steps that `kernels/patterns` prints: there the variables of a
-read are strings behind its argument, `last(price, 0, 'A')`, where a query says LAST(A.price). Aggregates stand inside of a call
-`running(..)` or `final(..)` in both (`wrapped`).
-"""
+`tsql/analyze/time/match.py` binds queries with it, and plan files the steps that `kernels/patterns` prints: there the
+variables of a read are strings behind its argument, `last(price, 0, 'A')`, where a query says LAST(A.price). Aggregates
+stand inside of a call `running(..)` or `final(..)` in both (`wrapped`)."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Inside:
 
 @dataclass
 class MatchNames:
-    """What names mean in one MATCH_RECOGNIZE: `variables` those of the pattern and `subsets`, by lower-case name; `column` resolves a column
-    without a variable."""
+    """What names mean in one MATCH_RECOGNIZE: `variables` those of the pattern and `subsets`, by lower-case name;
+    `column` resolves a column without a variable."""
 
     source: QueryText
     column: Callable[[exp.Column], Expr]
@@ -67,11 +67,17 @@ class MatchBinder:
         self.names, self.own = names, own
         self.inside: Inside | None = None
         self.clause = "MEASURES" if own is None else "DEFINE"
-        special = {**dict.fromkeys(ENDS, self._end), **dict.fromkeys(STEPS, self._step), **dict.fromkeys(SEMANTICS, self._semantics)}
+        special = {
+            **dict.fromkeys(ENDS, self._end),
+            **dict.fromkeys(STEPS, self._step),
+            **dict.fromkeys(SEMANTICS, self._semantics),
+        }
         special |= {"classifier": self._classifier, "match_number": self._match_number}
         if names.in_plan:
             special |= {"final_first": self._end, "final_last": self._end}
-        self.binder = Binder(names.source, self._resolve, clause=self.clause, parameters=names.parameters, special=special)
+        self.binder = Binder(
+            names.source, self._resolve, clause=self.clause, parameters=names.parameters, special=special
+        )
 
     def condition(self, node: exp.Expr) -> Expr:
         expr = to_boolean(self.binder, self.binder.operand(wrapped(node)), node)
@@ -89,7 +95,10 @@ class MatchBinder:
                 continue
             if SCALARS.find(part.name, tuple(a.type for a in part.args)).host is not None:
                 message = f"{part.name} in DEFINE cannot take PREV, NEXT, FIRST, LAST or an aggregate"
-                hint = f"{part.name} may stand inside of them, PREV({part.name}(..)), or be computed in a subquery that MATCH_RECOGNIZE reads"
+                hint = (
+                    f"{part.name} may stand inside of them, PREV({part.name}(..)), or be computed in a "
+                    "subquery that MATCH_RECOGNIZE reads"
+                )
                 raise self.binder.error(message, node if part.position is None else part.position, hint)
 
     def _resolve(self, node: exp.Column) -> Expr:
@@ -123,7 +132,10 @@ class MatchBinder:
             self.inside = None
         if len(named) > 1:
             first, second = (" or ".join(v) if v else "all rows" for v, _ in named[:2])
-            raise self.binder.error(f"{what} names columns of {first} and of {second}: all of its argument is about one row", named[1][1] or node)
+            raise self.binder.error(
+                f"{what} names columns of {first} and of {second}: all of its argument is about one row",
+                named[1][1] or node,
+            )
         return expr, named[0][0] if named else ()
 
     def _nesting(self, what: str) -> str | None:
@@ -138,10 +150,14 @@ class MatchBinder:
         what = node.name.removeprefix("final_").upper()
         arguments, given = self._given(node)
         if not 1 <= len(arguments) <= 2:
-            raise self.binder.error(f"{what} takes an expression and a number of rows, not {len(arguments)} arguments", node)
+            raise self.binder.error(
+                f"{what} takes an expression and a number of rows, not {len(arguments)} arguments", node
+            )
         arg, variables = self._argument(what, lambda: settle(self.binder.bind_typed(arguments[0])), node)
         offset = self._offset(what, arguments[1]) if len(arguments) > 1 else 0
-        return self._local(Navigate(arg, given or variables, from_last, offset, final=final, position=position_of(node)))
+        return self._local(
+            Navigate(arg, given or variables, from_last, offset, final=final, position=position_of(node))
+        )
 
     def _local(self, read: Navigate) -> Navigate:
         """In the condition of a variable its last row is the current one."""
@@ -166,10 +182,16 @@ class MatchBinder:
         """PREV(e, n) and NEXT(e, n), also around FIRST and LAST."""
         what = node.name.upper()
         if not 1 <= len(node.expressions) <= 2:
-            raise self.binder.error(f"{what} takes an expression and a number of rows, not {len(node.expressions)} arguments", node)
+            raise self.binder.error(
+                f"{what} takes an expression and a number of rows, not {len(node.expressions)} arguments", node
+            )
         shift = self._offset(what, node.expressions[1]) if len(node.expressions) > 1 else 1
         inner = node.expressions[0]
-        if self.inside is None and isinstance(inner, CallNode) and inner.name in (*ENDS, *SEMANTICS, "final_first", "final_last"):
+        if (
+            self.inside is None
+            and isinstance(inner, CallNode)
+            and inner.name in (*ENDS, *SEMANTICS, "final_first", "final_last")
+        ):
             read = self.binder.operand(inner)
             if not isinstance(read, Navigate):
                 raise self.binder.error(f"an aggregate cannot stand inside of {what}", inner)
@@ -182,7 +204,9 @@ class MatchBinder:
         expr = self.binder.operand(node) if not any(isinstance(n, exp.Column) for n in node.walk()) else None
         value = None if expr is None else settle(expr) if isinstance(expr, Literal) else evaluate(expr)
         if value is None or not value.type.is_integer or value.value is None or not 0 <= value.value <= MAX_OFFSET:
-            raise self.binder.error(f"the second argument of {what} is a number of rows: a constant that is not negative", node)
+            raise self.binder.error(
+                f"the second argument of {what} is a number of rows: a constant that is not negative", node
+            )
         return value.value
 
     def _semantics(self, binder: Binder, node: CallNode) -> Expr:
@@ -198,7 +222,13 @@ class MatchBinder:
         found: list[MatchFold] = []
 
         def bind() -> Expr:
-            rows = Binder(self.names.source, self._resolve, clause=f"an argument of {name}", parameters=self.names.parameters, special=self.binder.special)
+            rows = Binder(
+                self.names.source,
+                self._resolve,
+                clause=f"an argument of {name}",
+                parameters=self.names.parameters,
+                special=self.binder.special,
+            )
             call = aggregate_call(self.binder, self._starred(inner), rows)
             found.append(MatchFold.of(call, (), final))
             return found[0]
@@ -210,7 +240,9 @@ class MatchBinder:
         """count(A.*) counts the rows of A."""
         call = _call_of(node)
         star = call.expressions[0] if len(call.expressions) == 1 else None
-        if call.name != "count" or not (isinstance(star, exp.Column) and isinstance(star.this, exp.Star) and star.args.get("table")):
+        if call.name != "count" or not (
+            isinstance(star, exp.Column) and isinstance(star.this, exp.Star) and star.args.get("table")
+        ):
             return node
         self.inside.named.setdefault(self.names.of(star.text("table")), star)
         copy = node.copy()
@@ -222,7 +254,11 @@ class MatchBinder:
         variables: tuple[str, ...] = ()
         if node.expressions:
             subset = node.expressions[0]
-            variables = self.names.of(subset.name) if len(node.expressions) == 1 and isinstance(subset, exp.Column) and len(subset.parts) == 1 else ()
+            variables = (
+                self.names.of(subset.name)
+                if len(node.expressions) == 1 and isinstance(subset, exp.Column) and len(subset.parts) == 1
+                else ()
+            )
             if not variables:
                 raise self.binder.error("CLASSIFIER takes nothing, or a variable of the PATTERN", subset)
         position = position_of(node)
@@ -257,7 +293,11 @@ def wrapped(node: exp.Expr) -> exp.Expr:
     """The expression with every aggregate inside of `running(..)` or `final(..)`."""
 
     def change(part: exp.Expr) -> exp.Expr:
-        inside = isinstance(part.parent, CallNode) and part.parent.name in SEMANTICS or isinstance(part.parent, exp.Filter | exp.WithinGroup)
+        inside = (
+            isinstance(part.parent, CallNode)
+            and part.parent.name in SEMANTICS
+            or isinstance(part.parent, exp.Filter | exp.WithinGroup)
+        )
         if not is_aggregate(part) or inside:
             return part
         call = CallNode(this="running", expressions=[part.copy()])
@@ -267,11 +307,14 @@ def wrapped(node: exp.Expr) -> exp.Expr:
     return node.copy().transform(change, copy=False)
 
 
-def parse_condition(text: str, schema: Schema, variables: tuple[str, ...], own: str | None, parameters: dict[str, Type] | None = None) -> Expr:
+def parse_condition(
+    text: str, schema: Schema, variables: tuple[str, ...], own: str | None, parameters: dict[str, Type] | None = None
+) -> Expr:
     """A condition of a `match` step, or a measure if `own` is None."""
     node, source = parse_scalar(text)
-    names = MatchNames(source, schema_resolver(schema, source), {v.lower(): v for v in variables}, parameters=parameters, in_plan=True)
+    names = MatchNames(
+        source, schema_resolver(schema, source), {v.lower(): v for v in variables}, parameters=parameters, in_plan=True
+    )
     with deep_recursion():
         binder = MatchBinder(names, own)
         return binder.measure(node) if own is None else binder.condition(node)
-

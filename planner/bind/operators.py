@@ -1,4 +1,5 @@
-"""Binding of operators: arithmetic, comparison, logic, CASE, IN, BETWEEN, LIKE, casts. Called through `Binder.operand`."""
+"""Binding of operators: arithmetic, comparison, logic, CASE, IN, BETWEEN, LIKE, casts. Called through
+`Binder.operand`."""
 
 from __future__ import annotations
 
@@ -30,12 +31,29 @@ from tsql.planner.bind.fold import INTERVAL_UNITS, fold, fold_exact
 from tsql.planner.bind.strings import operands
 from tsql.planner.bind.subquery import bind_subquery, listed_query, quantified
 from tsql.planner.bind.syntax import expression_text
-from tsql.planner.bind.types import Bare, arithmetic_type, bitwise_type, castable, coerce, comparison_type, is_bare_string, settle, unify
+from tsql.planner.bind.types import (
+    Bare,
+    arithmetic_type,
+    bitwise_type,
+    castable,
+    coerce,
+    comparison_type,
+    is_bare_string,
+    settle,
+    unify,
+)
 
 if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder
 
-ARITHMETIC: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*", exp.Div: "/", exp.IntDiv: "//", exp.Mod: "%"}
+ARITHMETIC: dict[type[exp.Expr], str] = {
+    exp.Add: "+",
+    exp.Sub: "-",
+    exp.Mul: "*",
+    exp.Div: "/",
+    exp.IntDiv: "//",
+    exp.Mod: "%",
+}
 BITWISE: dict[type[exp.Expr], str] = {
     exp.BitwiseAnd: "&",
     exp.BitwiseOr: "|",
@@ -68,7 +86,9 @@ def _bind_chain(binder: Binder, node: exp.Binary) -> Expr:
         node = node.this
     result = binder.operand(node)
     for step in reversed(spine):
-        result = combine(binder, _CHAINS[type(step)], result, binder.operand(step.expression), binder.operator_position(step))
+        result = combine(
+            binder, _CHAINS[type(step)], result, binder.operand(step.expression), binder.operator_position(step)
+        )
     return result
 
 
@@ -96,7 +116,9 @@ def combine(binder: Binder, op: str, left: Expr, right: Expr, position: int | No
 def no_operator(binder: Binder, op: str, args: tuple[Expr, ...], position: int | None) -> Exception:
     """The error for operands that an operator does not take."""
     types = " and ".join(shown(a) for a in args)
-    return binder.error(f"there is no operator {op} for {types}", position, hint="an explicit cast may be needed: CAST(x AS type)")
+    return binder.error(
+        f"there is no operator {op} for {types}", position, hint="an explicit cast may be needed: CAST(x AS type)"
+    )
 
 
 def shown(expr: Expr) -> str:
@@ -130,7 +152,8 @@ def negate(binder: Binder, arg: Expr, node: exp.Expr) -> Expr:
 
 
 def _lowest(arg: Expr) -> Literal | None:
-    """The least value of a type, if that is what the constant `arg` is: as in DuckDB its negation is of a wider type."""
+    """The least value of a type, if that is what the constant `arg` is: as in DuckDB its negation is of a wider
+    type."""
     if isinstance(arg, Cast) and isinstance(arg.arg, Literal) and arg.arg.value is not None:
         arg = fold(arg.arg, arg.dtype) or arg
     is_lowest = isinstance(arg, Literal) and arg.dtype in _WIDER and arg.value == arg.dtype.bounds[0]
@@ -150,7 +173,9 @@ def _bind_comparison(binder: Binder, node: exp.Binary) -> Expr:
         return bind_subquery(binder, node)
     op = COMPARISON[type(node)]
     if op in _UNCHAINED and any(COMPARISON.get(type(side)) in _UNCHAINED for side in (node.this, node.expression)):
-        raise binder.error("Chained comparisons are not supported, use AND to combine comparisons", binder.operator_position(node))
+        raise binder.error(
+            "Chained comparisons are not supported, use AND to combine comparisons", binder.operator_position(node)
+        )
     left, right = operands(binder, (node.this, node.expression))
     return compare(binder, op, left, right, binder.operator_position(node))
 
@@ -204,12 +229,16 @@ def _bind_is(binder: Binder, node: exp.Is, negated: bool = False) -> Expr:
     negated = negated != bool(node.args.get("negate"))
     position = binder.operator_position(node) if position_known(node.expression) else binder.position(node)
     arg = binder.operand(node.this)
-    if isinstance(node.expression, exp.Null) or (isinstance(node.expression, exp.Column) and node.expression.name.upper() == "UNKNOWN"):
+    if isinstance(node.expression, exp.Null) or (
+        isinstance(node.expression, exp.Column) and node.expression.name.upper() == "UNKNOWN"
+    ):
         dtype = INTEGER if arg.type == NULL else arg.type
         return Call("is_not_null" if negated else "is_null", (coerce(arg, dtype),), BOOLEAN, position)
     if isinstance(node.expression, exp.Boolean):
         name = "is_distinct_from" if negated else "is_not_distinct_from"
-        return Call(name, (to_boolean(binder, arg, node.this), Literal(bool(node.expression.this), BOOLEAN)), BOOLEAN, position)
+        return Call(
+            name, (to_boolean(binder, arg, node.this), Literal(bool(node.expression.this), BOOLEAN)), BOOLEAN, position
+        )
     raise binder.error("IS takes NULL, TRUE, FALSE, UNKNOWN or DISTINCT FROM", node)
 
 
@@ -236,7 +265,9 @@ def _bind_in(binder: Binder, node: exp.In) -> Expr:
         return compare(binder, "=", value, options[0], position)
     both = _in_type(value, options)
     if not all(castable(e.type, both) for e in (value, *options)):
-        raise binder.error(f"cannot compare {shown(value)} with the values of the IN list: an explicit cast is required", node)
+        raise binder.error(
+            f"cannot compare {shown(value)} with the values of the IN list: an explicit cast is required", node
+        )
     arg = coerce(value, both)
     cast = tuple(coerce(option, both) for option in options)
     if all(isinstance(option, (Literal, Parameter)) for option in cast):
@@ -246,7 +277,10 @@ def _bind_in(binder: Binder, node: exp.In) -> Expr:
 
 def _in_type(value: Expr, options: list[Expr]) -> Type:
     if not isinstance(value, Literal) and value.type.is_numeric:
-        if all(isinstance(o, Literal) and not is_bare_string(o) and (fold_exact(o, value.type) is not None) for o in options):
+        if all(
+            isinstance(o, Literal) and not is_bare_string(o) and (fold_exact(o, value.type) is not None)
+            for o in options
+        ):
             return value.type
     both = unify((value, *options), force=True)
     if both == VARCHAR:
@@ -261,14 +295,18 @@ def _bind_like(binder: Binder, node: exp.Expr, escape: Expr | None = None) -> Ex
         raise binder.error("LIKE ANY and LIKE ALL are not supported", node)
     position = binder.operator_position(node)
     sides = (node.this, node.expression)
-    args = [_text(binder, name.upper(), bound, side) for bound, side in zip(operands(binder, sides), sides, strict=True)]
+    args = [
+        _text(binder, name.upper(), bound, side) for bound, side in zip(operands(binder, sides), sides, strict=True)
+    ]
     call = Call(name, (*args, *((escape,) if escape is not None else ())), BOOLEAN, position)
     return Call("not", (call,), BOOLEAN, position) if node.args.get("negate") else call
 
 
 def _text(binder: Binder, op: str, bound: Expr, node: exp.Expr) -> Expr:
     if bound.type not in (VARCHAR, NULL):
-        raise binder.error(f"{op} takes VARCHAR, not {bound.type}", node, hint="an explicit cast may be needed: CAST(x AS VARCHAR)")
+        raise binder.error(
+            f"{op} takes VARCHAR, not {bound.type}", node, hint="an explicit cast may be needed: CAST(x AS VARCHAR)"
+        )
     return coerce(bound, VARCHAR)
 
 
@@ -295,7 +333,10 @@ def _bind_case(binder: Binder, node: exp.Case) -> Expr:
         conditions = [to_boolean(binder, binder.operand(branch), branch) for branch in branches]
     else:
         subject, *values = operands(binder, (node.this, *branches))
-        conditions = [compare(binder, "=", subject, value, binder.position(branch)) for value, branch in zip(values, branches, strict=True)]
+        conditions = [
+            compare(binder, "=", subject, value, binder.position(branch))
+            for value, branch in zip(values, branches, strict=True)
+        ]
     values = [binder.operand(branch.args["true"]) for branch in node.args["ifs"]]
     default = node.args.get("default")
     values.append(Literal(None, NULL) if default is None else binder.operand(default))
@@ -323,8 +364,8 @@ def data_type(binder: Binder, node: exp.DataType) -> Type:
 
 
 def time_unit(binder: Binder, node: exp.DataType) -> int | None:
-    """Of what multiple of microseconds the values of a type are: TIMESTAMP(0) has whole seconds, TIMESTAMP(3) milliseconds, and so,
-    as in DuckDB, do TIMESTAMP(1) and TIMESTAMP(2). None for every other type."""
+    """Of what multiple of microseconds the values of a type are: TIMESTAMP(0) has whole seconds, TIMESTAMP(3)
+    milliseconds, and so, as in DuckDB, do TIMESTAMP(1) and TIMESTAMP(2). None for every other type."""
     return _typed(binder, node)[1]
 
 
@@ -332,14 +373,22 @@ def _typed(binder: Binder, node: exp.DataType) -> tuple[Type, int | None]:
     text = node.meta.get("spelled") or expression_text(node)
     words, parameters = split_type(text)
     if words in _OTHER_UNITS:
-        hint = f"TIMESTAMP has microseconds; date_trunc('{_OTHER_UNITS[words]}', x) cuts the rest off" if words != "TIMESTAMP_NS" else "TIMESTAMP has microseconds"
+        hint = (
+            f"TIMESTAMP has microseconds; date_trunc('{_OTHER_UNITS[words]}', x) cuts the rest off"
+            if words != "TIMESTAMP_NS"
+            else "TIMESTAMP has microseconds"
+        )
         raise binder.error(f"{words} is not supported: every time is in microseconds", node, hint=hint)
     if parameters and words in _TIMESTAMPS:
         if len(parameters) != 1 or not parameters[0].isdigit():
             raise binder.error("TIMESTAMP takes one whole number: the digits behind the seconds", node)
         digits = int(parameters[0])
         if digits > 6:
-            raise binder.error(f"TIMESTAMP({digits}) is not supported: every time is in microseconds", node, hint="TIMESTAMP has microseconds")
+            raise binder.error(
+                f"TIMESTAMP({digits}) is not supported: every time is in microseconds",
+                node,
+                hint="TIMESTAMP has microseconds",
+            )
         return TIMESTAMP, 1_000_000 if digits == 0 else 1_000 if digits <= 3 else None
     other = {"DOUBLE PRECISION": "DOUBLE", "CHARACTER VARYING": "VARCHAR", "CHARACTER": "VARCHAR"}.get(words, words)
     try:

@@ -68,14 +68,23 @@ def _split_number(text: str, token: Token) -> list[Token]:
     if token.token_type != TokenType.HEX_STRING or text[token.start] != "0":
         return [token]
     zero = Token(TokenType.NUMBER, "0", token.line, token.col - (token.end - token.start), token.start, token.start)
-    return [zero, Token(TokenType.VAR, text[token.start + 1 : token.end + 1], token.line, token.col, token.start + 1, token.end)]
+    return [
+        zero,
+        Token(TokenType.VAR, text[token.start + 1 : token.end + 1], token.line, token.col, token.start + 1, token.end),
+    ]
 
 
 def _token_error(text: str, message: str) -> ParseError:
     """sqlglot names neither the place nor the reason: look for the quote or comment that is not closed."""
     index = 0
     while index < len(text):
-        for opening, closing, what in (("--", "\n", ""), ("/*", "*/", "comment"), ("'", "'", "string"), ('"', '"', "name"), ("$$", "$$", "string")):
+        for opening, closing, what in (
+            ("--", "\n", ""),
+            ("/*", "*/", "comment"),
+            ("'", "'", "string"),
+            ('"', '"', "name"),
+            ("$$", "$$", "string"),
+        ):
             if text.startswith(opening, index):
                 end = text.find(closing, index + len(opening))
                 if end < 0 and what:

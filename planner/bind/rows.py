@@ -1,7 +1,7 @@
 """Comparisons of rows: `(a, b) = (1, 'x')`, `<`, BETWEEN and IN lists, value by value from the left.
 
-As in DuckDB a row compares like a value that is never NULL: inside of rows NULL equals NULL, and is greater than all else.
-"""
+As in DuckDB a row compares like a value that is never NULL: inside of rows NULL equals NULL, and is greater than all
+else."""
 
 from __future__ import annotations
 
@@ -44,7 +44,11 @@ def _either(kind: type[exp.Expr], handler: Handler) -> Handler:
         if values is None:
             return handler(binder, node)
         if kind is exp.In:
-            return _in(binder, node, values) if node.expressions and all(row_of(e) is not None for e in node.expressions) else handler(binder, node)
+            return (
+                _in(binder, node, values)
+                if node.expressions and all(row_of(e) is not None for e in node.expressions)
+                else handler(binder, node)
+            )
         if kind is exp.Between:
             low, high = (_operands(binder, node, node.args[key], values) for key in ("low", "high"))
             bounds = _compare(binder, ">=", *low, node), _compare(binder, "<=", *high, node)
@@ -59,7 +63,10 @@ def _either(kind: type[exp.Expr], handler: Handler) -> Handler:
 def _operands(binder: Binder, node: exp.Expr, other: exp.Expr, values: list[exp.Expr]) -> tuple[list[Expr], list[Expr]]:
     others = row_of(other)
     if others is None or len(others) != len(values):
-        raise binder.error(f"a row of {len(values)} values is compared with {'no row' if others is None else f'one of {len(others)}'}", node)
+        raise binder.error(
+            f"a row of {len(values)} values is compared with {'no row' if others is None else f'one of {len(others)}'}",
+            node,
+        )
     return [binder.operand(v) for v in values], [binder.operand(v) for v in others]
 
 

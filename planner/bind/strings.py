@@ -1,9 +1,8 @@
 """Binding of what is said of strings with a syntax of its own: GLOB, subscripts and slices, COLLATE.
 
-A collation belongs to the comparison in which it stands, not to the value: `a COLLATE NOCASE = b` compares lower(a) with
-lower(b). So COLLATE is understood as an operand of a comparison, IN, BETWEEN, LIKE and CASE, and in ORDER BY; elsewhere
-(a select list, GROUP BY, an argument) it is refused rather than ignored.
-"""
+A collation belongs to the comparison in which it stands, not to the value: `a COLLATE NOCASE = b` compares lower(a)
+with lower(b). So COLLATE is understood as an operand of a comparison, IN, BETWEEN, LIKE and CASE, and in ORDER BY;
+elsewhere (a select list, GROUP BY, an argument) it is refused rather than ignored."""
 
 from __future__ import annotations
 
@@ -61,7 +60,11 @@ def _functions(binder: Binder, node: exp.Collate) -> tuple[str, ...]:
     names = [name.lower() for name in collation_names(node)]
     for name in names:
         if name not in COLLATIONS:
-            raise binder.error(f"Collation with name {name} does not exist", node, hint=f"there is {', '.join(c.upper() for c in COLLATIONS)}")
+            raise binder.error(
+                f"Collation with name {name} does not exist",
+                node,
+                hint=f"there is {', '.join(c.upper() for c in COLLATIONS)}",
+            )
     return tuple(function for name, function in COLLATIONS.items() if name in names)
 
 
@@ -83,7 +86,9 @@ def _apply(functions: tuple[str, ...], value: Expr) -> Expr:
 
 def _bind_collate(binder: Binder, node: exp.Collate) -> Expr:
     raise binder.error(
-        "COLLATE is supported in comparisons and in ORDER BY only", node, hint="lower(x), strip_accents(x) and nfc_normalize(x) do the same to a value"
+        "COLLATE is supported in comparisons and in ORDER BY only",
+        node,
+        hint="lower(x), strip_accents(x) and nfc_normalize(x) do the same to a value",
     )
 
 
@@ -92,7 +97,9 @@ def _bind_glob(binder: Binder, node: exp.Glob) -> Expr:
     args = []
     for side in operands(binder, (node.this, node.expression)):
         if side.type not in (VARCHAR, NULL):
-            raise binder.error(f"GLOB takes VARCHAR, not {side.type}", node, hint="an explicit cast may be needed: CAST(x AS VARCHAR)")
+            raise binder.error(
+                f"GLOB takes VARCHAR, not {side.type}", node, hint="an explicit cast may be needed: CAST(x AS VARCHAR)"
+            )
         args.append(coerce(side, VARCHAR))
     return Call("glob", tuple(args), BOOLEAN, position)
 
@@ -112,13 +119,20 @@ def _bind_bracket(binder: Binder, node: exp.Bracket) -> Expr:
     if value.type not in (VARCHAR, NULL):
         raise binder.error(f"there is no subscript [..] of {value.type}", node)
     at = binder.operand(index)
-    if not (at.type == NULL or is_bare_string(at) or (at.type.is_integer and implicit_cast_cost(at.type, BIGINT) is not None)):
-        raise binder.error(f"an index is BIGINT, not {at.type}", index, hint="an explicit cast may be needed: CAST(x AS BIGINT)")
+    if not (
+        at.type == NULL
+        or is_bare_string(at)
+        or (at.type.is_integer and implicit_cast_cost(at.type, BIGINT) is not None)
+    ):
+        raise binder.error(
+            f"an index is BIGINT, not {at.type}", index, hint="an explicit cast may be needed: CAST(x AS BIGINT)"
+        )
     return Call("array_extract", (coerce(value, VARCHAR), coerce(at, BIGINT)), VARCHAR, position)
 
 
 def slice_text(binder: Binder, value: Expr, ends: list[Expr | None], node: exp.Expr) -> Expr:
-    """The characters (of a BLOB: the bytes) of `value` between two places; an end that is left out is that of the string."""
+    """The characters (of a BLOB: the bytes) of `value` between two places; an end that is left out is that of the
+    string."""
     if value.type not in (VARCHAR, BLOB, NULL):
         raise binder.error(f"there is no slice [..:..] of {value.type}", node)
     if value.type == NULL:

@@ -1,5 +1,6 @@
-"""Where subqueries stand in expressions. What they mean is the caller's to say: `Binder.subquery` gets the node of the whole
-construct (the IN, the comparison with ANY, the EXISTS, or the query itself) and gives the expression of its value."""
+"""Where subqueries stand in expressions. What they mean is the caller's to say: `Binder.subquery` gets the node of the
+whole construct (the IN, the comparison with ANY, the EXISTS, or the query itself) and gives the expression of its
+value."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def _bind_alone(binder: Binder, node: exp.Expr) -> Expr:
 
 
 HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
-    **dict.fromkeys((exp.Subquery, exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Values, exp.Exists), bind_subquery),
+    **dict.fromkeys(
+        (exp.Subquery, exp.Select, exp.Union, exp.Intersect, exp.Except, exp.Values, exp.Exists), bind_subquery
+    ),
     exp.Any: _bind_alone,
     exp.All: _bind_alone,
 }

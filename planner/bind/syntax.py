@@ -2,8 +2,8 @@
 
 sqlglot rewrites function calls into classes of its own (SUBSTR and SUBSTRING become one, argument orders change); here
 a call stays what the user wrote, an `exp.Anonymous` with a lower-case name, except for the forms that have a syntax of
-their own. `planner/bind/binder.py` reads expressions of plan files with it; `tsql/grammar/parser/statements.py` adds the statements.
-"""
+their own. `planner/bind/binder.py` reads expressions of plan files with it; `tsql/grammar/parser/statements.py` adds
+the statements."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ T = TypeVar("T")
 def check_plain(file: str | None) -> None:
     """Refuse sqlglot's compiled modules, which let nobody add to their grammar; they would fail at the first query."""
     if not str(file).endswith((".py", ".pyc")):
-        raise ImportError("tsql extends the grammar of sqlglot, which its compiled modules do not allow: pip uninstall sqlglotc")
+        raise ImportError(
+            "tsql extends the grammar of sqlglot, which its compiled modules do not allow: pip uninstall sqlglotc"
+        )
 
 
 check_plain(sqlglot.parser.__file__)
@@ -64,16 +66,36 @@ class ExpressionParser(DuckDBParser):
         "OVERLAY": lambda self: self._parse_overlay_call(),
     }
     NO_PAREN_FUNCTION_PARSERS = {"CASE": lambda self: self._parse_case()}
-    UNARY_PARSERS = {**DuckDBParser.UNARY_PARSERS, TokenType.PLUS: lambda self: self.expression(UnaryPlus(this=self._parse_unary()))}
+    UNARY_PARSERS = {
+        **DuckDBParser.UNARY_PARSERS,
+        TokenType.PLUS: lambda self: self.expression(UnaryPlus(this=self._parse_unary())),
+    }
     RANGE_PARSERS = {
         **DuckDBParser.RANGE_PARSERS,
         TokenType.TILDE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise()]),
-        TokenType.IRLIKE: lambda self, this: self._call("regexp_matches", [this, self._parse_bitwise(), exp.Literal.string("i")]),
+        TokenType.IRLIKE: lambda self, this: self._call(
+            "regexp_matches", [this, self._parse_bitwise(), exp.Literal.string("i")]
+        ),
     }
-    PLACEHOLDER_PARSERS = {**DuckDBParser.PLACEHOLDER_PARSERS, TokenType.PLACEHOLDER: lambda self: self._parse_question_mark()}
+    PLACEHOLDER_PARSERS = {
+        **DuckDBParser.PLACEHOLDER_PARSERS,
+        TokenType.PLACEHOLDER: lambda self: self._parse_question_mark(),
+    }
     INTERVAL_UNITS = frozenset(
         f"{unit}{plural}"
-        for unit in ("MICROSECOND", "MILLISECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK", "MONTH", "QUARTER", "YEAR", "DECADE")
+        for unit in (
+            "MICROSECOND",
+            "MILLISECOND",
+            "SECOND",
+            "MINUTE",
+            "HOUR",
+            "DAY",
+            "WEEK",
+            "MONTH",
+            "QUARTER",
+            "YEAR",
+            "DECADE",
+        )
         for plural in ("", "S")
     ) | {"CENTURY", "CENTURIES", "MILLENNIUM", "MILLENNIA"}
 
@@ -97,12 +119,17 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_id_var(self, any_token=True, tokens=None):  # type: ignore[no-untyped-def]
         """In `OVER (GROUPS ..` the word starts the frame; sqlglot would take it for the name of a window."""
-        if tokens is self.WINDOW_ALIAS_TOKENS and self._curr.token_type == TokenType.VAR and self._curr.text.upper() == "GROUPS":
+        if (
+            tokens is self.WINDOW_ALIAS_TOKENS
+            and self._curr.token_type == TokenType.VAR
+            and self._curr.text.upper() == "GROUPS"
+        ):
             return None
         return super()._parse_id_var(any_token, tokens)
 
     def _parse_ordered(self, parse_method=None):  # type: ignore[no-untyped-def]
-        """A key of ORDER BY, with one direction and one place of NULLs; `meta["nulls"]` says whether that was written."""
+        """A key of ORDER BY, with one direction and one place of NULLs; `meta["nulls"]` says whether that was
+        written."""
         node = super()._parse_ordered(parse_method)
         if node is None:
             return None
@@ -115,7 +142,9 @@ class ExpressionParser(DuckDBParser):
                 end -= len(pair)
         for first, second in (((("NULLS", "LAST"), ("NULLS", "FIRST"))), (("DESC",), ("ASC",))):
             if first in words and second in words:
-                self.raise_error(f"{' '.join(second)} {' '.join(first)} contradict each other", self._tokens[end + len(second)])
+                self.raise_error(
+                    f"{' '.join(second)} {' '.join(first)} contradict each other", self._tokens[end + len(second)]
+                )
         if node.args.get("with_fill"):
             self.raise_error("WITH FILL is not supported", self._prev)
         if words and len(words[0]) == 2:
@@ -137,13 +166,21 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_interval(self, require_interval: bool = True, parse_function_unit: bool = True) -> exp.Expr | None:
         """`INTERVAL '3 days'` (no unit), or a number, a string or a parenthesized expression followed by a unit."""
-        if self._curr.token_type != TokenType.INTERVAL or self._next.token_type not in (TokenType.STRING, TokenType.NUMBER, TokenType.L_PAREN, TokenType.DASH):
+        if self._curr.token_type != TokenType.INTERVAL or self._next.token_type not in (
+            TokenType.STRING,
+            TokenType.NUMBER,
+            TokenType.L_PAREN,
+            TokenType.DASH,
+        ):
             return None
         start = self._index
         self._advance()
         value = self._parse_unary() if self._curr.token_type == TokenType.DASH else self._parse_primary()
         unit = None
-        if self._curr.text.upper() in self.INTERVAL_UNITS and self._curr.token_type not in (TokenType.STRING, TokenType.IDENTIFIER):
+        if self._curr.text.upper() in self.INTERVAL_UNITS and self._curr.token_type not in (
+            TokenType.STRING,
+            TokenType.IDENTIFIER,
+        ):
             unit = exp.Var(this=self._curr.text.upper()).update_positions(self._curr)
             self._advance()
         elif not (isinstance(value, exp.Literal) and value.is_string):
@@ -154,7 +191,11 @@ class ExpressionParser(DuckDBParser):
     def _parse_type(self, parse_interval: bool = True, fallback_to_identifier: bool = False) -> exp.Expr | None:
         """In `TIMESTAMP '..'::DATE` it is the timestamp that is cast; sqlglot would cast the text first."""
         start = self._index
-        if self._curr is not None and self._curr.token_type in self.TYPE_TOKENS and self._curr.token_type != TokenType.INTERVAL:
+        if (
+            self._curr is not None
+            and self._curr.token_type in self.TYPE_TOKENS
+            and self._curr.token_type != TokenType.INTERVAL
+        ):
             kind = self._parse_types(check_func=True, allow_identifiers=False)
             if isinstance(kind, exp.DataType) and self._curr is not None and self._curr.token_type == TokenType.STRING:
                 return self._parse_column_ops(self.expression(exp.Cast(this=self._parse_primary(), to=kind)))
@@ -176,11 +217,17 @@ class ExpressionParser(DuckDBParser):
         while isinstance(inner, (exp.Filter, exp.WithinGroup, exp.Window, exp.IgnoreNulls, exp.RespectNulls)):
             inner = inner.this
         if type(inner) is exp.Anonymous:
-            if inner.expressions and isinstance(inner.expressions[0], exp.Distinct) and not inner.expressions[0].expressions:
+            if (
+                inner.expressions
+                and isinstance(inner.expressions[0], exp.Distinct)
+                and not inner.expressions[0].expressions
+            ):
                 self.raise_error("DISTINCT needs an argument", self._prev)
             name = inner.this
             quoted = isinstance(name, exp.Identifier)
-            call = CallNode(this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None)
+            call = CallNode(
+                this=(name.name if quoted else name).lower(), expressions=inner.expressions, quoted=quoted or None
+            )
             call.update_positions(token)
             if inner is node:
                 return _quantifier(call)
@@ -194,7 +241,10 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_substring_call(self) -> CallNode:
         node = super()._parse_substring()
-        return self._call("substring", [node.this, node.args.get("start"), *([node.args["length"]] if node.args.get("length") else [])])
+        return self._call(
+            "substring",
+            [node.this, node.args.get("start"), *([node.args["length"]] if node.args.get("length") else [])],
+        )
 
     def _parse_trim_call(self) -> CallNode:
         node = super()._parse_trim()
@@ -212,7 +262,15 @@ class ExpressionParser(DuckDBParser):
 
     def _parse_overlay_call(self) -> CallNode:
         node = super()._parse_overlay()
-        return self._call("overlay", [node.this, node.expression, node.args.get("from_"), *([node.args["for_"]] if node.args.get("for_") else [])])
+        return self._call(
+            "overlay",
+            [
+                node.this,
+                node.expression,
+                node.args.get("from_"),
+                *([node.args["for_"]] if node.args.get("for_") else []),
+            ],
+        )
 
     def _parse_csv(self, parse_method, sep=TokenType.COMMA):  # type: ignore[no-untyped-def]
         """A list; DuckDB allows a comma after the last item, but no empty items."""
@@ -232,7 +290,10 @@ class ExpressionParser(DuckDBParser):
         start = self._prev
         if self._match_text_seq("COLUMNS", "(", advance=False):
             self.raise_error("*COLUMNS(..) is not supported: COLUMNS(..) gives an expression for each column", start)
-        parts = {key: self._parse_star_op(*words) for key, words in (("except_", ("EXCEPT", "EXCLUDE")), ("replace", ("REPLACE",)), ("rename", ("RENAME",)))}
+        parts = {
+            key: self._parse_star_op(*words)
+            for key, words in (("except_", ("EXCEPT", "EXCLUDE")), ("replace", ("REPLACE",)), ("rename", ("RENAME",)))
+        }
         return self.expression(exp.Star(**parts)).update_positions(start)
 
     def _parse_star_op(self, *keywords: str) -> list[exp.Expr] | None:
@@ -362,7 +423,12 @@ class ExpressionGenerator(DuckDBGenerator):
         text = self.sql(exp.Identifier(this=name, quoted=True)) if node.args.get("quoted") else name
         if name in ("position", "substring", "trim", "overlay") and not node.args.get("quoted"):
             args = [self.sql(arg) for arg in node.expressions]
-            words = {"position": None, "substring": (", ", ", "), "trim": (", ",), "overlay": (" PLACING ", " FROM ", " FOR ")}[name]
+            words = {
+                "position": None,
+                "substring": (", ", ", "),
+                "trim": (", ",),
+                "overlay": (" PLACING ", " FROM ", " FOR "),
+            }[name]
             if words is None:
                 return f"position({args[1]} IN {args[0]})"
             return f"{name}({args[0]}{''.join(word + arg for word, arg in zip(words, args[1:], strict=False))})"
@@ -375,7 +441,12 @@ class TemporalExpressions(DuckDB):
     INDEX_OFFSET = 0
 
     class Tokenizer(DuckDB.Tokenizer):
-        KEYWORDS = {**DuckDB.Tokenizer.KEYWORDS, "/*+": TokenType.HINT, "EXPLAIN": TokenType.VAR, "EXECUTE": TokenType.VAR}
+        KEYWORDS = {
+            **DuckDB.Tokenizer.KEYWORDS,
+            "/*+": TokenType.HINT,
+            "EXPLAIN": TokenType.VAR,
+            "EXECUTE": TokenType.VAR,
+        }
         KEYWORDS.pop("?::")
         KEYWORDS.pop("<=>")
         COMMANDS: set = set()
@@ -401,13 +472,19 @@ def run_parser(source: QueryText, dialect: type[DuckDB], parse: Callable[[Expres
     except SqlglotParseError as error:
         detail = error.errors[0] if error.errors else {}
         message = detail.get("description") or str(error).split("\n")[0]
-        raise ParseError(_readable(message, parser), position=_error_position(source, detail), text=source.text) from None
+        raise ParseError(
+            _readable(message, parser), position=_error_position(source, detail), text=source.text
+        ) from None
     except RecursionError:
         raise ParseError("nested too deeply", position=0, text=source.text) from None
     except (AttributeError, IndexError, KeyError, TypeError, ValueError, TokenError) as error:
         # sqlglot stumbles over some malformed texts; the place where it stood is the best there is to say.
         token = parser._curr or parser._prev
-        raise ParseError(_readable("Invalid expression / Unexpected token", parser), position=token.start if token else 0, text=source.text) from error
+        raise ParseError(
+            _readable("Invalid expression / Unexpected token", parser),
+            position=token.start if token else 0,
+            text=source.text,
+        ) from error
 
 
 def _error_position(source: QueryText, detail: dict) -> int:
@@ -440,7 +517,9 @@ def parse_scalar(text: str) -> tuple[exp.Expr, QueryText]:
     from tsql.planner.bind.expression_clauses import EXPRESSIONS
 
     source = tokenize(text, TemporalExpressions)
-    nodes = run_parser(source, TemporalExpressions, lambda parser: parser._parse(lambda p: p._parse_lambda(), source.tokens, text))
+    nodes = run_parser(
+        source, TemporalExpressions, lambda parser: parser._parse(lambda p: p._parse_lambda(), source.tokens, text)
+    )
     if len(nodes) != 1 or nodes[0] is None:
         raise ParseError("expected one expression", position=0, text=text)
     check_parentheses(text, source.tokens)

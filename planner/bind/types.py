@@ -5,7 +5,8 @@ string to any type. `coerce` makes a cast explicit (or folds it) and ends a lite
 
 The arithmetic Calls that come out have these argument types:
   integers, floats            both sides the result type ("/" has only FLOAT and DOUBLE)
-  DECIMAL + - %               both sides one type D; + and - give DECIMAL(D.width + 1, D.scale) up to 38 digits, % gives D
+  DECIMAL + - %               both sides one type D; + and - give DECIMAL(D.width + 1, D.scale) up to 38 digits, % gives
+  D
   DECIMAL *                   each side its own DECIMAL type; scales add up
   DATE + - INTEGER            DATE first, gives DATE;  DATE - DATE gives BIGINT;  DATE + TIME gives TIMESTAMP
   TIMESTAMP[TZ] + - INTERVAL  the time first (a DATE is cast to TIMESTAMP), also TIME + - INTERVAL
@@ -144,7 +145,12 @@ def comparison_type(left: Expr, right: Expr, equality: bool) -> Type | None:
         found = others[0] if others else VARCHAR
     for value, other in ((left, right), (right, left)):
         # A column compared with a number it can hold needs no cast of the column.
-        if isinstance(value, Literal) and not isinstance(other, Literal) and other.type.is_numeric and value.type.is_numeric:
+        if (
+            isinstance(value, Literal)
+            and not isinstance(other, Literal)
+            and other.type.is_numeric
+            and value.type.is_numeric
+        ):
             if found != other.type and fold_exact(value, other.type) is not None:
                 return other.type
     return NULL_AS_INTEGER if found == NULL else found
@@ -170,7 +176,8 @@ def integer_type(left: Expr, right: Expr) -> Type:
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """How a binary operator is typed: the types to cast the sides to, the result, and whether the sides change places."""
+    """How a binary operator is typed: the types to cast the sides to, the result, and whether the sides change
+    places."""
 
     left: Type
     right: Type
@@ -246,7 +253,9 @@ def _decimal(op: str, a: Type, b: Type) -> Arithmetic | None:
 
 
 def _temporal(op: str, a: Type, b: Type) -> Arithmetic | None:
-    if op == "+" and (b in (DATE, TIMESTAMP, TIMESTAMPTZ) or (b == TIME and a == INTERVAL) or (a == NULL and b == INTERVAL)):
+    if op == "+" and (
+        b in (DATE, TIMESTAMP, TIMESTAMPTZ) or (b == TIME and a == INTERVAL) or (a == NULL and b == INTERVAL)
+    ):
         swapped = _temporal_ordered(op, b, a)
         return None if swapped is None else Arithmetic(swapped.left, swapped.right, swapped.result, swap=True)
     if op == "*" and b == INTERVAL:

@@ -29,8 +29,8 @@ Place = Callable[[WindowCall, tuple[Expr, ...], tuple[SortKey, ...], exp.Expr], 
 
 @dataclass
 class WindowScope:
-    """Where window functions may stand: the windows of the WINDOW clause by lower-case name, and `place`, which takes a bound
-    call and gives the expression that stands for its result."""
+    """Where window functions may stand: the windows of the WINDOW clause by lower-case name, and `place`, which takes a
+    bound call and gives the expression that stands for its result."""
 
     place: Place
     named: dict[str, exp.Window] = field(default_factory=dict)
@@ -49,7 +49,10 @@ def bind_window(binder: Binder, node: exp.Window) -> Expr:
     """A call with OVER."""
     if binder.windows is None:
         nested = binder.clause == INSIDE
-        raise binder.error("window function calls cannot be nested" if nested else f"{binder.clause} cannot contain window functions", node)
+        raise binder.error(
+            "window function calls cannot be nested" if nested else f"{binder.clause} cannot contain window functions",
+            node,
+        )
     spec = over(binder, node)
     inner = binder.inside_window(INSIDE)
     partition = tuple(inner.bind_typed(p) for p in spec.partition)
@@ -84,7 +87,11 @@ def define_windows(binder_error: Callable[..., Exception], definitions: list[exp
 
 def over(binder: Binder, node: exp.Window) -> OverClause:
     """The specification of a window, with that of the named window that it builds on."""
-    own = OverClause(tuple(node.args.get("partition_by") or ()), tuple(node.args["order"].expressions) if node.args.get("order") else (), node.args.get("spec"))
+    own = OverClause(
+        tuple(node.args.get("partition_by") or ()),
+        tuple(node.args["order"].expressions) if node.args.get("order") else (),
+        node.args.get("spec"),
+    )
     name = node.args.get("alias")
     if name is None:
         return own
@@ -115,7 +122,11 @@ def bind_call(binder: Binder, node: exp.Expr, spec: exp.WindowSpec | None, order
     while isinstance(call, exp.Filter | exp.WithinGroup):
         call = call.this
     if isinstance(call, exp.IgnoreNulls | exp.RespectNulls):
-        raise binder.error("IGNORE NULLS and RESPECT NULLS stand inside the parentheses of the call", node, hint="first_value(x IGNORE NULLS) OVER (..)")
+        raise binder.error(
+            "IGNORE NULLS and RESPECT NULLS stand inside the parentheses of the call",
+            node,
+            hint="first_value(x IGNORE NULLS) OVER (..)",
+        )
     if not isinstance(call, CallNode):
         raise binder.error("OVER follows a call of a function", node)
     function = WINDOW_FUNCTIONS.get(ALIASES.get(call.name, call.name))
@@ -129,10 +140,14 @@ def bind_call(binder: Binder, node: exp.Expr, spec: exp.WindowSpec | None, order
     if any(isinstance(a, exp.IgnoreNulls | exp.RespectNulls) for a in call.expressions):
         raise binder.error("RESPECT NULLS and IGNORE NULLS are not supported for windowed aggregates", call)
     bound = aggregate_call(binder, node, binder, windowed=True)
-    return WindowCall(bound.name, bound.args, bound.dtype, frame, bound.distinct, bound.filter, bound.order, False, bound.position)
+    return WindowCall(
+        bound.name, bound.args, bound.dtype, frame, bound.distinct, bound.filter, bound.order, False, bound.position
+    )
 
 
-def _function(binder: Binder, function: WindowSignature, node: exp.Expr, call: CallNode, frame: Frame, window: tuple[SortKey, ...]) -> WindowCall:
+def _function(
+    binder: Binder, function: WindowSignature, node: exp.Expr, call: CallNode, frame: Frame, window: tuple[SortKey, ...]
+) -> WindowCall:
     name = function.name
     if function.over_time and (not window or window[0].descending or window[0].expr.type not in TIMES):
         raise binder.error(f"{name} is computed over rows in the order of a time, from the earliest on", call)
@@ -159,7 +174,9 @@ def _function(binder: Binder, function: WindowSignature, node: exp.Expr, call: C
             args.append(coerce(value, BIGINT))
         elif index in function.like_first:
             if not castable(value.type, args[0].type):
-                raise binder.error(f"argument {index + 1} of {name} is {args[0].type} as its first, not {value.type}", argument)
+                raise binder.error(
+                    f"argument {index + 1} of {name} is {args[0].type} as its first, not {value.type}", argument
+                )
             args.append(coerce(value, args[0].type))
         elif function.over_time and value.type not in TIMES:
             raise binder.error(f"argument {index + 1} of {name} is a TIMESTAMP, not {value.type}", argument)
@@ -167,11 +184,22 @@ def _function(binder: Binder, function: WindowSignature, node: exp.Expr, call: C
             args.append(coerce(value, INTEGER) if value.type == NULL else settle(value))
     order = tuple(sort_key(binder, key) for key in ordering)
     dtype = function.returns if function.returns is not None else args[0].type
-    return WindowCall(name, tuple(args), dtype, frame if function.framed else DEFAULT_FRAME, False, None, order, bool(ignore), binder.position(call))
+    return WindowCall(
+        name,
+        tuple(args),
+        dtype,
+        frame if function.framed else DEFAULT_FRAME,
+        False,
+        None,
+        order,
+        bool(ignore),
+        binder.position(call),
+    )
 
 
 def _without_nulls(nodes: list[exp.Expr]) -> tuple[list[exp.Expr], bool | None]:
-    """The arguments without IGNORE NULLS or RESPECT NULLS, which hang on the last one (or inside its ORDER BY), and which it was."""
+    """The arguments without IGNORE NULLS or RESPECT NULLS, which hang on the last one (or inside its ORDER BY), and
+    which it was."""
     found = None
     result = []
     for node in nodes:
@@ -198,14 +226,19 @@ def bind_frame(binder: Binder, spec: exp.WindowSpec | None, order: tuple[SortKey
     exclude = "" if exclude == "no others" else exclude
     start_kind, end_kind = (k.split()[0] if k.startswith("unbounded") else k for k in (start_kind, end_kind))
     if mode != "range" or (start_node is None and end_node is None):
-        bounds = [Bound(k, None if n is None else binder.bind_as(n, BIGINT)) for k, n in ((start_kind, start_node), (end_kind, end_node))]
+        bounds = [
+            Bound(k, None if n is None else binder.bind_as(n, BIGINT))
+            for k, n in ((start_kind, start_node), (end_kind, end_node))
+        ]
         return Frame(mode, *bounds, exclude)
     if len(order) != 1:
         raise binder.error("RANGE frames with an offset must have only one ORDER BY expression", call)
     return _range_frame(binder, order[0], (start_kind, start_node), (end_kind, end_node), exclude)
 
 
-def _range_frame(binder: Binder, key: SortKey, start: tuple[str, exp.Expr | None], end: tuple[str, exp.Expr | None], exclude: str) -> Frame:
+def _range_frame(
+    binder: Binder, key: SortKey, start: tuple[str, exp.Expr | None], end: tuple[str, exp.Expr | None], exclude: str
+) -> Frame:
     """RANGE with offsets: where the frame ends is a value of the ORDER BY expression; all are compared in one type."""
     ends: list[tuple[str, Expr | None, Expr | None]] = []
     if key.expr.type == TIME:

@@ -19,7 +19,8 @@ from tsql.planner.physical.step import Step
 
 
 def asof_step(node: Asof, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints) -> Step:
-    """The step of an ASOF join; `step` makes those of its inputs. Between machines a small right side goes to all of them."""
+    """The step of an ASOF join; `step` makes those of its inputs. Between machines a small right side goes to all of
+    them."""
     left, right = node.left.schema.names, node.right.schema.names
     keys, rest = [], []
     for part in conjuncts(node.condition):
@@ -29,7 +30,16 @@ def asof_step(node: Asof, step: Callable[[logical.Node], Step], shards: int, sco
         else:
             keys.append(key)
     inputs = (step(node.left), step(node.right))
-    joined = AsofJoin(inputs, node.kind, tuple(keys), conjunction(rest), range=(node.at,), tolerance=node.tolerance, position=node.position, rows=stats.rows(node))
+    joined = AsofJoin(
+        inputs,
+        node.kind,
+        tuple(keys),
+        conjunction(rest),
+        range=(node.at,),
+        tolerance=node.tolerance,
+        position=node.position,
+        rows=stats.rows(node),
+    )
     time = node.at.args[0]
     if isinstance(time, Column) and is_in_order(inputs[0], time.name):
         joined = replace(joined, walks=True)

@@ -1,9 +1,8 @@
 """Logical plans to physical ones: chooses the steps and their phases by cost; `enforce` then adds the movement.
 
 Alternatives for an aggregate: two phases merged on one shard (few groups), two phases placed by key (many groups), one
-phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be handed on). Hints (`hints.py`)
-come before cost.
-"""
+phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be handed on). Hints
+(`hints.py`) come before cost."""
 
 from __future__ import annotations
 
@@ -58,11 +57,17 @@ GROUPINGS = ("two_phase_gather", "two_phase", "one_phase")
 class Enumerator:
     """Turns the nodes of one query into steps; a node that is used twice becomes one step.
 
-    `choices` are what to take where there is a choice, in the order in which choices come up; the rest is chosen by cost.
-    `taken` remembers what was taken of what.
-    """
+    `choices` are what to take where there is a choice, in the order in which choices come up; the rest is chosen by
+    cost. `taken` remembers what was taken of what."""
 
-    def __init__(self, shards: int, wanted: Constraints | None = None, scope: str = "local", costs: Costs = cost.DEFAULT, choices: tuple[str, ...] = ()):
+    def __init__(
+        self,
+        shards: int,
+        wanted: Constraints | None = None,
+        scope: str = "local",
+        costs: Costs = cost.DEFAULT,
+        choices: tuple[str, ...] = (),
+    ):
         self.shards, self.wanted, self.scope, self.choices = shards, wanted or Constraints(), scope, choices
         self.estimator = Estimator(shards, costs)
         self.taken: list[tuple[str, tuple[str, ...]]] = []
@@ -130,7 +135,9 @@ class Enumerator:
             case generating.Series():
                 return self._series(node)
             case generating.Sample():
-                return Sample((self.step(node.input),), method=node.method, rows=node.rows, percent=node.percent, seed=node.seed)
+                return Sample(
+                    (self.step(node.input),), method=node.method, rows=node.rows, percent=node.percent, seed=node.seed
+                )
             case generating.Working():
                 return Working((), table=self._working(node), fields=node.fields)
             case generating.Recursive():
@@ -148,8 +155,8 @@ class Enumerator:
         return Filter((self.step(node.input),), predicate=node.predicate, how=how)
 
     def _how(self, node: logical.Filter) -> str:
-        """Whether a filter above a scan decides runs of rows at once: where few pass it, or the filters below it with it, and
-        a cheap condition tells them apart."""
+        """Whether a filter above a scan decides runs of rows at once: where few pass it, or the filters below it with
+        it, and a cheap condition tells them apart."""
         parts, below = [node.predicate], node.input
         while isinstance(below, logical.Filter):
             parts.append(below.predicate)
@@ -161,8 +168,8 @@ class Enumerator:
         return "select" if few and is_selectable(node.predicate) else "branch"
 
     def _scan(self, node: logical.Scan, filters: list[logical.Filter]) -> Step:
-        """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move, and a
-        column that only the hint names is read for it and dropped again."""
+        """A scan and the filters above it, the highest first. Rows that a hint places are filtered before they move,
+        and a column that only the hint names is read for it and dropped again."""
         placement = self.wanted.placement(node)
         extra = tuple(c for c in placement.columns if c not in node.columns) if placement is not None else ()
         rows: Step = Scan((), table=node.table, source=node.source, columns=(*node.columns, *extra), where=node.filter)
@@ -171,12 +178,24 @@ class Enumerator:
         if placement is None:
             return Gather((rows,)) if self.gathers else rows
         self.wanted.apply(placement.hint, f"after {'the filters of ' if filters else ''}scan {node.table}")
-        rows = Redistribute((Rekey((rows,), key=placement.columns),), scope=placement.scope or self.scope, shards=self.shards)
-        return Project((rows,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema)) if extra else rows
+        rows = Redistribute(
+            (Rekey((rows,), key=placement.columns),), scope=placement.scope or self.scope, shards=self.shards
+        )
+        return (
+            Project((rows,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema))
+            if extra
+            else rows
+        )
 
     def _series(self, node: generating.Series) -> Step:
         """Over the one row of a FROM without tables it is a table of its own."""
-        about = {"column": node.column, "start": node.start, "stop": node.stop, "by": node.step, "inclusive": node.inclusive}
+        about = {
+            "column": node.column,
+            "start": node.start,
+            "stop": node.stop,
+            "by": node.step,
+            "inclusive": node.inclusive,
+        }
         alone = isinstance(node.input, logical.Values) and node.input.rows == ((),)
         return Series((), **about, spread=self.scope == "local") if alone else Series((self.step(node.input),), **about)
 
@@ -214,7 +233,8 @@ class Enumerator:
         return Limit((top,), count=node.count, offset=node.offset) if node.offset is not None else top
 
     def _window(self, node: logical.Window) -> Step:
-        """Rows are placed by the columns of PARTITION BY; a key that is computed becomes a column for that, and is dropped again."""
+        """Rows are placed by the columns of PARTITION BY; a key that is computed becomes a column for that, and is
+        dropped again."""
         source = self.step(node.input)
         computed = tuple(dict.fromkeys(e for e in node.keys if not isinstance(e, Column)))
         if not computed or self.shards == 1:
@@ -227,13 +247,21 @@ class Enumerator:
         return Project((result,), columns=tuple((f.name, Column(f.name, f.type, f.nullable)) for f in node.schema))
 
     def _snapshot(self, node: SnapshotAggregate) -> Step:
-        """Many rows are placed in more shards than there are cores: each is sorted by itself, and what fits the cache and memory that was used
-        before is sorted much faster."""
+        """Many rows are placed in more shards than there are cores: each is sorted by itself, and what fits the cache
+        and memory that was used before is sorted much faster."""
         source = self.step(node.input)
-        shards = min(cost.MOST_SORTED_SHARDS, self.shards * round(stats.rows(node.input) / self.shards / cost.SORTED_ROWS))
+        shards = min(
+            cost.MOST_SORTED_SHARDS, self.shards * round(stats.rows(node.input) / self.shards / cost.SORTED_ROWS)
+        )
         if node.keys and self.scope == "local" and shards > self.shards:
             source = Redistribute((Rekey((source,), key=node.keys),), scope=self.scope, shards=shards)
-        about = {"by": node.keys, "lifetime": (node.start, node.end), "span": node.span, "aggregates": node.aggregates, "ends": node.ends}
+        about = {
+            "by": node.keys,
+            "lifetime": (node.start, node.end),
+            "span": node.span,
+            "aggregates": node.aggregates,
+            "ends": node.ends,
+        }
         return Snapshot((source,), **about)
 
     def _distinct(self, node: logical.Distinct) -> Step:
@@ -241,7 +269,9 @@ class Enumerator:
         fields = node.schema
         on = node.on if node.on is not None else fields.names
         keys = tuple((n, Column(n, fields[n].type)) for n in on)
-        rest = tuple((f.name, AggregateCall("first", (Column(f.name, f.type),), f.type)) for f in fields if f.name not in on)
+        rest = tuple(
+            (f.name, AggregateCall("first", (Column(f.name, f.type),), f.type)) for f in fields if f.name not in on
+        )
         grouped = self._group(self.step(node.input), keys, rest, stats.groups([e for _, e in keys], node.input))
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in fields)) if rest else grouped
 
@@ -260,15 +290,19 @@ class Enumerator:
         source = Project((source,), columns=tuple(columns))
         expanded = Expand((source,), keys=tuple(n for n, _ in node.keys), sets=node.sets)
         calls = tuple((n, _rename_call(c, renamed)) for n, c in node.aggregates)
-        keys = (*((n, Column(n, e.type)) for n, e in node.keys), ("grouping_id", Column("grouping_id", BIGINT, False)), ("grouping_set", Column("grouping_set", BIGINT, False)))
+        keys = (
+            *((n, Column(n, e.type)) for n, e in node.keys),
+            ("grouping_id", Column("grouping_id", BIGINT, False)),
+            ("grouping_set", Column("grouping_set", BIGINT, False)),
+        )
         grouped = self._group(expanded, keys, calls, groups * len(node.sets))
         if () in node.sets:
             grouped = self._with_empty_sets(node, grouped, keys, calls)
         return Project((grouped,), columns=tuple((f.name, Column(f.name, f.type)) for f in node.schema))
 
     def _paned(self, windows: Paned) -> Step:
-        """Windows from panes. The states of panes move to the shards of their keys; or the rows do, where there are nearly as many panes,
-        and are a pane each where there are hardly fewer."""
+        """Windows from panes. The states of panes move to the shards of their keys; or the rows do, where there are
+        nearly as many panes, and are a pane each where there are hardly fewer."""
         source = self.step(windows.rows)
         # The pane comes first: rows come mostly in the order of time, and groups in an array are near each other then.
         keys, by = ((PANE, windows.pane), *windows.keys), tuple(n for n, _ in windows.keys)
@@ -287,20 +321,38 @@ class Enumerator:
 
         options = {"panes_move": combined(source, keys)}
         if self.shards > 1 and windows.keys:
-            needed = dict.fromkeys(c for e in (windows.pane, *(e for _, call in calls for e in call.expressions())) for c in e.columns())
+            needed = dict.fromkeys(
+                c for e in (windows.pane, *(e for _, call in calls for e in call.expressions())) for c in e.columns()
+            )
             named = {n for n, _ in windows.keys}
             if not named & set(needed):
-                moved = Project((source,), columns=(*((c, Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed), *windows.keys))
+                moved = Project(
+                    (source,),
+                    columns=(
+                        *((c, Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed),
+                        *windows.keys,
+                    ),
+                )
                 placed = Redistribute((Rekey((moved,), key=by),), scope=self.scope, shards=self.shards)
-                options["rows_move"] = combined(placed, ((PANE, windows.pane), *((n, Column(n, e.type)) for n, e in windows.keys)))
+                options["rows_move"] = combined(
+                    placed, ((PANE, windows.pane), *((n, Column(n, e.type)) for n, e in windows.keys))
+                )
         found = self._cheapest(options) if len(options) > 1 else options["panes_move"]
         return self._shown(found, windows)
 
     def _shown(self, found: Step, windows: Paned) -> Step:
-        as_they_are = [(n, n) for n in found.schema.names] == [(n, e.name if isinstance(e, Column) else None) for n, e in windows.shown]
+        as_they_are = [(n, n) for n in found.schema.names] == [
+            (n, e.name if isinstance(e, Column) else None) for n, e in windows.shown
+        ]
         return found if as_they_are else Project((found,), columns=windows.shown)
 
-    def _with_empty_sets(self, node: logical.Aggregate, grouped: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]) -> Step:
+    def _with_empty_sets(
+        self,
+        node: logical.Aggregate,
+        grouped: Step,
+        keys: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, AggregateCall], ...],
+    ) -> Step:
         """The empty grouping set gives a row even for no input: its groups are aggregated again without keys.
 
         Each empty set is computed by itself over the unexpanded input, and its rows from the expansion are dropped.
@@ -309,9 +361,14 @@ class Enumerator:
         total = self._group(source, (), node.aggregates, 1.0)
         numbers = [i for i, s in enumerate(node.sets) if s == ()]
         everything = (1 << len(node.keys)) - 1
-        parts: list[Step] = [Filter((grouped,), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN)) for n in numbers[:1]]
+        parts: list[Step] = [
+            Filter((grouped,), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN))
+            for n in numbers[:1]
+        ]
         for n in numbers[1:]:
-            parts[0] = Filter((parts[0],), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN))
+            parts[0] = Filter(
+                (parts[0],), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN)
+            )
         for n in numbers:
             columns = [(name, Literal(None, e.type)) for name, e in keys[:-2]]
             columns += [("grouping_id", Literal(everything, BIGINT)), ("grouping_set", Literal(n, BIGINT))]
@@ -319,13 +376,22 @@ class Enumerator:
             parts.append(Project((total,), columns=tuple(columns)))
         return Union(tuple(parts))
 
-    def _group(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], groups: float) -> Step:
+    def _group(
+        self,
+        source: Step,
+        keys: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, AggregateCall], ...],
+        groups: float,
+    ) -> Step:
         """What a hint asks for, or the cheapest plan for a grouping."""
         how = None
         whole = [f"{n}={c}" for n, c in calls if not can_split(c)]
         if self.wanted.aggregation is not None:
             how = self.wanted.aggregation.how
-            self.wanted.apply(self.wanted.aggregation.hint, f"at aggregate by=({', '.join(n for n, _ in keys)}) {' '.join(f'{n}={c}' for n, c in calls)}".rstrip())
+            self.wanted.apply(
+                self.wanted.aggregation.hint,
+                f"at aggregate by=({', '.join(n for n, _ in keys)}) {' '.join(f'{n}={c}' for n, c in calls)}".rstrip(),
+            )
             if whole and how != "one_phase":
                 raise self.wanted.aggregation.refuse(f"{whole[0]} has no state that a second phase could merge")
             return self._grouped(how, source, keys, calls, groups)
@@ -339,7 +405,9 @@ class Enumerator:
         elif whole:
             options["one_phase"] = self._one_phase(source, keys, calls, groups)
         else:
-            options |= {how: self._grouped(how, source, keys, calls, groups) for how in (GROUPINGS if keys else GROUPINGS[:1])}
+            options |= {
+                how: self._grouped(how, source, keys, calls, groups) for how in (GROUPINGS if keys else GROUPINGS[:1])
+            }
         return self._cheapest(options) if len(options) > 1 else next(iter(options.values()))
 
     def _by_ranges(self, grouped: Aggregate) -> Step | None:
@@ -348,7 +416,18 @@ class Enumerator:
         if self.scope != "local" or not names or len(names) < len(grouped.by):
             return None
         shards = self._shards_in_cache(float(grouped.groups or 0))
-        found = None if shards == 1 else next((f for f in (dealt_by_ranges(grouped.inputs[0], n, shards, self.shared) for n in names) if f is not None), None)
+        found = (
+            None
+            if shards == 1
+            else next(
+                (
+                    f
+                    for f in (dealt_by_ranges(grouped.inputs[0], n, shards, self.shared) for n in names)
+                    if f is not None
+                ),
+                None,
+            )
+        )
         return None if found is None else replace(grouped, inputs=(found,))
 
     def _cheapest(self, options: dict[str, Step]) -> Step:
@@ -356,38 +435,66 @@ class Enumerator:
         if len(self.taken) < len(self.choices):
             asked = self.choices[len(self.taken)]
         else:
-            costs = {name: self.estimator.total(enforce(step, self.shards, self.scope)).elapsed_ns for name, step in options.items()}
+            costs = {
+                name: self.estimator.total(enforce(step, self.shards, self.scope)).elapsed_ns
+                for name, step in options.items()
+            }
             asked = min(costs, key=lambda name: costs[name])
         self.taken.append((asked, tuple(options)))
         return options[asked]
 
-    def _grouped(self, how: str, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], groups: float) -> Step:
+    def _grouped(
+        self,
+        how: str,
+        source: Step,
+        keys: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, AggregateCall], ...],
+        groups: float,
+    ) -> Step:
         if how == "one_phase":
             return self._one_phase(source, keys, calls, groups)
         partial = Aggregate((source,), by=keys, calls=calls, phase="partial", groups=int(groups))
         merged: Step = Gather((partial,)) if how == "two_phase_gather" else partial
-        return Aggregate((merged,), by=tuple((n, Column(n, e.type)) for n, e in keys), calls=calls, phase="final", groups=int(groups))
+        return Aggregate(
+            (merged,), by=tuple((n, Column(n, e.type)) for n, e in keys), calls=calls, phase="final", groups=int(groups)
+        )
 
     def _is_placed(self, source: Step, keys: tuple[tuple[str, Expr], ...]) -> bool:
-        """Whether the rows of each group are in one shard anyway: below is a sort or a limit, or a hint has placed them."""
+        """Whether the rows of each group are in one shard anyway: below is a sort or a limit, or a hint has placed
+        them."""
         found: dict[int, Properties] = {}
         for step in source.walk():
             found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), self.shards)
         given = found[id(source)]
-        return given.shards == 1 or (all(isinstance(e, Column) for _, e in keys) and Requirement("placed", tuple(e.name for _, e in keys)).met_by(given))
+        return given.shards == 1 or (
+            all(isinstance(e, Column) for _, e in keys)
+            and Requirement("placed", tuple(e.name for _, e in keys)).met_by(given)
+        )
 
-    def _one_phase(self, source: Step, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...], groups: float) -> Step:
+    def _one_phase(
+        self,
+        source: Step,
+        keys: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, AggregateCall], ...],
+        groups: float,
+    ) -> Step:
         """Rows are placed by their keys, which must be columns for that; only what the aggregate needs is moved."""
         needed = tuple(dict.fromkeys(c for _, call in calls for e in call.expressions() for c in e.columns()))
         if not all(isinstance(e, Column) for _, e in keys):
             renamed = {c: f"{c}__input" for c in needed}
-            columns = [(renamed[c], Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed] + list(keys)
+            columns = [
+                (renamed[c], Column(c, source.schema[c].type, source.schema[c].nullable)) for c in needed
+            ] + list(keys)
             source = Project((source,), columns=tuple(columns))
             keys = tuple((n, Column(n, e.type)) for n, e in keys)
             calls = tuple((n, _rename_call(c, renamed)) for n, c in calls)
-        # An aggregate without phases keeps its values: a table has room for the rows of its shard, not only for their groups.
-        # A shard should have several groups.
-        kept = groups if all(can_split(c) for _, c in calls) else max(groups, min(self.estimator.of(source).rows, groups * cost.GROUPS_PER_SHARD / 4))
+        # An aggregate without phases keeps its values: a table has room for the rows of its shard, not only for their
+        # groups. A shard should have several groups.
+        kept = (
+            groups
+            if all(can_split(c) for _, c in calls)
+            else max(groups, min(self.estimator.of(source).rows, groups * cost.GROUPS_PER_SHARD / 4))
+        )
         placed = self._in_cache(source, tuple(e.name for _, e in keys), kept)
         return Aggregate((placed,), by=keys, calls=calls, groups=int(groups))
 
@@ -425,7 +532,15 @@ class Enumerator:
             sides.append(Project((side,), columns=(*columns, ("side", Literal(mark, BIGINT)))))
         both = Union(tuple(sides))
         keys = tuple((f.name, Column(f.name, f.type)) for f in fields)
-        calls = tuple((f"in_{name}", AggregateCall("count_star", (), BIGINT, filter=Call("=", (Column("side", BIGINT), Literal(mark, BIGINT)), BOOLEAN))) for name, mark in (("left", 0), ("right", 1)))
+        calls = tuple(
+            (
+                f"in_{name}",
+                AggregateCall(
+                    "count_star", (), BIGINT, filter=Call("=", (Column("side", BIGINT), Literal(mark, BIGINT)), BOOLEAN)
+                ),
+            )
+            for name, mark in (("left", 0), ("right", 1))
+        )
         counted = self._group(both, keys, calls, stats.rows(node))
         in_left, in_right, zero = Column("in_left", BIGINT), Column("in_right", BIGINT), Literal(0, BIGINT)
         has_left = Call(">", (in_left, zero), BOOLEAN)
@@ -474,7 +589,9 @@ def _numbered(node: logical.LimitBy) -> logical.Node:
     while name in schema:
         name += "_"
     keys = tuple(Column(n, schema[n].type, schema[n].nullable) for n in node.by)
-    numbered: logical.Node = logical.Window(node.input, keys, node.order, ((name, WindowCall("row_number", (), BIGINT)),))
+    numbered: logical.Node = logical.Window(
+        node.input, keys, node.order, ((name, WindowCall("row_number", (), BIGINT)),)
+    )
     number = Column(name, BIGINT)
     skipped = node.offset if node.offset is not None else Literal(0, BIGINT)
     if node.offset is not None:

@@ -1,4 +1,5 @@
-"""How a join is done where a hint says so: `METHODS` has a function for each way, from the join with its keys to the step.
+"""How a join is done where a hint says so: `METHODS` has a function for each way, from the join with its keys to the
+step.
 
 A method that cannot do a join raises `CannotJoin` with the reason. Another way of joining is another entry here.
 """
@@ -35,7 +36,15 @@ def by_merge(joined: HashJoin) -> HashJoin:
     reason = refusal(joined)
     if reason is not None:
         raise CannotJoin(reason)
-    return MergeJoin(joined.inputs, joined.kind, joined.keys, joined.condition, joined.build, position=joined.position, rows=joined.rows)
+    return MergeJoin(
+        joined.inputs,
+        joined.kind,
+        joined.keys,
+        joined.condition,
+        joined.build,
+        position=joined.position,
+        rows=joined.rows,
+    )
 
 
 def by_loop(joined: HashJoin) -> HashJoin:
@@ -54,7 +63,8 @@ def by_range(joined: HashJoin) -> HashJoin:
 
 
 def ranged(joined: HashJoin) -> HashJoin:
-    """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the built side."""
+    """A join by binary search in a sorted table, among the rows of equal keys, if its condition bounds a number of the
+    built side."""
     built = joined.inputs[0 if joined.build == "left" else 1].schema
     groups: dict[Expr, list[Expr]] = {}
     for part in (bound for part in conjuncts(joined.condition) if (bound := closed(part)) is not None):
@@ -63,16 +73,21 @@ def ranged(joined: HashJoin) -> HashJoin:
             groups.setdefault(inside, []).append(part)
     if not groups:
         return joined
-    chosen = max(groups.values(), key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}))
+    chosen = max(
+        groups.values(),
+        key=lambda parts: len({(p.name[0] == "<") == (all(c in built for c in p.args[0].columns())) for p in parts}),
+    )
     rest = [p for p in conjuncts(joined.condition) if p not in chosen]
     return replace(joined, range=tuple(chosen), condition=conjunction(rest))
 
 
 def closed(part: Expr) -> Expr | None:
-    """The comparison that a condition implies: itself if it is one; `x <= coalesce(e, the greatest)` for `e IS NULL OR x < e`, the end
-    of a period that may be open. The condition itself then stays a part of the join's."""
+    """The comparison that a condition implies: itself if it is one; `x <= coalesce(e, the greatest)` for `e IS NULL OR
+    x < e`, the end of a period that may be open. The condition itself then stays a part of the join's."""
     match part:
-        case Call("or", (Call("is_null", (end,)), Call("<" | "<=", (x, other)))) if other == end and is_number(end.type):
+        case Call("or", (Call("is_null", (end,)), Call("<" | "<=", (x, other)))) if other == end and is_number(
+            end.type
+        ):
             greatest = Literal(end.type.bounds[1], end.type)
             return Call("<=", (x, Call("coalesce", (end, greatest), end.type)), BOOLEAN)
         case Call("<" | "<=" | ">" | ">="):
@@ -85,4 +100,9 @@ def _everything(joined: HashJoin) -> Expr | None:
     return conjunction([*(key.expr for key in joined.keys), *joined.range, *conjuncts(joined.condition)])
 
 
-METHODS: dict[str, Callable[[HashJoin], Step]] = {"hash": by_hash, "loop": by_loop, "merge": by_merge, "range": by_range}
+METHODS: dict[str, Callable[[HashJoin], Step]] = {
+    "hash": by_hash,
+    "loop": by_loop,
+    "merge": by_merge,
+    "range": by_range,
+}

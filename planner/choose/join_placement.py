@@ -24,7 +24,9 @@ def placed(joined: HashJoin, shards: int, scope: str) -> Step:
             if not isinstance(expr, Column):
                 added.append((name, expr))
                 column = Column(name, expr.type)
-                keys[number] = JoinKey(column, key.right, key.null_safe) if at == 0 else JoinKey(key.left, column, key.null_safe)
+                keys[number] = (
+                    JoinKey(column, key.right, key.null_safe) if at == 0 else JoinKey(key.left, column, key.null_safe)
+                )
             names.append(name)
         if added:
             kept = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in source.schema)

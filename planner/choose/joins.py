@@ -37,12 +37,23 @@ def build_side(node: logical.Join) -> str:
     return "right"
 
 
-def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints) -> Step:
+def join_step(
+    node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints
+) -> Step:
     """The step of a join, as hints demand it; `step` makes those of its inputs."""
     demand = wanted.demands.get(id(node), NO_DEMAND)
     keys, rest = equalities(node)
     inputs, build = (step(node.left), step(node.right)), demand.build or build_side(node)
-    joined = HashJoin(inputs, node.kind, tuple(keys), conjunction(rest), build, node.mark, position=_position(node), rows=stats.rows(node))
+    joined = HashJoin(
+        inputs,
+        node.kind,
+        tuple(keys),
+        conjunction(rest),
+        build,
+        node.mark,
+        position=_position(node),
+        rows=stats.rows(node),
+    )
     if demand.method is not None:
         found = _as_demanded(joined, demand.method, wanted)
         if not isinstance(found, HashJoin):
@@ -54,7 +65,12 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
         joined = banded(joined, node, demand.build is not None)
     if demand.method is None and scope == "local" and not joined.range and _is_better_merged(joined, node):
         joined = by_merge(joined)
-    if joined.keys and not joined.range and not isinstance(joined, MergeJoin) and joined.probe_kind in ("inner", "semi", "touch"):
+    if (
+        joined.keys
+        and not joined.range
+        and not isinstance(joined, MergeJoin)
+        and joined.probe_kind in ("inner", "semi", "touch")
+    ):
         probed = stats.rows(node.right if joined.build == "left" else node.left)
         joined = replace(joined, early=matching(node, joined.build) <= cost.EARLY_WORTH * probed)
     if demand.broadcasting is not None:
@@ -68,14 +84,16 @@ def join_step(node: logical.Join, step: Callable[[logical.Node], Step], shards: 
 
 
 def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
-    """Both sides moved by one key of each left expression. By all keys of `x = a AND x = b` the left side would be placed by
-    (x, x), of which the plan does not tell that its rows meet those placed by (a, b); and x alone spreads rows as well."""
+    """Both sides moved by one key of each left expression. By all keys of `x = a AND x = b` the left side would be
+    placed by (x, x), of which the plan does not tell that its rows meet those placed by (a, b); and x alone spreads
+    rows as well."""
     last = {str(key.left): key for key in joined.keys}
     others = tuple(key for key in joined.keys if key is not last[str(key.left)])
     found = placed(replace(joined, keys=tuple(last.values())), shards, scope)
     if not others:
         return found
-    # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they meet.
+    # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they
+    # meet.
     wide = found if isinstance(found, HashJoin) else found.inputs[0]
     wide = replace(wide, keys=(*others, *wide.keys))
     return wide if isinstance(found, HashJoin) else found.with_inputs((wide,))
@@ -109,9 +127,17 @@ def _broadcast(joined: HashJoin, demand: Broadcasting, shards: int, scope: str, 
     if joined.build == "left" and joined.kind in ("mark", "single"):
         raise demand.hint.refuse(f"{name} is the outer relation of a subquery, whose join builds the other side")
     if wide == "local" and scope == "global":
-        raise demand.hint.refuse("a local broadcast does not reach the shards of other machines", "use scope => 'global'")
+        raise demand.hint.refuse(
+            "a local broadcast does not reach the shards of other machines", "use scope => 'global'"
+        )
     if joined.marks and wide == "global":
-        raise demand.hint.refuse(f"a {joined.kind} join that builds {name} marks its rows, and copies on several machines would each have marks of their own", _other_side(joined))
+        raise demand.hint.refuse(
+            (
+                f"a {joined.kind} join that builds {name} marks its rows, and copies on several machines would "
+                "each have marks of their own"
+            ),
+            _other_side(joined),
+        )
     at = 0 if joined.build == "left" else 1
     inputs = list(joined.inputs)
     inputs[at] = Broadcast((inputs[at],), scope=wide, shards=shards)

@@ -1,4 +1,5 @@
-"""mark_late: which scans of files decode some of their columns only for the rows that filters and joins above them leave."""
+"""mark_late: which scans of files decode some of their columns only for the rows that filters and joins above them
+leave."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from tsql.planner.physical.step import Step
 
 
 def mark_late(root: Step, estimator: Estimator) -> Step:
-    """The plan with `late=yes` on each scan that can do it and that is expected to gain: where few of its rows pass the filters above it, or
-    a join looks for the partners of its rows early."""
+    """The plan with `late=yes` on each scan that can do it and that is expected to gain: where few of its rows pass the
+    filters above it, or a join looks for the partners of its rows early."""
     users: dict[int, list[Step]] = {}
     for step in root.walk():
         for child in step.inputs:
@@ -24,15 +25,22 @@ def mark_late(root: Step, estimator: Estimator) -> Step:
     done: dict[int, Step] = {}
     for step in root.walk():
         rebuilt = step.with_inputs(tuple(done[id(i)] for i in step.inputs))
-        if isinstance(step, Scan) and step.ranges is None and step.progress is None and len(step.columns) > 1 and reads_late(step.source) and _gains(step, users, estimator):
+        if (
+            isinstance(step, Scan)
+            and step.ranges is None
+            and step.progress is None
+            and len(step.columns) > 1
+            and reads_late(step.source)
+            and _gains(step, users, estimator)
+        ):
             rebuilt = replace(rebuilt, late=True)
         done[id(step)] = rebuilt
     return done[id(root)]
 
 
 def _adds_up(step: Step, users: dict[int, list[Step]]) -> bool:
-    """Whether the rows of a scan only pass filters on their way to an aggregate of one group. There filters need no branches, all columns
-    are decoded, and what a stage would spare is less than what it costs."""
+    """Whether the rows of a scan only pass filters on their way to an aggregate of one group. There filters need no
+    branches, all columns are decoded, and what a stage would spare is less than what it costs."""
     while len(users.get(id(step), ())) == 1 and isinstance(users[id(step)][0], Filter | Project):
         step = users[id(step)][0]
     above = users.get(id(step), ())

@@ -1,9 +1,10 @@
-"""Aggregates over windows that overlap, or that rows make themselves, from panes: which aggregates can be done so, and how.
+"""Aggregates over windows that overlap, or that rows make themselves, from panes: which aggregates can be done so, and
+how.
 
-Each row is in one pane. The rows of a key and pane become a state (`aggregate phase=partial`), and the states of panes become
-windows (`combine`). This is chosen wherever it is possible: no row is repeated, and what a window costs does not grow with its size.
-It is not possible where a key or an argument is computed from the window's bounds, or for an aggregate that needs all values.
-"""
+Each row is in one pane. The rows of a key and pane become a state (`aggregate phase=partial`), and the states of panes
+become windows (`combine`). This is chosen wherever it is possible: no row is repeated, and what a window costs does not
+grow with its size. It is not possible where a key or an argument is computed from the window's bounds, or for an
+aggregate that needs all values."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ PANE, FIRST, LAST = "pane", "pane_first", "pane_last"
 
 @dataclass(frozen=True)
 class Paned:
-    """A grouping of windows: the rows, the keys and calls of their panes, and the windows. `shown` are the columns of the
-    result, over the columns of `combine`."""
+    """A grouping of windows: the rows, the keys and calls of their panes, and the windows. `shown` are the columns of
+    the result, over the columns of `combine`."""
 
     rows: logical.Node
     keys: tuple[tuple[str, Expr], ...]
@@ -45,7 +46,11 @@ class Paned:
         arguments: dict[Expr, Column] = {}
 
         def argument(expr: Expr) -> Expr:
-            return expr if isinstance(expr, Literal) else arguments.setdefault(expr, Column(f"argument_{len(arguments)}", expr.type))
+            return (
+                expr
+                if isinstance(expr, Literal)
+                else arguments.setdefault(expr, Column(f"argument_{len(arguments)}", expr.type))
+            )
 
         calls = tuple((n, map_call(c, argument)) for n, c in self.calls)
         return (*columns.items(), *((c.name, e) for e, c in arguments.items())), calls, windows
@@ -60,7 +65,11 @@ def paned(node: logical.Aggregate) -> Paned | None:
         columns = _inlined(columns, dict(below.columns))
         below = below.input
     keys = node.keys if columns is None else tuple((n, substitute(e, columns)) for n, e in node.keys)
-    calls = node.aggregates if columns is None else tuple((n, map_call(c, lambda e: substitute(e, columns))) for n, c in node.aggregates)
+    calls = (
+        node.aggregates
+        if columns is None
+        else tuple((n, map_call(c, lambda e: substitute(e, columns))) for n, c in node.aggregates)
+    )
     if not all(can_combine(c) for _, c in calls):
         return None
     match below:
@@ -81,8 +90,8 @@ def _inlined(outer: dict[str, Expr] | None, inner: dict[str, Expr]) -> dict[str,
 
 @dataclass(frozen=True)
 class PaneSource:
-    """Rows in windows: the names of the columns that the windows add, how a key says one of the bounds, and the keys of the windows
-    themselves. needs: which of its columns tells a window from the others, where not each does."""
+    """Rows in windows: the names of the columns that the windows add, how a key says one of the bounds, and the keys of
+    the windows themselves. needs: which of its columns tells a window from the others, where not each does."""
 
     rows: logical.Node
     added: frozenset[str]
@@ -96,12 +105,22 @@ class PaneSource:
     id: Expr | None = None
     needs: str | None = None
 
-    def grouped(self, node: logical.Aggregate, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]) -> Paned | None:
+    def grouped(
+        self, node: logical.Aggregate, keys: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, AggregateCall], ...]
+    ) -> Paned | None:
         plain: list[tuple[str, Expr]] = []
         shown: list[tuple[str, Expr]] = []
         bounds = set()
         for name, expr in keys:
-            side = "start" if same(expr, self.start) else "end" if same(expr, self.end) else "id" if self.id is not None and same(expr, self.id) else None
+            side = (
+                "start"
+                if same(expr, self.start)
+                else "end"
+                if same(expr, self.end)
+                else "id"
+                if self.id is not None and same(expr, self.id)
+                else None
+            )
             if side is not None:
                 bounds.add(side)
                 shown.append((name, Column(getattr(self.windows, side), expr.type, False)))
@@ -110,11 +129,22 @@ class PaneSource:
             else:
                 plain.append((name, expr))
                 shown.append((name, Column(name, expr.type)))
-        if not bounds or (self.needs is not None and self.needs not in bounds) or any(self.added & set(e.columns()) for _, c in calls for e in c.expressions()):
+        if (
+            not bounds
+            or (self.needs is not None and self.needs not in bounds)
+            or any(self.added & set(e.columns()) for _, c in calls for e in c.expressions())
+        ):
             return None
         if self.by is not None and ({str(e) for _, e in plain} != {str(e) for e in self.by}):
             return None
-        taken = {n for n, _ in (*plain, *calls)} & {PANE, FIRST, LAST, self.windows.start, self.windows.end, self.windows.id}
+        taken = {n for n, _ in (*plain, *calls)} & {
+            PANE,
+            FIRST,
+            LAST,
+            self.windows.start,
+            self.windows.end,
+            self.windows.id,
+        }
         if taken:
             return None
         windows = self.windows
@@ -124,7 +154,10 @@ class PaneSource:
         pane = Call("time_pane", (self.time, Literal(self.width, BIGINT), Literal(self.offset, BIGINT)), BIGINT)
         extra: tuple[tuple[str, AggregateCall], ...] = ()
         if self.windows.kind == "session":
-            extra = ((FIRST, AggregateCall("min", (self.time,), TIMESTAMP)), (LAST, AggregateCall("max", (self.time,), TIMESTAMP)))
+            extra = (
+                (FIRST, AggregateCall("min", (self.time,), TIMESTAMP)),
+                (LAST, AggregateCall("max", (self.time,), TIMESTAMP)),
+            )
         shown += [(n, Column(n, c.type)) for n, c in calls]
         return Paned(self.rows, tuple(plain), pane, calls, extra, windows, tuple(shown))
 
@@ -140,7 +173,9 @@ def _by_time(node: Hop | Cumulate) -> PaneSource:
     width = node.step_size
     windows = Windows("cumulate", size=node.size // width, width=width, **names)
     start = Call("time_floor", (node.time, Literal(node.size, BIGINT), Literal(node.offset, BIGINT)), TIMESTAMP)
-    return PaneSource(node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, needs="end")
+    return PaneSource(
+        node.input, frozenset([node.column]), start, column, node.time, width, node.offset, windows, needs="end"
+    )
 
 
 def _session(node: logical.Window) -> PaneSource | None:
@@ -162,14 +197,26 @@ def _session(node: logical.Window) -> PaneSource | None:
 def _rows(node: logical.Filter, window: logical.Window) -> PaneSource | None:
     """Windows of so many rows that follow each other: those that are full."""
     names = {call.name: name for name, call in window.calls}
-    if not {"rows_start", "rows_number"} <= set(names) <= {"rows_start", "rows_end", "rows_number"} or len(window.order) != 1:
+    if (
+        not {"rows_start", "rows_number"} <= set(names) <= {"rows_start", "rows_end", "rows_number"}
+        or len(window.order) != 1
+    ):
         return None
     time, rows = next(call.args for _, call in window.calls if call.name == "rows_start")
-    start, end, id = (Column(names.get(f"rows_{what}", f"#{what}"), BIGINT if what == "number" else TIMESTAMP) for what in ("start", "end", "number"))
-    if any(call.args[-1] != rows for _, call in window.calls) or not isinstance(rows, Literal) or not same(node.predicate, Call("is_not_null", (start,), BOOLEAN)):
+    start, end, id = (
+        Column(names.get(f"rows_{what}", f"#{what}"), BIGINT if what == "number" else TIMESTAMP)
+        for what in ("start", "end", "number")
+    )
+    if (
+        any(call.args[-1] != rows for _, call in window.calls)
+        or not isinstance(rows, Literal)
+        or not same(node.predicate, Call("is_not_null", (start,), BOOLEAN))
+    ):
         return None
     windows = Windows("rows", slide=rows.value, size=rows.value, first=FIRST, id="window_id", over="rows")
-    return PaneSource(window.input, frozenset(names.values()), start, end, time, 1, 0, windows, by=window.keys, id=id, needs="id")
+    return PaneSource(
+        window.input, frozenset(names.values()), start, end, time, 1, 0, windows, by=window.keys, id=id, needs="id"
+    )
 
 
 def same(a: Expr, b: Expr) -> bool:

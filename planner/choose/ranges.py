@@ -1,4 +1,5 @@
-"""Plans that deal out the rows of a sorted table by ranges of the column that it is sorted by, instead of moving them."""
+"""Plans that deal out the rows of a sorted table by ranges of the column that it is sorted by, instead of moving
+them."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tsql.planner.physical.step import Step
 
 
 def dealt_by_ranges(step: Step, column: str, shards: int, shared: Collection[int]) -> Step | None:
-    """The step with its rows in so many shards by ranges of a column; None if they do not come from a table sorted by it, or
-    if a step has other users (`shared`, by id) who would compute its rows once more."""
+    """The step with its rows in so many shards by ranges of a column; None if they do not come from a table sorted by
+    it, or if a step has other users (`shared`, by id) who would compute its rows once more."""
     if id(step) in shared:
         return None
     match step:
@@ -25,11 +26,19 @@ def dealt_by_ranges(step: Step, column: str, shards: int, shared: Collection[int
             return _with_input(step, 0, dealt_by_ranges(step.inputs[0], column, shards, shared))
         case Project():
             expr = dict(step.columns)[column]
-            return _with_input(step, 0, dealt_by_ranges(step.inputs[0], expr.name, shards, shared)) if isinstance(expr, Column) else None
+            return (
+                _with_input(step, 0, dealt_by_ranges(step.inputs[0], expr.name, shards, shared))
+                if isinstance(expr, Column)
+                else None
+            )
         case HashJoin() if not step.marks and step.kind != "full":
             probed = 1 if step.build == "left" else 0
             name = column if column in step.inputs[probed].schema else _equal(step, column, probed)
-            return None if name is None else _with_input(step, probed, dealt_by_ranges(step.inputs[probed], name, shards, shared))
+            return (
+                None
+                if name is None
+                else _with_input(step, probed, dealt_by_ranges(step.inputs[probed], name, shards, shared))
+            )
     return None
 
 
@@ -60,4 +69,6 @@ def _equal(step: HashJoin, column: str, probed: int) -> str | None:
 
 
 def _with_input(step: Step, at: int, found: Step | None) -> Step | None:
-    return None if found is None else step.with_inputs(tuple(found if i == at else s for i, s in enumerate(step.inputs)))
+    return (
+        None if found is None else step.with_inputs(tuple(found if i == at else s for i, s in enumerate(step.inputs)))
+    )

@@ -28,7 +28,13 @@ class Candidate:
 
 
 def candidates(
-    query: Output, settings: Any, text: str = "", target: str = "local", shards: int | None = None, hints: Iterable[Hint] = (), costs: Costs = DEFAULT
+    query: Output,
+    settings: Any,
+    text: str = "",
+    target: str = "local",
+    shards: int | None = None,
+    hints: Iterable[Hint] = (),
+    costs: Costs = DEFAULT,
 ) -> list[Candidate]:
     """Different plans, the cheapest first. Hints hold for all of them."""
     hints = tuple(hints)

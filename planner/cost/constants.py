@@ -21,8 +21,8 @@ MATCHED = 0.2
 """Matches of a row pattern, of the rows."""
 
 WORKING_ROWS = 1e7
-"""Of the working table of a recursion. So large that joins build their tables of the other side, which is done once and not
-in each round."""
+"""Of the working table of a recursion. So large that joins build their tables of the other side, which is done once and
+not in each round."""
 
 FILTER_SELECTIVITY = 0.3
 EQUALITY_SELECTIVITY = 0.05
@@ -39,12 +39,14 @@ LEAST_ANTI_PART = 0.05
 """An anti join is taken to leave so much: that all rows have a partner is a guess."""
 
 SELECT_WORTH, SELECT_WORTH_OF_FEW, FEW_SCANNED = 0.9, 0.4, 10_000
-"""A filter above a scan that lets less than this part of the rows through decides runs of rows at once. To gather the numbers of rows costs a nanosecond, however many pass;
-a branch that nobody can foretell costs more, and a join behind the filter can look for partners early only if the filter is decided so too. A scan of few rows has
-less to gain, and the kernel is larger."""
+"""A filter above a scan that lets less than this part of the rows through decides runs of rows at once. To gather the
+numbers of rows costs a nanosecond, however many pass; a branch that nobody can foretell costs more, and a join behind
+the filter can look for partners early only if the filter is decided so too. A scan of few rows has less to gain, and
+the kernel is larger."""
 
 PANES_WORTH = 0.5
-"""With more panes than this part of the rows, windows are made of rows: a state for each would cost more than it saves."""
+"""With more panes than this part of the rows, windows are made of rows: a state for each would cost more than it
+saves."""
 
 CACHED_GROUPS = 100_000
 """Tables of more groups do not fit a core's cache: each row waits for memory. Rows are then placed into shards whose
@@ -55,16 +57,16 @@ MOST_SHARDS = 256
 
 MERGED_ROWS = 100_000
 MERGED_DISTANCE = 1024
-"""Sides in the order of their keys are merged if the built one has so many rows, and its keys are so far apart on average:
-smaller tables fit a cache, and keys that are closer are places in an array or in a bitmap."""
+"""Sides in the order of their keys are merged if the built one has so many rows, and its keys are so far apart on
+average: smaller tables fit a cache, and keys that are closer are places in an array or in a bitmap."""
 
 BAND_ROWS, BAND_OTHER_ROWS = 4.0, 16.0
-"""From so many rows of equal keys on, those that are within a range are searched for in order, instead of being looked at one by one;
-the second where the larger side has to be built for it."""
+"""From so many rows of equal keys on, those that are within a range are searched for in order, instead of being looked
+at one by one; the second where the larger side has to be built for it."""
 
 MARKING_WORTH, OUTER_MARKING_WORTH = 1.5, 20.0
-"""A semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its rows; a left
-join, whose pairs must then be kept until the last row is known, if it has so many more."""
+"""A semi or anti join builds its left side, and marks what finds a partner, if the right one has so many times its
+rows; a left join, whose pairs must then be kept until the last row is known, if it has so many more."""
 
 BROADCAST_ROWS = 1_000_000
 """Up to so many rows are sent to every machine; beyond, both sides of a join are placed by their keys."""
@@ -82,7 +84,8 @@ EARLY_WORTH = 0.7
 """If no more than this part of the rows finds a partner, they are looked for where the rows are scanned."""
 
 LATE_WORTH = 0.6
-"""If no more than this part of a file's rows pass the filters above its scan, columns that these do not look at are decoded behind them."""
+"""If no more than this part of a file's rows pass the filters above its scan, columns that these do not look at are
+decoded behind them."""
 
 VARCHAR_BYTES = 24
 """What a text takes when it moves: its length, its place, and a few characters."""
@@ -119,19 +122,20 @@ def probe_row(table_rows: float) -> float:
     """What it costs to look a row up: tables that leave the caches make it wait for memory."""
     return 1.0 if table_rows <= 16_384 else 2.0 if table_rows <= 1_000_000 else 4.0
 
+
 SORTED_ROWS = 2_000_000
-"""About so many rows of a shard are sorted together where a step may choose: their keys and numbers are some 32 MB, beyond which allocations are
-fresh pages of the system."""
+"""About so many rows of a shard are sorted together where a step may choose: their keys and numbers are some 32 MB,
+beyond which allocations are fresh pages of the system."""
 MOST_SORTED_SHARDS = 256
 """At most so many shards are made for that."""
 
 WALKED_ROWS = 1 << 18
-"""Rows that are windows of their own are sorted and walked so many at a time, at most: fewer to a shard would fit a core's cache, but then there are more
-shards than can be written to at the same time, and each has its own cost."""
+"""Rows that are windows of their own are sorted and walked so many at a time, at most: fewer to a shard would fit a
+core's cache, but then there are more shards than can be written to at the same time, and each has its own cost."""
 
 PROGRESS_BYTES = 1 << 28
-"""Groups that have a time among their keys, and take more than this, are given and forgotten as the time passes, where files are in its order; a
-quarter of memory_limit, if that is less."""
+"""Groups that have a time among their keys, and take more than this, are given and forgotten as the time passes, where
+files are in its order; a quarter of memory_limit, if that is less."""
 PROGRESS_ROWS = 1_000_000
 """About so many rows are read between two punctuations: fewer make more of them, more hold more."""
 PROGRESS_PARTS = 8

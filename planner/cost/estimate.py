@@ -58,7 +58,11 @@ class Cost:
 
     def __str__(self) -> str:
         parts = [duration(self.elapsed_ns), f"cpu {duration(self.cpu_ns)}", f"memory {size(self.memory_bytes)}"]
-        parts += [f"{size(moved)} moved {how}" for moved, how in ((self.local_bytes, "locally"), (self.global_bytes, "globally")) if moved]
+        parts += [
+            f"{size(moved)} moved {how}"
+            for moved, how in ((self.local_bytes, "locally"), (self.global_bytes, "globally"))
+            if moved
+        ]
         return ", ".join(parts)
 
 
@@ -181,17 +185,28 @@ class Estimator:
                 return self._aggregate(step, given[0])
             case Combine():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0))
-                return self._work(entering * levels * costs.sort_ns + rows * costs.row_ns, properties.shards, entering * width(step.inputs[0].schema), breaks=True)
+                return self._work(
+                    entering * levels * costs.sort_ns + rows * costs.row_ns,
+                    properties.shards,
+                    entering * width(step.inputs[0].schema),
+                    breaks=True,
+                )
             case Snapshot():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0))
-                return self._work(entering * levels * costs.sort_ns, properties.shards, entering * width(step.schema), breaks=True)
+                return self._work(
+                    entering * levels * costs.sort_ns, properties.shards, entering * width(step.schema), breaks=True
+                )
             case Sort():
                 levels = math.log2(max(entering / given[0].properties.shards, 2.0)) if step.limit is None else 1.0
                 return self._work(
-                    entering * levels * costs.sort_ns, properties.shards, entering * width(step.schema) if step.limit is None else 0.0, breaks=True
+                    entering * levels * costs.sort_ns,
+                    properties.shards,
+                    entering * width(step.schema) if step.limit is None else 0.0,
+                    breaks=True,
                 )
             case Gather():
-                # States are merged where they lie, and rows are collected shard by shard; only machines have to send them.
+                # States are merged where they lie, and rows are collected shard by shard; only machines have to send
+                # them.
                 return Cost()
             case HashJoin():
                 built, probed = (given[0], given[1]) if step.build == "left" else (given[1], given[0])
@@ -227,7 +242,8 @@ class Estimator:
         return self._work(given.rows * each, shards, here * shards * width(step.schema))
 
     def _tables(self, step: Aggregate, given: Estimate) -> int:
-        """How many tables of groups are made: one per shard, but partial groups of more shards than cores go to one per core."""
+        """How many tables of groups are made: one per shard, but partial groups of more shards than cores go to one per
+        core."""
         shards = given.properties.shards
         return min(shards, self.shards) if step.exports else shards
 
@@ -247,7 +263,9 @@ class Estimator:
         work = self._work(given.rows * copies * self.costs.move_ns, given.properties.shards, moved, breaks=True)
         if step.scope == "local":
             return work + Cost(local_bytes=moved)
-        return work + Cost(moved * self.costs.global_byte_ns / max(1, min(given.properties.shards, self.shards)), global_bytes=moved)
+        return work + Cost(
+            moved * self.costs.global_byte_ns / max(1, min(given.properties.shards, self.shards)), global_bytes=moved
+        )
 
 
 def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
@@ -259,13 +277,21 @@ def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
             return value, value
         case Column(name=name) if name in node.schema:
             known = stats.column_statistics(node, name)
-            return (known.minimum, known.maximum) if known is not None and isinstance(known.minimum, int) and isinstance(known.maximum, int) else None
-        case Call(name="time_pane", args=(time, Literal(value=int() as width), _)) if width > 0 and (known := _bounds(time, node)) is not None:
+            return (
+                (known.minimum, known.maximum)
+                if known is not None and isinstance(known.minimum, int) and isinstance(known.maximum, int)
+                else None
+            )
+        case Call(name="time_pane", args=(time, Literal(value=int() as width), _)) if (
+            width > 0 and (known := _bounds(time, node)) is not None
+        ):
             return known[0] // width, known[1] // width
         case Call(name="%", args=(dividend, Literal(value=int() as divisor))) if divisor:
             low, high = _bounds(dividend, node) or (-abs(divisor), abs(divisor))
             return max(min(low, 0), 1 - abs(divisor)), min(max(high, 0), abs(divisor) - 1)
-        case Call(name="+" | "-" | "*" as name, args=(first, second)) if (a := _bounds(first, node)) is not None and (b := _bounds(second, node)) is not None:
+        case Call(name="+" | "-" | "*" as name, args=(first, second)) if (a := _bounds(first, node)) is not None and (
+            b := _bounds(second, node)
+        ) is not None:
             ends = [x + y if name == "+" else x - y if name == "-" else x * y for x in a for y in b]
             return min(ends), max(ends)
         case Cast(arg=arg) if expr.type.is_integer:
@@ -274,7 +300,8 @@ def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
 
 
 def with_groups(root: Step, shards: int) -> Step:
-    """The same plan, with the numbers of groups that are expected: the executor makes tables by them, and plan files do not hold them."""
+    """The same plan, with the numbers of groups that are expected: the executor makes tables by them, and plan files do
+    not hold them."""
     estimator = Estimator(shards)
     made: dict[int, Step] = {}
     for step in root.walk():

@@ -52,7 +52,8 @@ def key_selectivity(keys: list[JoinKey], left: Node, right: Node) -> float:
 
 
 def equal_part(sides: Sequence[tuple[float, float]]) -> float:
-    """The part of all pairs that are equal, if each side has so many values, of a table with so many rows: (values, base)."""
+    """The part of all pairs that are equal, if each side has so many values, of a table with so many rows: (values,
+    base)."""
     unique = [values for values, base in sides if values >= UNIQUE * base]
     return 1.0 / max(1.0, min(unique) if unique else max(values for values, _ in sides))
 
@@ -97,7 +98,8 @@ def unfiltered_rows(node: Node) -> float:
 
 
 def matching_part(keys: list[JoinKey], probed: Node, built: Node) -> float:
-    """The part of the probed rows that is expected to find a partner: that of the built side's values which are left."""
+    """The part of the probed rows that is expected to find a partner: that of the built side's values which are
+    left."""
     if not keys:
         return 1.0
     values, base = combinations([k.right for k in keys], built)

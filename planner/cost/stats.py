@@ -1,4 +1,5 @@
-"""Estimates: how many rows a logical node yields, how many groups keys make. Only costs depend on them, never results."""
+"""Estimates: how many rows a logical node yields, how many groups keys make. Only costs depend on them, never
+results."""
 
 from __future__ import annotations
 
@@ -11,7 +12,21 @@ from tsql.planner.cost import constants as cost
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical.match import Match
-from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Project,
+    Scan,
+    SetOperation,
+    Sort,
+    Values,
+    Window,
+)
 from tsql.planner.logical.snapshot import SnapshotAggregate
 
 
@@ -83,7 +98,9 @@ def _series_statistics(node: Series) -> ColumnStatistics | None:
     known = [e.value for e in (node.start, node.stop, node.step) if isinstance(e, Literal) and isinstance(e.value, int)]
     if len(known) < 3 or known[2] == 0:
         return None
-    return ColumnStatistics(min(known[:2]), max(known[:2]), 0, max(1, int(series_rows(node.start, node.stop, node.step))))
+    return ColumnStatistics(
+        min(known[:2]), max(known[:2]), 0, max(1, int(series_rows(node.start, node.stop, node.step)))
+    )
 
 
 def column_statistics(node: Node, name: str) -> object | None:
@@ -122,7 +139,8 @@ def column_statistics(node: Node, name: str) -> object | None:
 
 
 def _computed(column: Column, node: Node) -> tuple[Expr, Node] | None:
-    """The expression that computes a column, and the node that it is computed from; None for what no projection computes."""
+    """The expression that computes a column, and the node that it is computed from; None for what no projection
+    computes."""
     while True:
         match node:
             case Project():
@@ -144,7 +162,12 @@ def distinct(expr: Expr, node: Node) -> float | None:
     """The estimated number of distinct values of an expression, if anything is known."""
     if expr.type == BOOLEAN:
         return 2.0
-    if isinstance(expr, Call) and expr.name == "%" and isinstance(expr.args[1], Literal) and isinstance(expr.args[1].value, int):
+    if (
+        isinstance(expr, Call)
+        and expr.name == "%"
+        and isinstance(expr.args[1], Literal)
+        and isinstance(expr.args[1].value, int)
+    ):
         return float(max(1, abs(expr.args[1].value)))
     columns = expr.columns()
     if len(columns) != 1:
@@ -175,7 +198,19 @@ def groups(keys: list[Expr], node: Node) -> float:
     return max(1.0, min(product, total))
 
 
-PARTS_OF_DATES = {"month": 12.0, "quarter": 4.0, "day": 31.0, "dow": 7.0, "dayofweek": 7.0, "isodow": 7.0, "week": 53.0, "doy": 366.0, "hour": 24.0, "minute": 60.0, "second": 60.0}
+PARTS_OF_DATES = {
+    "month": 12.0,
+    "quarter": 4.0,
+    "day": 31.0,
+    "dow": 7.0,
+    "dayofweek": 7.0,
+    "isodow": 7.0,
+    "week": 53.0,
+    "doy": 366.0,
+    "hour": 24.0,
+    "minute": 60.0,
+    "second": 60.0,
+}
 DAYS = {"DATE": 1, "TIMESTAMP": 86_400_000_000, "TIMESTAMPTZ": 86_400_000_000}
 
 
@@ -184,16 +219,24 @@ def _values_of_part(expr: Expr, known: Any) -> float | None:
     match expr:
         case Call("date_part", (Literal() as part, Column() as column)):
             name = str(part.value).lower()
-            if name == "year" and column.type.name in DAYS and isinstance(known.minimum, int) and isinstance(known.maximum, int):
+            if (
+                name == "year"
+                and column.type.name in DAYS
+                and isinstance(known.minimum, int)
+                and isinstance(known.maximum, int)
+            ):
                 return (known.maximum - known.minimum) / (DAYS[column.type.name] * 365.25) + 1
             return PARTS_OF_DATES.get(name)
-        case Call("time_pane" | "time_floor", (Column(), Literal(value=int() as width), Literal())) if width > 0 and isinstance(known.minimum, int) and isinstance(known.maximum, int):
+        case Call("time_pane" | "time_floor", (Column(), Literal(value=int() as width), Literal())) if (
+            width > 0 and isinstance(known.minimum, int) and isinstance(known.maximum, int)
+        ):
             return float((known.maximum - known.minimum) // width + 1)
     return None
 
 
 def joint_selectivity(parts: list[Expr], node: Node) -> float:
-    """The estimated part of rows for which all predicates are true; a lower and an upper bound of one column are a range."""
+    """The estimated part of rows for which all predicates are true; a lower and an upper bound of one column are a
+    range."""
     result = 1.0
     bounds: dict[str, list[float]] = {}
     for part in parts:
@@ -202,7 +245,9 @@ def joint_selectivity(parts: list[Expr], node: Node) -> float:
                 kept = _range_selectivity(name, column, literal, node)
                 if kept is not None:
                     span = bounds.setdefault(column.name, [0.0, 1.0])
-                    span[0 if name[0] == ">" else 1] = max(span[0], 1.0 - kept) if name[0] == ">" else min(span[1], kept)
+                    span[0 if name[0] == ">" else 1] = (
+                        max(span[0], 1.0 - kept) if name[0] == ">" else min(span[1], kept)
+                    )
                     continue
         result *= selectivity(part, node)
     for low, high in bounds.values():

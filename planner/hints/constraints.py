@@ -1,7 +1,9 @@
-"""Hints: what a query's `/*+ .. */` demands of its plan. They are constraints: one that cannot hold is an error that says why.
+"""Hints: what a query's `/*+ .. */` demands of its plan. They are constraints: one that cannot hold is an error that
+says why.
 
-`make_plan` reads them into a `Constraints`; the rules and the enumerator ask it and tell it where each was applied, and what is
-left unapplied in the end is refused. The plan's notes list every hint with its place, and `explain` prints the notes.
+`make_plan` reads them into a `Constraints`; the rules and the enumerator ask it and tell it where each was applied, and
+what is left unapplied in the end is refused. The plan's notes list every hint with its place, and `explain` prints the
+notes.
 
     SHARDS(n)                                       the plan has n shards
     AGG('one_phase'|'two_phase'|'two_phase_gather') how groups are made: rows placed by key first; partial groups placed
@@ -78,7 +80,8 @@ class Constraints:
         return next((p for p in self.placements if p.relation.reads(scan)), None)
 
     def lead(self, leaves: list[Node]) -> list[int]:
-        """Which of the relations that inner joins connect are joined first, in order: their places; none if no hint is about them."""
+        """Which of the relations that inner joins connect are joined first, in order: their places; none if no hint is
+        about them."""
         chosen: list[int] = []
         for leading in self.joins.leadings:
             places = leaves_of(leading, leaves)
@@ -107,11 +110,16 @@ class Constraints:
         return tuple(lines)
 
 
-_UNUSED = {"AGG": "the query has no grouping or aggregate", "REDISTRIBUTE": "the plan does not read the table", "SHARDS": "the plan has no shards"}
+_UNUSED = {
+    "AGG": "the query has no grouping or aggregate",
+    "REDISTRIBUTE": "the plan does not read the table",
+    "SHARDS": "the plan has no shards",
+}
 
 
 def constraints(hints: Iterable[Hint], plan: Node) -> Constraints:
-    """The hints, each checked by itself: known, with arguments that fit, over tables and columns that the query reads."""
+    """The hints, each checked by itself: known, with arguments that fit, over tables and columns that the query
+    reads."""
     found = Constraints(tuple(hints))
     if not found.hints:
         return found
@@ -141,7 +149,9 @@ def constraints(hints: Iterable[Hint], plan: Node) -> Constraints:
 
 def _unknown(hint: Hint) -> PlanError:
     near = difflib.get_close_matches(hint.name, HINTS, 1)
-    return hint.error(f"unknown hint {hint.name}", f"did you mean {near[0]}?" if near else f"hints are {', '.join(HINTS)}")
+    return hint.error(
+        f"unknown hint {hint.name}", f"did you mean {near[0]}?" if near else f"hints are {', '.join(HINTS)}"
+    )
 
 
 def _shards(hint: Hint) -> int:
@@ -169,7 +179,10 @@ def _placement(hint: Hint, scans: list[Scan], known: Constraints) -> Placement:
     for column in columns:
         name = _column(column, own[0])
         if name is None:
-            raise hint.error(f"{hint}: table {own[0].table} has no column {column}", f"its columns are {', '.join(f.name for f in own[0].source.schema)}")
+            raise hint.error(
+                f"{hint}: table {own[0].table} has no column {column}",
+                f"its columns are {', '.join(f.name for f in own[0].source.schema)}",
+            )
         found.append(name)
     if len(set(found)) != len(found):
         raise hint.error(f"{hint}: a column is given twice")

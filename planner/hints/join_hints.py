@@ -1,12 +1,12 @@
 """The hints about joins, and the joins of a plan that each is about.
 
-    BROADCAST(d [, scope => 'local'|'global'])   the side of the join that brings d in is built, and every shard gets all of it
+    BROADCAST(d [, scope => 'local'|'global'])   the side of the join that brings d in is built, and every shard gets
+    all of it
     LEADING(a, b, c)                             these are joined first, in this order: (a, b), then c, then the rest
     JOIN(a, b, 'hash'|'merge'|'loop'|'range')    how the join is done at which a and b meet
 
-`locate` finds the joins for BROADCAST and JOIN in a plan whose joins are in order; `rules/order_joins.py` asks `leaves_of`
-for LEADING. A hint that no join can obey is an error that says why.
-"""
+`locate` finds the joins for BROADCAST and JOIN in a plan whose joins are in order; `rules/order_joins.py` asks
+`leaves_of` for LEADING. A hint that no join can obey is an error that says why."""
 
 from __future__ import annotations
 
@@ -79,7 +79,9 @@ class JoinHints:
             case "LEADING":
                 hint.allow()
                 if len(hint.args) < 2:
-                    raise hint.error("LEADING takes two tables or more, in the order in which they are joined: LEADING(a, b)")
+                    raise hint.error(
+                        "LEADING takes two tables or more, in the order in which they are joined: LEADING(a, b)"
+                    )
                 relations = tuple(find_relation(hint, name, scans) for name in hint.args)
                 if len(set(relations)) != len(relations):
                     raise hint.error(f"{hint}: a table is given twice")
@@ -97,7 +99,9 @@ class JoinHints:
                 if demand.broadcasting is wanted:
                     raise wanted.hint.refuse(f"both sides of a join are {wanted.relation.name}", BY_ALIAS)
                 if demand.broadcasting is not None:
-                    raise wanted.hint.refuse(f"{demand.broadcasting.hint} asks for the same join, which broadcasts one side")
+                    raise wanted.hint.refuse(
+                        f"{demand.broadcasting.hint} asks for the same join, which broadcasts one side"
+                    )
                 demand.broadcasting, demand.build = wanted, side
         for method in self.methods:
             for join in _meeting(method, joins):
@@ -122,8 +126,11 @@ def _method(hint: Hint, scans: Sequence[Scan]) -> Method:
 
 
 def _bringing_in(wanted: Broadcasting, joins: Iterable[Join]) -> list[tuple[Join, str]]:
-    """The joins that bring a relation in, and its side of each. One that only filters it counts if there is no other."""
-    found = [(join, side) for join in joins for side in ("left", "right") if brings(getattr(join, side), wanted.relation)]
+    """The joins that bring a relation in, and its side of each. One that only filters it counts if there is no
+    other."""
+    found = [
+        (join, side) for join in joins for side in ("left", "right") if brings(getattr(join, side), wanted.relation)
+    ]
     if not found:
         raise wanted.hint.refuse(_unjoined(wanted.relation))
     return [(join, side) for join, side in found if side == "right" or join.kind not in FILTERING] or found
@@ -135,7 +142,10 @@ def _meeting(wanted: Method, joins: Iterable[Join]) -> list[Join]:
     found = []
     for join in joins:
         left, right = (list(_scans(side)) for side in join.inputs)
-        if any(all(any(r.reads(scan) for scan in scans) for r, scans in zip(pair, (left, right), strict=True)) for pair in ((first, second), (second, first))):
+        if any(
+            all(any(r.reads(scan) for scan in scans) for r, scans in zip(pair, (left, right), strict=True))
+            for pair in ((first, second), (second, first))
+        ):
             found.append(join)
     if not found:
         raise wanted.hint.refuse(f"{first.name} and {second.name} do not meet at a join of the plan")
@@ -166,7 +176,8 @@ def _is_filtered(node: Node, relation: HintTarget) -> bool:
 def leaves_of(wanted: Leading, leaves: Sequence[Node]) -> list[int] | None:
     """The places, among relations that inner joins connect, of those that lead; None if some are not there."""
     found = [
-        [place for place, leaf in enumerate(leaves) if _is_filtered(leaf, relation)] or [place for place, leaf in enumerate(leaves) if brings(leaf, relation)]
+        [place for place, leaf in enumerate(leaves) if _is_filtered(leaf, relation)]
+        or [place for place, leaf in enumerate(leaves) if brings(leaf, relation)]
         for relation in wanted.relations
     ]
     if not all(found):
@@ -185,7 +196,9 @@ def why_apart(wanted: Leading, plan: Node) -> PlanError:
         if node is None or not isinstance(node, Join):
             return wanted.hint.refuse(f"{first.name} and {second.name} do not meet at a join of the plan")
         if node.kind != "inner":
-            return wanted.hint.refuse(f"{first.name} and {second.name} meet at {_article(node)}, and only inner joins have an order")
+            return wanted.hint.refuse(
+                f"{first.name} and {second.name} meet at {_article(node)}, and only inner joins have an order"
+            )
         for relation in (first, second):
             barrier = _barrier(node, relation)
             if barrier is not None:

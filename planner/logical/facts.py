@@ -1,5 +1,5 @@
-"""What is certain of the rows of a logical node: columns without NULLs, keys, and how many rows there can be. Rules rely on it
-for correctness, so a doubt is a no."""
+"""What is certain of the rows of a logical node: columns without NULLs, keys, and how many rows there can be. Rules
+rely on it for correctness, so a doubt is a no."""
 
 from __future__ import annotations
 
@@ -8,7 +8,21 @@ from itertools import product
 
 from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.planner.logical.asof import AsofJoin
-from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Project, Scan, SetOperation, Sort, Values, Window
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Project,
+    Scan,
+    SetOperation,
+    Sort,
+    Values,
+    Window,
+)
 from tsql.planner.logical.predicates import conjuncts, join_key, never_null, rejects
 from tsql.planner.physical.null_assumptions import rely
 from tsql.planner.physical.operators.scan import is_filled
@@ -24,9 +38,17 @@ def not_null(node: Node, wanted: Iterable[str]) -> frozenset[str]:
         return wanted
     match node:
         case Scan():
-            return frozenset(n for n in wanted if not node.schema[n].nullable or (n in node.source.schema and is_filled(node.source, n)))
+            return frozenset(
+                n
+                for n in wanted
+                if not node.schema[n].nullable or (n in node.source.schema and is_filled(node.source, n))
+            )
         case Values():
-            return frozenset(f.name for i, f in enumerate(node.fields) if f.name in wanted and all(never_null(row[i], ()) for row in node.rows))
+            return frozenset(
+                f.name
+                for i, f in enumerate(node.fields)
+                if f.name in wanted and all(never_null(row[i], ()) for row in node.rows)
+            )
         case Filter():
             tested = _tested(wanted, [node.predicate])
             return tested | not_null(node.input, wanted - tested)
@@ -97,7 +119,8 @@ def _tested(names: Iterable[str], parts: list[Expr]) -> frozenset[str]:
 
 
 def keys(node: Node) -> list[frozenset[str]]:
-    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row. A node remembers them."""
+    """Sets of columns whose values (NULL is one) no two rows share. The empty set: there is at most one row. A node
+    remembers them."""
     found = node.__dict__.get("_keys")
     if found is None:
         found = node.__dict__["_keys"] = _keys(node)

@@ -1,8 +1,8 @@
-"""Logical nodes that make rows of their own or choose among them: `Series`, `Recursive` with its `Working` table, `Sample`.
+"""Logical nodes that make rows of their own or choose among them: `Series`, `Recursive` with its `Working` table,
+`Sample`.
 
-They stand beside those of `planner/logical/nodes.py`; `planner/logical/tree.py` knows their expressions, `planner/unnest/push_dependent.py` how
-they depend on an outer row.
-"""
+They stand beside those of `planner/logical/nodes.py`; `planner/logical/tree.py` knows their expressions,
+`planner/unnest/push_dependent.py` how they depend on an outer row."""
 
 from __future__ import annotations
 
@@ -44,15 +44,25 @@ class Series(Unary):
         """The node with its expressions changed; the same object if none is."""
         before = (self.start, self.stop, self.step)
         after = tuple(map(change, before))
-        return self if all(a is b for a, b in zip(after, before, strict=True)) else replace(self, start=after[0], stop=after[1], step=after[2])
+        return (
+            self
+            if all(a is b for a, b in zip(after, before, strict=True))
+            else replace(self, start=after[0], stop=after[1], step=after[2])
+        )
 
     def describe(self) -> str:
-        return f"series {self.column} from {self.start} to {self.stop} by {self.step}" + (" inclusive" if self.inclusive else "")
+        return f"series {self.column} from {self.start} to {self.stop} by {self.step}" + (
+            " inclusive" if self.inclusive else ""
+        )
 
 
 def check_series(start: Expr, stop: Expr, step: Expr) -> None:
     """Raise ValueError unless the types of a series fit."""
-    fits = step.type == INTERVAL and start.type.name.startswith("TIMESTAMP") if start.type != BIGINT else step.type == BIGINT
+    fits = (
+        step.type == INTERVAL and start.type.name.startswith("TIMESTAMP")
+        if start.type != BIGINT
+        else step.type == BIGINT
+    )
     if not fits or stop.type != start.type:
         raise ValueError(f"a series from {start.type} to {stop.type} by {step.type}")
 

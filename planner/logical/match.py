@@ -1,7 +1,7 @@
 """The logical node of MATCH_RECOGNIZE. It stands beside those of `planner/logical/nodes.py`.
 
-A filter moves below it only if it names nothing but columns of PARTITION BY: any other would change which rows are neighbours.
-"""
+A filter moves below it only if it names nothing but columns of PARTITION BY: any other would change which rows are
+neighbours."""
 
 from __future__ import annotations
 

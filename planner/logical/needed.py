@@ -9,7 +9,21 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.generating import Sample, Series
 from tsql.planner.logical.match import Match
-from tsql.planner.logical.nodes import Aggregate, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Window
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Output,
+    Project,
+    Scan,
+    SetOperation,
+    Sort,
+    Window,
+)
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.logical.tree import expressions
 
@@ -58,7 +72,9 @@ def _of_inputs(node: Node, needed: set[str]) -> list[set[str]]:
             calls = [c for n, c in node.calls if n in needed]
             if not calls:
                 return [needed]
-            used = _columns(e for e in (*node.keys, *(k.expr for k in node.order), *(e for c in calls for e in c.expressions())))
+            used = _columns(
+                e for e in (*node.keys, *(k.expr for k in node.order), *(e for c in calls for e in c.expressions()))
+            )
             return [(needed - {n for n, _ in node.calls}) | used]
         case SnapshotAggregate():
             # All results are compared to know when they change: none can be left out.

@@ -40,7 +40,8 @@ class Node:
         raise NotImplementedError
 
     def walk(self) -> Iterator[Node]:
-        """This node and everything below it, users first; one that has several users comes once, at the first of them."""
+        """This node and everything below it, users first; one that has several users comes once, at the first of
+        them."""
         seen: set[int] = set()
         stack: list[Node] = [self]
         while stack:
@@ -77,13 +78,17 @@ class Binary(Node):
         return (self.left, self.right)
 
     def with_inputs(self, inputs: tuple[Node, ...]) -> Node:
-        return self if inputs[0] is self.left and inputs[1] is self.right else replace(self, left=inputs[0], right=inputs[1])
+        return (
+            self
+            if inputs[0] is self.left and inputs[1] is self.right
+            else replace(self, left=inputs[0], right=inputs[1])
+        )
 
 
 @dataclass(frozen=True)
 class Scan(Node):
-    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to skip.
-    `alias` is what the query calls it, for hints."""
+    """A table of the catalog or a file source; `columns` are those needed, `filter` a predicate the scan may use to
+    skip. `alias` is what the query calls it, for hints."""
 
     table: str
     source: Any = field(compare=False)
@@ -102,7 +107,8 @@ class Scan(Node):
 
 @dataclass(frozen=True)
 class Values(Node):
-    """A literal relation: rows of constant expressions (Literals, Parameters or constant Calls) of the schema's types."""
+    """A literal relation: rows of constant expressions (Literals, Parameters or constant Calls) of the schema's
+    types."""
 
     rows: tuple[tuple[Expr, ...], ...]
     fields: Schema
@@ -149,10 +155,14 @@ class Project(Unary):
 
     @cached_property
     def schema(self) -> Schema:
-        return Schema(tuple(Field(name, e.type, e.nullable if isinstance(e, Column) else True) for name, e in self.columns))
+        return Schema(
+            tuple(Field(name, e.type, e.nullable if isinstance(e, Column) else True) for name, e in self.columns)
+        )
 
     def describe(self) -> str:
-        return "project " + ", ".join(e.sql() if isinstance(e, Column) and e.name == n else f"{n}={e}" for n, e in self.columns)
+        return "project " + ", ".join(
+            e.sql() if isinstance(e, Column) and e.name == n else f"{n}={e}" for n, e in self.columns
+        )
 
 
 @dataclass(frozen=True)
@@ -185,7 +195,11 @@ class Aggregate(Unary):
 
     def describe(self) -> str:
         keys = ", ".join(e.sql() if isinstance(e, Column) and e.name == n else f"{n}={e}" for n, e in self.keys)
-        sets = "" if self.sets is None else " sets=(" + ", ".join(f"({', '.join(self.keys[i][0] for i in s)})" for s in self.sets) + ")"
+        sets = (
+            ""
+            if self.sets is None
+            else " sets=(" + ", ".join(f"({', '.join(self.keys[i][0] for i in s)})" for s in self.sets) + ")"
+        )
         calls = " ".join(f"{n}={call}" for n, call in self.aggregates)
         return f"aggregate by=({keys}){sets} {calls}".rstrip()
 
@@ -220,8 +234,8 @@ class Sort(Unary):
 
 @dataclass(frozen=True)
 class Window(Unary):
-    """The rows of the input with more columns: each call, (name, call) pairs, computed over the rows of equal `keys` (PARTITION
-    BY) in the order of `order`. Calls that share both are one node."""
+    """The rows of the input with more columns: each call, (name, call) pairs, computed over the rows of equal `keys`
+    (PARTITION BY) in the order of `order`. Calls that share both are one node."""
 
     keys: tuple[Expr, ...]
     order: tuple[SortKey, ...]
@@ -242,7 +256,9 @@ class Window(Unary):
         keys = tuple(map(change, self.keys))
         order = tuple(SortKey(change(k.expr), k.descending, k.nulls_first) for k in self.order)
         calls = tuple((name, call.changed(change)) for name, call in self.calls)
-        same = all(a is b for a, b in zip(keys, self.keys, strict=True)) and all(a.expr is b.expr for a, b in zip(order, self.order, strict=True))
+        same = all(a is b for a, b in zip(keys, self.keys, strict=True)) and all(
+            a.expr is b.expr for a, b in zip(order, self.order, strict=True)
+        )
         same = same and all(a[1] is b[1] for a, b in zip(calls, self.calls, strict=True))
         return self if same else replace(self, keys=keys, order=order, calls=calls)
 
@@ -257,8 +273,8 @@ class Window(Unary):
 
 @dataclass(frozen=True)
 class Limit(Unary):
-    """At most `count` rows (None: all) after skipping `offset`. Both are constant expressions of BIGINT, or None; a count of
-    DOUBLE is a percentage of the rows."""
+    """At most `count` rows (None: all) after skipping `offset`. Both are constant expressions of BIGINT, or None; a
+    count of DOUBLE is a percentage of the rows."""
 
     count: Expr | None
     offset: Expr | None = None
@@ -274,8 +290,9 @@ class Limit(Unary):
 
 @dataclass(frozen=True)
 class LimitBy(Unary):
-    """For each distinct value of the columns `by` (NULL is one), at most `count` rows (None: all) after skipping `offset`, in
-    the order of `order` (none: any rows). What LIMIT in a subquery is once it stands for all outer rows at a time."""
+    """For each distinct value of the columns `by` (NULL is one), at most `count` rows (None: all) after skipping
+    `offset`, in the order of `order` (none: any rows). What LIMIT in a subquery is once it stands for all outer rows at
+    a time."""
 
     by: tuple[str, ...]
     count: Expr | None
@@ -328,13 +345,13 @@ JOIN_KINDS = ("inner", "left", "full", "semi", "anti", "mark", "single")
 
 @dataclass(frozen=True)
 class Join(Binary):
-    """Pairs of a left and a right row for which `condition` is true (None: all pairs). The names of the two sides differ.
+    """Pairs of a left and a right row for which `condition` is true (None: all pairs). The names of the two sides
+    differ.
 
     inner: the pairs. left: also each left row without a partner, with NULLs for the right. full: also each right row
-    without one. semi, anti: the left rows with, without a partner, each once. mark: every left row once with the BOOLEAN
-    `mark`: the condition over all right rows joined by OR, in three values (false for no rows). single: as left, but a left
-    row with two partners is an error. RIGHT JOIN is a left join with its sides exchanged.
-    """
+    without one. semi, anti: the left rows with, without a partner, each once. mark: every left row once with the
+    BOOLEAN `mark`: the condition over all right rows joined by OR, in three values (false for no rows). single: as
+    left, but a left row with two partners is an error. RIGHT JOIN is a left join with its sides exchanged."""
 
     kind: str
     left: Node
@@ -359,7 +376,9 @@ class Join(Binary):
 
     def describe(self) -> str:
         mark = f" {self.mark}=" if self.mark is not None else " on " if self.condition is not None else ""
-        return f"{self.kind} join{mark}" + ("" if self.condition is None and self.mark is None else str(self.condition or "true"))
+        return f"{self.kind} join{mark}" + (
+            "" if self.condition is None and self.mark is None else str(self.condition or "true")
+        )
 
 
 @dataclass(frozen=True)
@@ -389,7 +408,8 @@ def _nullable(fields: tuple[Field, ...]) -> tuple[Field, ...]:
 
 @dataclass(frozen=True)
 class Output(Unary):
-    """The root: the columns of the input that are the result, in order, with the names that the user sees (these may repeat)."""
+    """The root: the columns of the input that are the result, in order, with the names that the user sees (these may
+    repeat)."""
 
     columns: tuple[str, ...]
     names: tuple[str, ...]
@@ -404,7 +424,8 @@ class Output(Unary):
 
 
 LONG_TEXT = 500
-"""In a text of so many lines what has several users is shown once: tables that are used twice, again and again, would be shown thousands of times."""
+"""In a text of so many lines what has several users is shown once: tables that are used twice, again and again, would
+be shown thousands of times."""
 
 
 def show(plan: Node) -> str:

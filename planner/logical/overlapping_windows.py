@@ -1,9 +1,9 @@
-"""Logical nodes of windows in time that overlap: `Hop` and `Cumulate`. Each gives a row once for each window that it is in.
+"""Logical nodes of windows in time that overlap: `Hop` and `Cumulate`. Each gives a row once for each window that it is
+in.
 
-Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them. What they
-know besides is the grid of the windows, by which `planner/choose/panes.py` combines aggregates over them from panes without repeating a row.
-All lengths are in microseconds; the time of a row is neither NULL nor infinite.
-"""
+Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them.
+What they know besides is the grid of the windows, by which `planner/choose/panes.py` combines aggregates over them from
+panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
 
 from __future__ import annotations
 
@@ -33,8 +33,9 @@ def length(by: int) -> Literal:
 
 
 def margins(slide: int, size: int, offset: int) -> tuple[int, int]:
-    """How far a time must be from the first and from the last TIMESTAMP so that all of its windows are within them: windows of a size, one at each
-    point of the grid `offset + n * slide`. With gaps between the windows it is a little more than that, so that the next window is a time too."""
+    """How far a time must be from the first and from the last TIMESTAMP so that all of its windows are within them:
+    windows of a size, one at each point of the grid `offset + n * slide`. With gaps between the windows it is a little
+    more than that, so that the next window is a time too."""
     first = (offset - TIMESTAMP_MIN) % slide
     if slide > size:
         return first, slide
@@ -43,7 +44,8 @@ def margins(slide: int, size: int, offset: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Hop(Series):
-    """Adds `column`, the start of a window `[s, s + size)`, for each `s` of the grid `offset + n * slide` whose window holds the time."""
+    """Adds `column`, the start of a window `[s, s + size)`, for each `s` of the grid `offset + n * slide` whose window
+    holds the time."""
 
     time: Expr | None = None
     slide: int = 0
@@ -70,8 +72,8 @@ class Hop(Series):
 
 @dataclass(frozen=True)
 class Cumulate(Series):
-    """Adds `column`, the end of a window `[s, s + n * step)`, for each of the windows that begin with the `size` of the grid that
-    the time is in, and that hold the time."""
+    """Adds `column`, the end of a window `[s, s + n * step)`, for each of the windows that begin with the `size` of the
+    grid that the time is in, and that hold the time."""
 
     time: Expr | None = None
     step_size: int = 0
@@ -86,7 +88,11 @@ class Cumulate(Series):
 
     def map(self, change: Callable[[Expr], Expr]) -> Cumulate:
         time = change(self.time)
-        return self if time is self.time else Cumulate.of(self.input, self.column, time, self.step_size, self.size, self.offset)
+        return (
+            self
+            if time is self.time
+            else Cumulate.of(self.input, self.column, time, self.step_size, self.size, self.offset)
+        )
 
     def describe(self) -> str:
         return f"cumulate {self.column} of {self.time} step {self.step_size} size {self.size} offset {self.offset}"

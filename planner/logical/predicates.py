@@ -1,4 +1,5 @@
-"""Conditions taken apart: conjunctions, equalities, the outer columns in them, and what they say of NULLs. Rules and unnesting share this."""
+"""Conditions taken apart: conjunctions, equalities, the outer columns in them, and what they say of NULLs. Rules and
+unnesting share this."""
 
 from __future__ import annotations
 
@@ -90,7 +91,8 @@ class JoinKey:
 
 
 def join_key(expr: Expr, left: Collection[str], right: Collection[str]) -> JoinKey | None:
-    """The key that an equality (either kind) is if one operand names columns of the left only and the other of the right only."""
+    """The key that an equality (either kind) is if one operand names columns of the left only and the other of the
+    right only."""
     if not (isinstance(expr, Call) and expr.name in EQUALITIES):
         return None
     a, b = expr.args
@@ -129,10 +131,16 @@ def rejects(expr: Expr, names: Collection[str]) -> bool:
             return any(rejects(a, names) for a in args)
         case Call("or", args):
             return all(rejects(a, names) for a in args)
-        case Call("is_not_null", (arg,)) | Call("has_time" | "has_start", (arg, *_)) | Call("not", (Call("is_null", (arg,)),)):
+        case (
+            Call("is_not_null", (arg,))
+            | Call("has_time" | "has_start", (arg, *_))
+            | Call("not", (Call("is_null", (arg,)),))
+        ):
             return is_null_with(arg, names)
         case Call("is_not_distinct_from", (a, b)):
-            return any(is_null_with(x, names) and isinstance(y, Literal) and y.value is not None for x, y in ((a, b), (b, a)))
+            return any(
+                is_null_with(x, names) and isinstance(y, Literal) and y.value is not None for x, y in ((a, b), (b, a))
+            )
         case Case():
             return False
     return is_null_with(expr, names)
@@ -153,7 +161,13 @@ def never_null(expr: Expr, known: Collection[str]) -> bool:
             return all(never_null(v, known) for _, v in expr.whens) and never_null(expr.otherwise, known)
         case Call("and", args):
             # Where a part is false the NULLs of others do not matter: x IS NOT NULL AND x = 1 has a value in every row.
-            tested = {e.name for a in args if isinstance(a, Call) and a.name == "is_not_null" for e in a.args if isinstance(e, Column)}
+            tested = {
+                e.name
+                for a in args
+                if isinstance(a, Call) and a.name == "is_not_null"
+                for e in a.args
+                if isinstance(e, Column)
+            }
             return all(never_null(a, tested.union(known)) for a in args)
         case Call("coalesce", args):
             return any(never_null(a, known) for a in args)

@@ -1,4 +1,5 @@
-"""The logical node of a grouping per snapshot, beside those of `planner/logical/nodes.py`; `tsql/analyze/time/snapshot.py` makes it."""
+"""The logical node of a grouping per snapshot, beside those of `planner/logical/nodes.py`;
+`tsql/analyze/time/snapshot.py` makes it."""
 
 from __future__ import annotations
 
@@ -18,10 +19,11 @@ ENDS = ("any", "in_order", "none")
 
 @dataclass(frozen=True)
 class SnapshotAggregate(Unary):
-    """One row per group and maximal time in which the results do not change, and none where no row of the group is alive.
+    """One row per group and maximal time in which the results do not change, and none where no row of the group is
+    alive.
 
-    `keys` are columns; a row is alive from the column `start` to `end`, which have no NULLs, and infinity is an open end. `span` names
-    the lifetime of the results. Each aggregate can follow the rows that are alive (`is_foldable`)."""
+    `keys` are columns; a row is alive from the column `start` to `end`, which have no NULLs, and infinity is an open
+    end. `span` names the lifetime of the results. Each aggregate can follow the rows that are alive (`is_foldable`)."""
 
     keys: tuple[str, ...]
     start: str
@@ -49,7 +51,11 @@ class SnapshotAggregate(Unary):
     def changed(self, change: Callable[[AggregateCall], AggregateCall]) -> SnapshotAggregate:
         """The node with its aggregates changed; itself if none is."""
         calls = tuple((name, change(call)) for name, call in self.aggregates)
-        return self if all(a[1] is b[1] for a, b in zip(calls, self.aggregates, strict=True)) else replace(self, aggregates=calls)
+        return (
+            self
+            if all(a[1] is b[1] for a, b in zip(calls, self.aggregates, strict=True))
+            else replace(self, aggregates=calls)
+        )
 
     def describe(self) -> str:
         calls = " ".join(f"{name}={call}" for name, call in self.aggregates)

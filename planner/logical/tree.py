@@ -44,12 +44,14 @@ def _down(node: Node, change: Callable[[Node], Node], done: dict[int, tuple[Node
 
 
 def nodes(plan: Node) -> Iterator[Node]:
-    """Every node once, users before inputs where no node is shared; one that has several users comes at the first of them."""
+    """Every node once, users before inputs where no node is shared; one that has several users comes at the first of
+    them."""
     return plan.walk()
 
 
 def shared(plan: Node) -> set[int]:
-    """The ids of nodes with more than one user: each is computed once, so a rule must not change it for one of them alone."""
+    """The ids of nodes with more than one user: each is computed once, so a rule must not change it for one of them
+    alone."""
     users = Counter(id(i) for node in nodes(plan) for i in node.inputs)
     return {node for node, count in users.items() if count > 1}
 
@@ -69,7 +71,11 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
         case Aggregate():
             keys = tuple((n, change(e)) for n, e in node.keys)
             calls = tuple((n, map_call(c, change)) for n, c in node.aggregates)
-            return node if _same(keys, node.keys) and _same(calls, node.aggregates) else replace(node, keys=keys, aggregates=calls)
+            return (
+                node
+                if _same(keys, node.keys) and _same(calls, node.aggregates)
+                else replace(node, keys=keys, aggregates=calls)
+            )
         case Sort():
             keys = map_keys(node.keys, change)
             return node if keys is node.keys else replace(node, keys=keys)
@@ -80,13 +86,19 @@ def map_expressions(node: Node, change: Callable[[Expr], Expr]) -> Node:
         case LimitBy():
             order = map_keys(node.order, change)
             count, offset = (None if e is None else change(e) for e in (node.count, node.offset))
-            return node if order is node.order and count is node.count and offset is node.offset else replace(node, order=order, count=count, offset=offset)
+            return (
+                node
+                if order is node.order and count is node.count and offset is node.offset
+                else replace(node, order=order, count=count, offset=offset)
+            )
         case Limit():
             count, offset = (None if e is None else change(e) for e in (node.count, node.offset))
             return node if count is node.count and offset is node.offset else replace(node, count=count, offset=offset)
         case Values():
             rows = tuple(tuple(change(e) for e in row) for row in node.rows)
-            unchanged = all(a is b for new, old in zip(rows, node.rows, strict=True) for a, b in zip(new, old, strict=True))
+            unchanged = all(
+                a is b for new, old in zip(rows, node.rows, strict=True) for a, b in zip(new, old, strict=True)
+            )
             return node if unchanged else replace(node, rows=rows)
         case Series():
             return node.map(change)

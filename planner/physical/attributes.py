@@ -1,5 +1,5 @@
-"""The attributes of a step's line in a plan file. Each step says what kind of value an attribute holds and within which bounds; whether
-it does is looked at here, in one place, so that every step refuses the same things with the same words.
+"""The attributes of a step's line in a plan file. Each step says what kind of value an attribute holds and within which
+bounds; whether it does is looked at here, in one place, so that every step refuses the same things with the same words.
 """
 
 from __future__ import annotations
@@ -111,7 +111,12 @@ class Attributes:
         """The items of a list, or of a list within one."""
         text = text.strip()
         if not (len(text) >= 2 and text.startswith("(") and text.endswith(")")):
-            raise self.error(name, f"{name} takes a list in parentheses" if text == self.text(name) else f"{name}: {text} is no list in parentheses")
+            raise self.error(
+                name,
+                f"{name} takes a list in parentheses"
+                if text == self.text(name)
+                else f"{name}: {text} is no list in parentheses",
+            )
         return self.context.split(text[1:-1])
 
     def names(self, name: str) -> tuple[str, ...]:
@@ -185,7 +190,11 @@ class Attributes:
     def check_used(self, has_bare: bool) -> None:
         unknown = [n for n, _, is_quoted in self.pairs if (not self.has_columns if is_quoted else n not in self.used)]
         if unknown:
-            raise self.error(unknown[0], f"unknown attribute {unknown[0]}", f"attributes are {', '.join(sorted(self.used))}" if self.used else None)
+            raise self.error(
+                unknown[0],
+                f"unknown attribute {unknown[0]}",
+                f"attributes are {', '.join(sorted(self.used))}" if self.used else None,
+            )
         if self.bare_words and not has_bare:
             raise self.context.error(f"unknown word {self.bare_words[0]}")
 
@@ -219,7 +228,8 @@ def as_value(expr: Expr, type: Type) -> Expr | None:
 
 
 def _keeps_number(value: Literal, type: Type) -> bool:
-    """Whether a number is found again in what it becomes as a float: an integer is the very same, a decimal is the nearest of its scale."""
+    """Whether a number is found again in what it becomes as a float: an integer is the very same, a decimal is the
+    nearest of its scale."""
     if value.value is None or not (value.type.is_integer or value.type.is_decimal):
         return True
     scale = value.type.scale if value.type.is_decimal else 0

@@ -1,8 +1,8 @@
-"""enforce: the only pass that inserts movement. Where an input does not meet what a step requires, the step that fixes it is put in between.
+"""enforce: the only pass that inserts movement. Where an input does not meet what a step requires, the step that fixes
+it is put in between.
 
-Between machines the rounds of a recursion run on one of them: what they compute of the working table stays in one shard,
-so what the choice of steps would move there stays where it is, and what comes from outside is gathered.
-"""
+Between machines the rounds of a recursion run on one of them: what they compute of the working table stays in one
+shard, so what the choice of steps would move there stays where it is, and what comes from outside is gathered."""
 
 from __future__ import annotations
 
@@ -37,12 +37,16 @@ def enforce(root: Step, shards: int, scope: str) -> Step:
 
 
 def _requirements(step: Step, given: tuple[Properties, ...], scope: str, in_round: bool) -> tuple[Requirement, ...]:
-    """What a step needs of its inputs. Machines share no memory, so where shards would have to, between machines all rows meet in one shard."""
+    """What a step needs of its inputs. Machines share no memory, so where shards would have to, between machines all
+    rows meet in one shard."""
     alone = (SINGLE,) * len(step.inputs)
     if in_round:
         return alone
     found = step.requires_of(given)
-    shares = any(requirement.kind == "copies" and not requirement.met_by(has) for requirement, has in zip(found, given, strict=True))
+    shares = any(
+        requirement.kind == "copies" and not requirement.met_by(has)
+        for requirement, has in zip(found, given, strict=True)
+    )
     return alone if shares and scope == "global" else found
 
 

@@ -1,4 +1,5 @@
-"""Movement: the steps that place rows. Query logic never moves rows, and these steps never change them (Quill, section 3)."""
+"""Movement: the steps that place rows. Query logic never moves rows, and these steps never change them (Quill, section
+3)."""
 
 from __future__ import annotations
 
@@ -95,8 +96,8 @@ class Broadcast(Movement):
 class Multicast(Movement):
     """Each row to zero or more shards: `to` gives their numbers, from 0 on, or NULLs. A shard gets a row once.
 
-    Where rows of two multicasts meet is for who writes the plan to see to: a join of them looks in each shard for itself.
-    """
+    Where rows of two multicasts meet is for who writes the plan to see to: a join of them looks in each shard for
+    itself."""
 
     to: tuple[Expr, ...] = ()
 

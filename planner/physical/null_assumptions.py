@@ -1,10 +1,10 @@
 """What a plan relies on besides its query: columns that hold no NULLs now.
 
-`x NOT IN (..)` is an anti join only where neither side has a NULL. Rules and the removal of subqueries may say so from what is in the tables
-(`rely`), and a plan that is kept must not outlive it in silence: then each scan names its columns without NULLs (`filled=(..)`), whoever reads the
-plan again is refused if one has some, and rows that arrive later are looked at (`backends/live/`). It is for the whole plan, since a
-column may have many names on its way to the condition. Plans that no such condition is in say nothing.
-"""
+`x NOT IN (..)` is an anti join only where neither side has a NULL. Rules and the removal of subqueries may say so from
+what is in the tables (`rely`), and a plan that is kept must not outlive it in silence: then each scan names its columns
+without NULLs (`filled=(..)`), whoever reads the plan again is refused if one has some, and rows that arrive later are
+looked at (`backends/live/`). It is for the whole plan, since a column may have many names on its way to the condition.
+Plans that no such condition is in say nothing."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from tsql.planner.physical.step import Step
 
 @dataclass
 class Reliance:
-    """What has been decided. `on`: each decision that NULLs would make wrong, by the mark that it is about, or None. `existence`: marks of
-    EXISTS, whose conditions are false where they are NULL; a semi or anti join in their place does not care."""
+    """What has been decided. `on`: each decision that NULLs would make wrong, by the mark that it is about, or None.
+    `existence`: marks of EXISTS, whose conditions are false where they are NULL; a semi or anti join in their place
+    does not care."""
 
     on: list[str | None] = field(default_factory=list)
     existence: set[str] = field(default_factory=set)

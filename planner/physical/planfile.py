@@ -45,8 +45,51 @@ from tsql.planner.physical.operators.window import Window
 from tsql.planner.physical.step import MOST_DEEP, PhysicalPlan, Step
 
 VERSION = 1
-STEPS = {s.op: s for s in (Scan, Values, Filter, Project, Aggregate, HashJoin, MergeJoin, AsofJoin, Sort, Limit, Window, Combine, Snapshot, Match, Union, Expand, Replicate, Series, Sample, Recursive, Working, Rekey, Redistribute, Reshard, Broadcast, Multicast, Gather, Input)}
-INPUTS = {"scan": (0, 0), "values": (0, 0), "input": (0, 0), "union": (2, 1 << 20), "hash_join": (2, 2), "merge_join": (2, 2), "asof_join": (2, 2), "series": (0, 1), "working": (0, 0), "recursive": (2, 2)}
+STEPS = {
+    s.op: s
+    for s in (
+        Scan,
+        Values,
+        Filter,
+        Project,
+        Aggregate,
+        HashJoin,
+        MergeJoin,
+        AsofJoin,
+        Sort,
+        Limit,
+        Window,
+        Combine,
+        Snapshot,
+        Match,
+        Union,
+        Expand,
+        Replicate,
+        Series,
+        Sample,
+        Recursive,
+        Working,
+        Rekey,
+        Redistribute,
+        Reshard,
+        Broadcast,
+        Multicast,
+        Gather,
+        Input,
+    )
+}
+INPUTS = {
+    "scan": (0, 0),
+    "values": (0, 0),
+    "input": (0, 0),
+    "union": (2, 1 << 20),
+    "hash_join": (2, 2),
+    "merge_join": (2, 2),
+    "asof_join": (2, 2),
+    "series": (0, 1),
+    "working": (0, 0),
+    "recursive": (2, 2),
+}
 TARGETS = ("local", "spark")
 
 _SIMPLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*$")
@@ -67,8 +110,8 @@ def identifiers(names: tuple[str, ...]) -> str:
 
 
 def assignment(name: str, value: Expr | AggregateCall | WindowCall, words: tuple[str, ...] = ()) -> tuple[str, str]:
-    """(name, text) of a computed column; a text with spaces is put in parentheses. words: the attributes of the step; a column
-    with such a name is told apart by its quotes."""
+    """(name, text) of a computed column; a text with spaces is put in parentheses. words: the attributes of the step; a
+    column with such a name is told apart by its quotes."""
     text = value.sql()
     return quoted(name) if name in words else identifier(name), f"({text})" if _has_space(text) else text
 
@@ -80,8 +123,8 @@ def assignments(columns: tuple[tuple[str, Expr], ...]) -> str:
 
 
 def table_text(table: str, source: Any) -> str:
-    """How a scan names its source: a table or a stream by name, a file by its quoted path, or by its description as quoted JSON if
-    there are several paths or options."""
+    """How a scan names its source: a table or a stream by name, a file by its quoted path, or by its description as
+    quoted JSON if there are several paths or options."""
     about = source.describe() if hasattr(source, "describe") else None
     if about is None or getattr(source, "catalog_name", None) == table.lower():
         return identifier(table)
@@ -136,7 +179,8 @@ _QUERY = re.compile(r'\s*query\s+"(?:[^"\\]|\\.)*"')
 
 
 def _without_comment(line: str, quote: str) -> tuple[str, str]:
-    """The line up to a # that is outside quotes, and the quote that is open at its end; `quote` is open at its start."""
+    """The line up to a # that is outside quotes, and the quote that is open at its end; `quote` is open at its
+    start."""
     query = None if quote else _QUERY.match(line)
     start = query.end() if query else 0
     for i in range(start, len(line)):
@@ -185,7 +229,10 @@ def print_plan(plan: PhysicalPlan, comments: dict[str, str] | None = None) -> st
         text = f"{identifier(step.name):<{width}} = {' '.join(words)}"
         comment = (comments or {}).get(step.name)
         lines.append(f"{text:<70} # {comment}" if comment else text)
-    shown = ", ".join(identifier(c) if c == n else f"{identifier(c)} as {identifier(n)}" for c, n in zip(plan.columns, plan.names, strict=True))
+    shown = ", ".join(
+        identifier(c) if c == n else f"{identifier(c)} as {identifier(n)}"
+        for c, n in zip(plan.columns, plan.names, strict=True)
+    )
     lines.append(f"output {identifier(plan.root.name)} ({shown})")
     return "\n".join(lines) + "\n"
 
@@ -236,7 +283,9 @@ class LineContext:
         result = []
         for item in items:
             parts = split_assignment(item)
-            result.append((self.name(item), quoted(self.name(item))) if parts is None else (self.name(parts[0]), parts[1]))
+            result.append(
+                (self.name(item), quoted(self.name(item))) if parts is None else (self.name(parts[0]), parts[1])
+            )
         return result
 
     def expression(self, text: str, schema: Schema) -> Expr:
@@ -271,7 +320,9 @@ class LineContext:
         match = re.match(r"(.*\S)\s+(asc|desc)\s+nulls\s+(first|last)\s*$", item, re.S | re.I)
         if match is None:
             raise self.error(f"{item!r} is not of the form `expression asc|desc nulls first|last`")
-        return SortKey(self.expression(match.group(1), schema), match.group(2).lower() == "desc", match.group(3).lower() == "first")
+        return SortKey(
+            self.expression(match.group(1), schema), match.group(2).lower() == "desc", match.group(3).lower() == "first"
+        )
 
     def _described(self, text: str) -> Any:
         """A file source from its description."""
@@ -312,7 +363,9 @@ def _scan_loose(text: str) -> list[tuple[str, int, bool]]:
         return [("", -1, False)]
 
 
-def parse_plan(text: str, catalog: Any, parameters: dict[str, Any] | None = None, origin: str | None = None) -> PhysicalPlan:
+def parse_plan(
+    text: str, catalog: Any, parameters: dict[str, Any] | None = None, origin: str | None = None
+) -> PhysicalPlan:
     """The plan of a file's text."""
     context = LineContext(catalog, parameters, text, origin)
     steps: dict[str, Step] = {}
@@ -361,7 +414,7 @@ def _read_query(rest: str, context: LineContext) -> str:
     except ValueError:
         value = None
     if not isinstance(value, str):
-        raise context.error('query takes a text in double quotes, as JSON has it')
+        raise context.error("query takes a text in double quotes, as JSON has it")
     return value
 
 
@@ -398,7 +451,9 @@ def _arity(op: str, context: LineContext) -> tuple[int, int]:
     if op not in STEPS:
         known = sorted(set(STEPS) - {Input.op})
         near = difflib.get_close_matches(op, known, 1)
-        raise context.error(f"unknown step {op}", f"did you mean {near[0]}?" if near else f"steps are {', '.join(known)}")
+        raise context.error(
+            f"unknown step {op}", f"did you mean {near[0]}?" if near else f"steps are {', '.join(known)}"
+        )
     return INPUTS.get(op, (1, 1))
 
 
@@ -415,7 +470,9 @@ def parse_step(op: str, inputs: tuple[Step, ...], attributes: Attributes, contex
     return step
 
 
-def _read_output(rest: str, steps: dict[str, Step], context: LineContext) -> tuple[Step, tuple[str, ...], tuple[str, ...]]:
+def _read_output(
+    rest: str, steps: dict[str, Step], context: LineContext
+) -> tuple[Step, tuple[str, ...], tuple[str, ...]]:
     match = re.match(r'([A-Za-z_]\w*|"(?:[^"]|"")*")\s*\((.*)\)$', rest, re.S)
     if match is None:
         raise context.error("expected `output step (column, column as name, ..)`")

@@ -1,4 +1,5 @@
-"""What is promised of the rows to come: lower bounds of columns, and how they pass through expressions and steps that hold nothing."""
+"""What is promised of the rows to come: lower bounds of columns, and how they pass through expressions and steps that
+hold nothing."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from tsql.planner.physical.step import Step
 
 DAY_US = 86_400_000_000
 INFINITE, INFINITE_DAY = 2**63 - 1, 2**31 - 1
-"""The infinite time and date, as they are stored; the other ones are their negatives. They stay as they are whatever is added."""
+"""The infinite time and date, as they are stored; the other ones are their negatives. They stay as they are whatever is
+added."""
 MOVES = (Movement, Rekey, Gather)
 STATELESS = (Filter, Project, Expand, Replicate, Series, Union, *MOVES)
 """Steps that make of each row, for itself, what they make of it: nothing is remembered."""
@@ -26,14 +28,15 @@ STATELESS = (Filter, Project, Expand, Replicate, Series, Union, *MOVES)
 
 @dataclass(frozen=True)
 class Progress:
-    """Every row to come has in each column of `bounds` NULL or no less than the bound; `ended`: there is no row to come.
-    Values are as they are stored: microseconds for times, days for dates."""
+    """Every row to come has in each column of `bounds` NULL or no less than the bound; `ended`: there is no row to
+    come. Values are as they are stored: microseconds for times, days for dates."""
 
     bounds: dict[str, int] = field(default_factory=dict)
     ended: bool = False
 
     def lower(self, expr: Expr) -> int | None:
-        """A bound of an expression over the rows to come; None if nothing is known. Of the ended, nothing needs to be known."""
+        """A bound of an expression over the rows to come; None if nothing is known. Of the ended, nothing needs to be
+        known."""
         return _lower(expr, self.bounds)
 
     def of(self, columns: Iterable[tuple[str, Expr]]) -> Progress:
@@ -52,7 +55,8 @@ def least(all: list[Progress]) -> Progress:
 
 
 def through(top: Step, known: Callable[[Step], Progress | None]) -> Progress:
-    """The progress of a step's rows. `known` has that of the steps below, and None for a step that is to be looked through."""
+    """The progress of a step's rows. `known` has that of the steps below, and None for a step that is to be looked
+    through."""
     found = known(top)
     if found is not None:
         return found
@@ -63,13 +67,27 @@ def through(top: Step, known: Callable[[Step], Progress | None]) -> Progress:
         case Series() if below:
             start = below[0].lower(top.start)
             upward = isinstance(top.by, Literal) and _is_upward(top.by.value)
-            return Progress(below[0].bounds | ({top.column: start} if start is not None and upward else {}), below[0].ended)
+            return Progress(
+                below[0].bounds | ({top.column: start} if start is not None and upward else {}), below[0].ended
+            )
         case Union():
             names = top.schema.names
-            return least([Progress({n: p.bounds[f.name] for n, f in zip(names, i.schema, strict=True) if f.name in p.bounds}, p.ended) for p, i in zip(below, top.inputs, strict=True)])
+            return least(
+                [
+                    Progress(
+                        {n: p.bounds[f.name] for n, f in zip(names, i.schema, strict=True) if f.name in p.bounds},
+                        p.ended,
+                    )
+                    for p, i in zip(below, top.inputs, strict=True)
+                ]
+            )
         case Aggregate(phase="partial"):
             # The state of a minimum or maximum over rows to come has the bound of its argument.
-            ends = [(n, c.args[0]) for n, c in top.calls if c.name in ("min", "max") and len(c.args) == 1 and n in top.schema]
+            ends = [
+                (n, c.args[0])
+                for n, c in top.calls
+                if c.name in ("min", "max") and len(c.args) == 1 and n in top.schema
+            ]
             return below[0].of([*top.by, *ends])
         case Filter() | Expand() | Replicate() | Rekey() | Movement() | Gather():
             return below[0]
@@ -86,7 +104,11 @@ def _lower(expr: Expr, bounds: dict[str, int]) -> int | None:
         case Column():
             return bounds.get(expr.name)
         case Literal():
-            is_bound = isinstance(expr.value, int) and not isinstance(expr.value, bool) and (expr.type.is_integer or expr.type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
+            is_bound = (
+                isinstance(expr.value, int)
+                and not isinstance(expr.value, bool)
+                and (expr.type.is_integer or expr.type.name in ("TIMESTAMP", "TIMESTAMPTZ", "DATE"))
+            )
             return expr.value if is_bound else None
         case Cast():
             return _cast(expr, bounds)
@@ -139,7 +161,9 @@ def _call(expr: Call, bounds: dict[str, int]) -> int | None:
             return None if inner is None else moved(inner, length if expr.name == "+" else -length)
         case ("+", (Literal(value=(0, _, _)) as length, time)) if time.type.name in ("TIMESTAMP", "TIMESTAMPTZ"):
             return _call(Call("+", (time, length), expr.dtype), bounds)
-        case ("time_floor" | "time_pane", (time, Literal(value=int() as width), Literal(value=int() as offset))) if width > 0:
+        case ("time_floor" | "time_pane", (time, Literal(value=int() as width), Literal(value=int() as offset))) if (
+            width > 0
+        ):
             inner = _lower(time, bounds)
             if inner is None:
                 return None

@@ -1,4 +1,5 @@
-"""What is known of a dataset between two steps, and what a step may ask of its inputs. `enforce` and `check` compare the two."""
+"""What is known of a dataset between two steps, and what a step may ask of its inputs. `enforce` and `check` compare
+the two."""
 
 from __future__ import annotations
 
@@ -10,16 +11,15 @@ from tsql.kernels.expr.nodes import SortKey
 
 @dataclass(frozen=True)
 class Properties:
-    """A dataset: how many shards it has, by which columns rows are placed, which key is set, whether it is copied, its order.
+    """A dataset: how many shards it has, by which columns rows are placed, which key is set, whether it is copied, its
+    order.
 
-    placed: rows that agree on these columns are in the same shard; None if nothing is known.
-    key: the columns that the last `rekey` set and `redistribute` will place by.
-    replicated: every shard has all rows; the scope of the broadcast ("local": in memory that the shards share), else "".
-    order: the order of the rows of each shard, over all shards if there is one only.
-    by_ranges: rows are placed by ranges of values that only their own table knows, not by a hash.
-    equal: columns that have the same value in every row.
-    copies: rows are in the shards that a `multicast` named, each in so many of them at most; None if there was none.
-    """
+    placed: rows that agree on these columns are in the same shard; None if nothing is known. key: the columns that the
+    last `rekey` set and `redistribute` will place by. replicated: every shard has all rows; the scope of the broadcast
+    ("local": in memory that the shards share), else "". order: the order of the rows of each shard, over all shards if
+    there is one only. by_ranges: rows are placed by ranges of values that only their own table knows, not by a hash.
+    equal: columns that have the same value in every row. copies: rows are in the shards that a `multicast` named, each
+    in so many of them at most; None if there was none."""
 
     shards: int
     placed: tuple[str, ...] | None = None
@@ -38,7 +38,8 @@ class Properties:
         return next((n for n in names if n in same), None)
 
     def follow(self, columns: tuple[str, ...] | None, names: Mapping[str, str]) -> tuple[str, ...] | None:
-        """The names that columns, or others that equal them, have behind a step, from those that it keeps; None if one is gone."""
+        """The names that columns, or others that equal them, have behind a step, from those that it keeps; None if one
+        is gone."""
         found = [self.known_as(c, names) for c in columns or ()]
         return None if columns is None or None in found else tuple(names[c] for c in found)
 
@@ -67,10 +68,10 @@ def by_keys(given: Properties, names: Mapping[str, str]) -> Properties:
 
 @dataclass(frozen=True)
 class Requirement:
-    """What a step needs of an input. kind: "any"; "single": one shard; "placed": rows that agree on `columns` in one shard;
-    "once": each row in one shard only; "keyed": that, and a key has been set by `rekey`; "replicated": all rows in every shard;
-    "copies": that, in memory which the shards share; "even": each row in one shard, or in all; "directed": each row in the
-    shards that a `multicast` named, of so many `shards`."""
+    """What a step needs of an input. kind: "any"; "single": one shard; "placed": rows that agree on `columns` in one
+    shard; "once": each row in one shard only; "keyed": that, and a key has been set by `rekey`; "replicated": all rows
+    in every shard; "copies": that, in memory which the shards share; "even": each row in one shard, or in all;
+    "directed": each row in the shards that a `multicast` named, of so many `shards`."""
 
     kind: str = "any"
     columns: tuple[str, ...] = ()
@@ -123,7 +124,9 @@ class Requirement:
             return "an inner hash_join with the rows of another multicast"
         if self.kind in ("single", "once") or (given.replicated and given.shards > 1):
             return "gather"
-        return f"rekey key=({', '.join(self.columns)}), then redistribute" if self.kind == "placed" else "rekey key=(..)"
+        return (
+            f"rekey key=({', '.join(self.columns)}), then redistribute" if self.kind == "placed" else "rekey key=(..)"
+        )
 
 
 ANY = Requirement()

@@ -1,4 +1,5 @@
-"""`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/operators/` or in `movement.py`."""
+"""`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/operators/` or in
+`movement.py`."""
 
 from __future__ import annotations
 
@@ -99,7 +100,9 @@ class PhysicalPlan:
     def schema(self) -> pa.Schema:
         """The Arrow schema of the result."""
         fields = self.root.schema
-        return pa.schema([pa.field(n, fields[c].type.to_arrow()) for c, n in zip(self.columns, self.names, strict=True)])
+        return pa.schema(
+            [pa.field(n, fields[c].type.to_arrow()) for c, n in zip(self.columns, self.names, strict=True)]
+        )
 
     def text(self) -> str:
         """The plan file."""

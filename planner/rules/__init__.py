@@ -1,8 +1,7 @@
 """Rewrite rules over logical plans, and the one door through which they run: by name, timed, verified.
 
-`RULES` is the order. A rule is a function from plan to plan in a file of its own name; it keeps the output's columns and
-types, which `optimize` checks after each.
-"""
+`RULES` is the order. A rule is a function from plan to plan in a file of its own name; it keeps the output's columns
+and types, which `optimize` checks after each."""
 
 from __future__ import annotations
 
@@ -60,7 +59,8 @@ RULES: tuple[Callable[[Node], Node], ...] = (
     prune_columns,
     remove_trivial_project,
 )
-"""`push_filter_down` runs twice: marks are found where filters stand right above them, and what joins infer moves on."""
+"""`push_filter_down` runs twice: marks are found where filters stand right above them, and what joins infer moves
+on."""
 
 CONDITIONS, JOINS = (Filter, Join), (Join,)
 ABOUT: dict[Callable[[Node], Node], tuple[type[Node], ...]] = {
@@ -83,12 +83,18 @@ ABOUT: dict[Callable[[Node], Node], tuple[type[Node], ...]] = {
     push_filter_into_scan: (Filter,),
     number_panes: (Aggregate,),
 }
-"""Nodes without which a rule leaves a plan as it is. Most queries are over one table, and half of the rules are about joins."""
+"""Nodes without which a rule leaves a plan as it is. Most queries are over one table, and half of the rules are about
+joins."""
 
 
-def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tuple[str, float, bool]] | None = None, wanted: Constraints | None = None) -> Node:
-    """The plan after all rules that are not disabled; `trace` receives (rule, milliseconds, changed). `wanted`: the order of
-    joins obeys these hints."""
+def optimize(
+    plan: Node,
+    disabled: frozenset[str] = frozenset(),
+    trace: list[tuple[str, float, bool]] | None = None,
+    wanted: Constraints | None = None,
+) -> Node:
+    """The plan after all rules that are not disabled; `trace` receives (rule, milliseconds, changed). `wanted`: the
+    order of joins obeys these hints."""
     kinds = {type(node) for node in nodes(plan)}
     for rule in RULES:
         if rule.__name__ in disabled:
@@ -109,9 +115,9 @@ def optimize(plan: Node, disabled: frozenset[str] = frozenset(), trace: list[tup
 
 
 def without_products(plan: Node, wanted: Constraints | None = None) -> Node:
-    """What runs where the optimizer is off: conditions of WHERE become conditions of the joins that they connect, if there are
-    joins without one, also a condition that every branch of an OR repeats. Nobody has the time for the product of three tables.
-    An order of joins that a hint demands is obeyed."""
+    """What runs where the optimizer is off: conditions of WHERE become conditions of the joins that they connect, if
+    there are joins without one, also a condition that every branch of an OR repeats. Nobody has the time for the
+    product of three tables. An order of joins that a hint demands is obeyed."""
     if any(isinstance(node, Join) and node.kind == "inner" and node.condition is None for node in nodes(plan)):
         plan = push_filter_down(split_conjunctions(extract_common_conjuncts(plan)))
     return order_joins(plan, wanted) if wanted is not None and wanted.joins.leadings else plan

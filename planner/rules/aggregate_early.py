@@ -1,4 +1,5 @@
-"""aggregate_early: where an aggregate is over one side of a join, that side is aggregated by its join keys before it is joined.
+"""aggregate_early: where an aggregate is over one side of a join, that side is aggregated by its join keys before it is
+joined.
 
     aggregate by=(c.k) n=count(o.x)          aggregate by=(c.k) n=sum(coalesce(n, 0))
       left join c.k = o.k           ->         left join c.k = o.k
@@ -35,11 +36,22 @@ def aggregate_early(plan: Node) -> Node:
         if not isinstance(node, Aggregate) or node.sets is not None or not node.keys or not node.aggregates:
             return node
         over, renamed = _over(node)
-        if not isinstance(over, Join) or isinstance(over, Apply) or over.kind not in ("inner", "left") or id(over.right) in several or id(over) in several:
+        if (
+            not isinstance(over, Join)
+            or isinstance(over, Apply)
+            or over.kind not in ("inner", "left")
+            or id(over.right) in several
+            or id(over) in several
+        ):
             return node
         keys, rest = equalities(over)
         right = set(over.right.schema.names)
-        if not keys or rest or any(k.null_safe for k in keys) or any(c in right for _, e in renamed.keys for c in e.columns()):
+        if (
+            not keys
+            or rest
+            or any(k.null_safe for k in keys)
+            or any(c in right for _, e in renamed.keys for c in e.columns())
+        ):
             return node
         if not all(_is_mergeable(call, right) for _, call in renamed.aggregates) or not _is_worth_it(over, keys):
             return node
@@ -74,25 +86,37 @@ def _counts_rows(call: AggregateCall) -> bool:
 
 def _is_worth_it(join: Join, keys: list[JoinKey]) -> bool:
     rows = stats.rows(join.right)
-    return rows >= cost.EARLY_GROUPS * stats.groups([k.right for k in keys], join.right) and stats.rows(join) * 2 >= rows
+    return (
+        rows >= cost.EARLY_GROUPS * stats.groups([k.right for k in keys], join.right) and stats.rows(join) * 2 >= rows
+    )
 
 
 def _aggregated(node: Aggregate, join: Join, keys: list[JoinKey]) -> Node:
     taken = {*join.left.schema.names, *join.right.schema.names}
     names = [k.right.name if isinstance(k.right, Column) else _fresh(f"key_{i}", taken) for i, k in enumerate(keys)]
     parts = [_fresh(f"{name}_each", taken) for name, _ in node.aggregates]
-    each = Aggregate(join.right, tuple(dict(zip(names, (k.right for k in keys), strict=True)).items()), tuple((p, c) for p, (_, c) in zip(parts, node.aggregates, strict=True)))
+    each = Aggregate(
+        join.right,
+        tuple(dict(zip(names, (k.right for k in keys), strict=True)).items()),
+        tuple((p, c) for p, (_, c) in zip(parts, node.aggregates, strict=True)),
+    )
     condition = conjunction([replace(k, right=Column(n, k.right.type)).expr for k, n in zip(keys, names, strict=True)])
     joined = replace(join, right=each, condition=condition)
-    calls = tuple((name, _merged(call, Column(part, call.type), join.kind)) for part, (name, call) in zip(parts, node.aggregates, strict=True))
+    calls = tuple(
+        (name, _merged(call, Column(part, call.type), join.kind))
+        for part, (name, call) in zip(parts, node.aggregates, strict=True)
+    )
     total = Aggregate(joined, node.keys, calls)
     columns: list[tuple[str, Expr]] = [(n, Column(n, e.type)) for n, e in node.keys]
-    columns += [(n, Cast(Column(n, HUGEINT), BIGINT) if c.name in COUNTS else Column(n, c.type)) for n, c in node.aggregates]
+    columns += [
+        (n, Cast(Column(n, HUGEINT), BIGINT) if c.name in COUNTS else Column(n, c.type)) for n, c in node.aggregates
+    ]
     return Project(total, tuple(columns))
 
 
 def _merged(call: AggregateCall, part: Column, kind: str) -> AggregateCall:
-    """The aggregate of the parts. A left row without a partner is a row of NULLs: it counts for count(*) and for nothing else."""
+    """The aggregate of the parts. A left row without a partner is a row of NULLs: it counts for count(*) and for
+    nothing else."""
     if call.name not in COUNTS:
         return replace(call, args=(part,))
     alone = Literal(1 if _counts_rows(call) else 0, BIGINT)

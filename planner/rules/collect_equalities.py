@@ -1,6 +1,6 @@
 """collect_equalities: a disjunction of equalities of one expression with constants becomes a list.
 
-    filter x = 1 OR x = 2 OR y > 3   ->   filter x IN (1, 2) OR y > 3
+filter x = 1 OR x = 2 OR y > 3   ->   filter x IN (1, 2) OR y > 3
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def _collect(expr: Expr) -> Expr:
 def _options(expr: Expr) -> list[tuple[Column, list[Literal]]]:
     """(column, constants) of `column = constant` or `column IN (constants)`."""
     match expr:
-        case Call("=", (Column() as column, Literal() as literal)) | Call("=", (Literal() as literal, Column() as column)):
+        case Call("=", (Column() as column, Literal() as literal)) | Call(
+            "=", (Literal() as literal, Column() as column)
+        ):
             return [(column, [literal])]
         case InList(Column() as column, options) if all(isinstance(o, Literal) for o in options):
             return [(column, list(options))]

@@ -2,8 +2,8 @@
 
     filter (a = b AND c = 1) OR (a = b AND c = 2)   ->   filter a = b AND (c = 1 OR c = 2)
 
-So TPC-H Q19 joins on its key instead of testing all pairs. Over a join, what every branch demands of one column follows too
-(Q7: the first nation is one of two, and so is the second); the OR stays, since it says more:
+So TPC-H Q19 joins on its key instead of testing all pairs. Over a join, what every branch demands of one column follows
+too (Q7: the first nation is one of two, and so is the second); the OR stays, since it says more:
 
     filter (m = 'F' AND n = 'G') OR (m = 'G' AND n = 'F')
     ->  filter ((m = 'F' AND n = 'G') OR (m = 'G' AND n = 'F')) AND (m = 'F' OR m = 'G') AND (n = 'G' OR n = 'F')

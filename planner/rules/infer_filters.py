@@ -6,9 +6,8 @@ inner join on a = b          inner join on a = b
   y                            filter b = 5
                                  y
 
-Inner and semi joins hand conditions to both sides; left, single and anti joins from the left side to the right one, whose other
-rows have no partner. Conditions are comparisons of one column with constants, which cannot fail.
-"""
+Inner and semi joins hand conditions to both sides; left, single and anti joins from the left side to the right one,
+whose other rows have no partner. Conditions are comparisons of one column with constants, which cannot fail."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ from tsql.planner.logical.tree import shared
 _COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 _MOST = 64
 _MOST_KNOWN = 256
-"""Of conditions that a node's rows meet: where it is made of others that are used twice, again and again, they are more than anybody needs."""
+"""Of conditions that a node's rows meet: where it is made of others that are used twice, again and again, they are more
+than anybody needs."""
 
 
 def infer_filters(plan: Node) -> Node:
@@ -42,13 +42,17 @@ def infer_filters(plan: Node) -> Node:
     def change(node: Node, above: tuple[Expr, ...]) -> Node:
         match node:
             case Filter():
-                return node.with_inputs((visit(node.input, (*above, *(p for p in conjuncts(node.predicate) if _is_simple(p)))),))
+                return node.with_inputs(
+                    (visit(node.input, (*above, *(p for p in conjuncts(node.predicate) if _is_simple(p)))),)
+                )
             case Sort():
                 return node.with_inputs((visit(node.input, above),))
             case Distinct() if node.on is None:
                 return node.with_inputs((visit(node.input, above),))
             case Project():
-                return node.with_inputs((visit(node.input, _renamed(above, {n: e for n, e in node.columns if isinstance(e, Column)})),))
+                return node.with_inputs(
+                    (visit(node.input, _renamed(above, {n: e for n, e in node.columns if isinstance(e, Column)})),)
+                )
             case Join() if not isinstance(node, Apply):
                 return _join(node, above, visit, conditions)
         return node.with_inputs(tuple(visit(i, ()) for i in node.inputs))
@@ -105,7 +109,9 @@ class Known:
         return ()
 
 
-def _join(node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr, ...]], Node], conditions: Known) -> Node:
+def _join(
+    node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr, ...]], Node], conditions: Known
+) -> Node:
     left_names, right_names = set(node.left.schema.names), set(node.right.schema.names)
     left, right = conditions.holds(node.left), conditions.holds(node.right)
     from_above_left = tuple(p for p in above if p.columns()[0] in left_names) if node.kind != "full" else ()
@@ -127,7 +133,9 @@ def _join(node: Join, above: tuple[Expr, ...], visit: Callable[[Node, tuple[Expr
             if node.kind in ("inner", "semi"):
                 ways.append((b, a, known_right, known_left, new_left))
             for source, target, known, there, new in ways:
-                for part in _renamed([p for p in known.values() if p.columns()[0] == source.name], {source.name: target}):
+                for part in _renamed(
+                    [p for p in known.values() if p.columns()[0] == source.name], {source.name: target}
+                ):
                     if str(part) not in there:
                         there[str(part)] = part
                         new.append(part)

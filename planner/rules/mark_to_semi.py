@@ -1,14 +1,14 @@
-"""mark_to_semi: a mark join right below a filter on its mark becomes a semi join, below a filter on NOT mark an anti join.
+"""mark_to_semi: a mark join right below a filter on its mark becomes a semi join, below a filter on NOT mark an anti
+join.
 
 filter m                          project x.*, m=true
   mark join m=x.a = y.b     ->      semi join on x.a = y.b
     x                                 x
     y                                 y
 
-NOT m keeps the mark where m may be NULL: `a NOT IN (..)` is not true if the list has a NULL, or a is one and the list has
-rows, and an anti join would keep such rows. Parts of the condition that only told NULL from false are
-simplified, since for semi and anti joins both mean no partner.
-"""
+NOT m keeps the mark where m may be NULL: `a NOT IN (..)` is not true if the list has a NULL, or a is one and the list
+has rows, and an anti join would keep such rows. Parts of the condition that only told NULL from false are simplified,
+since for semi and anti joins both mean no partner."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ def mark_to_semi(plan: Node) -> Node:
         while isinstance(below, Filter) and (below is node or id(below) not in several):
             filters.append(below)
             below = below.input
-        if not filters or not isinstance(below, Join) or isinstance(below, Apply) or below.kind != "mark" or id(below) in several:
+        if (
+            not filters
+            or not isinstance(below, Join)
+            or isinstance(below, Apply)
+            or below.kind != "mark"
+            or id(below) in several
+        ):
             return node
         for chosen in filters:
             result = _convert(below, chosen.predicate)
@@ -58,12 +64,18 @@ def _convert(node: Join, predicate: Expr) -> Node | None:
 
 
 def _simplified(condition: Expr | None) -> Expr | None:
-    """Without tests of a column for NULL where another part is not true for a NULL anyway, and without `IS NOT DISTINCT FROM true`."""
-    parts = [p.args[0] if isinstance(p, Call) and p.name == "is_not_distinct_from" and p.args[1] == TRUE else p for p in conjuncts(condition)]
+    """Without tests of a column for NULL where another part is not true for a NULL anyway, and without `IS NOT DISTINCT
+    FROM true`."""
+    parts = [
+        p.args[0] if isinstance(p, Call) and p.name == "is_not_distinct_from" and p.args[1] == TRUE else p
+        for p in conjuncts(condition)
+    ]
     kept = []
     for part in parts:
         match part:
-            case Call("is_not_null", (Column(name),)) if any(p is not part and rejects(p, (name,)) and p.columns() != (name,) for p in parts):
+            case Call("is_not_null", (Column(name),)) if any(
+                p is not part and rejects(p, (name,)) and p.columns() != (name,) for p in parts
+            ):
                 continue
         kept.append(part)
     return conjunction(kept)

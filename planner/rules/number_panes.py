@@ -1,13 +1,13 @@
-"""number_panes: groups of windows in time are groups of pane numbers, and a bound that another bound determines is no key.
+"""number_panes: groups of windows in time are groups of pane numbers, and a bound that another bound determines is no
+key.
 
     aggregate by=(k, s=window_start, e=window_end)         project k s=pane_time(s, ..) e=pane_time(s, ..) + size
       project window_start=time_floor(ts, ..)       ->       aggregate by=(k, s=time_pane(ts, ..))
               window_end=time_floor(ts, ..) + size             t
         t
 
-Numbers of panes are small and dense where times are not, so that groups can be in an array. Windows that overlap are left to
-`planner/choose/panes.py`.
-"""
+Numbers of panes are small and dense where times are not, so that groups can be in an array. Windows that overlap are
+left to `planner/choose/panes.py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tsql.planner.logical.tree import map_call, shared, transform_up
 
 def number_panes(plan: Node) -> Node:
     kept = shared(plan)
-    return transform_up(plan, lambda node: _number(node, kept) if isinstance(node, Aggregate) and node.sets is None else node)
+    return transform_up(
+        plan, lambda node: _number(node, kept) if isinstance(node, Aggregate) and node.sets is None else node
+    )
 
 
 def _number(node: Aggregate, kept: set[int]) -> Node:
@@ -52,10 +54,19 @@ def _number(node: Aggregate, kept: set[int]) -> Node:
             shown[name] = rewrite(key, lambda e: _start(e, numbers) if e in numbers else e)
     if not numbers:
         return node
-    calls = node.aggregates if columns is None else tuple((n, map_call(c, lambda e: substitute(e, columns))) for n, c in node.aggregates)
+    calls = (
+        node.aggregates
+        if columns is None
+        else tuple((n, map_call(c, lambda e: substitute(e, columns))) for n, c in node.aggregates)
+    )
     grouped = Aggregate(below, tuple(made), calls)
     starts = {name: _start(key, numbers) for key, name in numbers.items()}
-    return Project(grouped, tuple((f.name, starts.get(f.name) or shown.get(f.name) or Column(f.name, f.type, f.nullable)) for f in node.schema))
+    return Project(
+        grouped,
+        tuple(
+            (f.name, starts.get(f.name) or shown.get(f.name) or Column(f.name, f.type, f.nullable)) for f in node.schema
+        ),
+    )
 
 
 def _is_floor(expr: Expr) -> bool:

@@ -5,9 +5,9 @@
         join o.o = l.o                    join o.c = c.c ..
           ..
 
-Dynamic programming over connected sets of relations, with products only where nothing connects; above `MOST_EXACT` relations
-the pair that gives the fewest rows is joined first. Estimates are of `planner/cost/stats.py`, costs of `planner/cost/constants.py`. Relations that
-the hint LEADING names are joined first, and are one relation to the rest.
+Dynamic programming over connected sets of relations, with products only where nothing connects; above `MOST_EXACT`
+relations the pair that gives the fewest rows is joined first. Estimates are of `planner/cost/stats.py`, costs of
+`planner/cost/constants.py`. Relations that the hint LEADING names are joined first, and are one relation to the rest.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def order_joins(plan: Node, wanted: Constraints | None = None) -> Node:
 
 
 class Orderer:
-    """One run of the rule over a plan. A node with several users is ordered once, and stays one node: its joins are not taken
-    apart for one of them."""
+    """One run of the rule over a plan. A node with several users is ordered once, and stays one node: its joins are not
+    taken apart for one of them."""
 
     def __init__(self, plan: Node, wanted: Constraints):
         self.wanted = wanted
@@ -59,10 +59,14 @@ class Orderer:
                 if best == node:
                     return node
                 if ordered and best.schema.names != names:
-                    return Project(best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names))
+                    return Project(
+                        best, tuple((n, Column(n, best.schema[n].type, best.schema[n].nullable)) for n in names)
+                    )
                 return best
         below = ordered if not isinstance(node, Output | Project | Aggregate) else False
-        return node.with_inputs(tuple(self.visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs))
+        return node.with_inputs(
+            tuple(self.visit(i, below or len(node.inputs) > 1 and not isinstance(node, Join)) for i in node.inputs)
+        )
 
 
 def _is_inner(node: Node) -> bool:
@@ -116,7 +120,9 @@ class Region:
 
         for _, predicate in self.conditions:
             match predicate:
-                case Call("=" | "is_not_distinct_from", (a, b)) if len(_owners(a, owner)) == 1 and len(_owners(b, owner)) == 1:
+                case Call("=" | "is_not_distinct_from", (a, b)) if (
+                    len(_owners(a, owner)) == 1 and len(_owners(b, owner)) == 1
+                ):
                     parent[find(a)] = find(b)
         groups: dict[Expr, dict[int, float]] = {}
         for e in list(parent):
@@ -204,7 +210,9 @@ class Region:
         work = second.rows * cost.BUILD_ROW + first.rows * cost.probe_row(second.rows) + rows * cost.JOINED_ROW
         if not used:
             work += first.rows * second.rows * cost.PAIR
-        return JoinedSet(Join("inner", first.plan, second.plan, conjunction(used)), rows, first.cost + second.cost + work)
+        return JoinedSet(
+            Join("inner", first.plan, second.plan, conjunction(used)), rows, first.cost + second.cost + work
+        )
 
     def _selectivity(self, a: int, b: int, used: list[Expr]) -> float:
         """The part of all pairs that the conditions leave."""

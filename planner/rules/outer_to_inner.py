@@ -5,9 +5,8 @@ filter b.y > 5                  filter b.y > 5
     a                               a
     b                               b
 
-A filter or the condition of a join above drops a row if it is not true where a column is NULL. What is dropped is handed down
-from node to node; a node with several users knows nothing, since each may drop other rows.
-"""
+A filter or the condition of a join above drops a row if it is not true where a column is NULL. What is dropped is
+handed down from node to node; a node with several users knows nothing, since each may drop other rows."""
 
 from __future__ import annotations
 
@@ -15,7 +14,18 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Expr
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Node, Output, Project, SetOperation, Sort
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    Node,
+    Output,
+    Project,
+    SetOperation,
+    Sort,
+)
 from tsql.planner.logical.predicates import column, conjuncts, is_null_with, rejects
 from tsql.planner.logical.tree import shared
 
@@ -36,7 +46,11 @@ def outer_to_inner(plan: Node) -> Node:
     def change(node: Node, dropped: frozenset[str]) -> Node:
         if isinstance(node, Join) and not isinstance(node, Apply):
             node = _convert(node, dropped)
-        return node.with_inputs(tuple(visit(i, d & set(i.schema.names)) for i, d in zip(node.inputs, _handed_down(node, dropped), strict=True)))
+        return node.with_inputs(
+            tuple(
+                visit(i, d & set(i.schema.names)) for i, d in zip(node.inputs, _handed_down(node, dropped), strict=True)
+            )
+        )
 
     return visit(plan, NOTHING)
 

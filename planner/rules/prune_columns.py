@@ -42,14 +42,24 @@ def _prune(node: Node, inputs: tuple[Node, ...], needed: set[str]) -> Node:
             return node.with_inputs(inputs) if len(columns) == len(node.columns) else Project(inputs[0], columns)
         case Aggregate():
             calls = kept_calls(node, needed)
-            return node.with_inputs(inputs) if len(calls) == len(node.aggregates) else replace(node, input=inputs[0], aggregates=calls)
+            return (
+                node.with_inputs(inputs)
+                if len(calls) == len(node.aggregates)
+                else replace(node, input=inputs[0], aggregates=calls)
+            )
         case Window():
             kept = tuple((n, c) for n, c in node.calls if n in needed)
             if not kept:
                 return inputs[0]
-            return node.with_inputs(inputs) if len(kept) == len(node.calls) else replace(node, input=inputs[0], calls=kept)
+            return (
+                node.with_inputs(inputs) if len(kept) == len(node.calls) else replace(node, input=inputs[0], calls=kept)
+            )
         case Match():
-            return replace(node, input=inputs[0], spec=node.spec.kept(needed)) if node.spec.kept(needed) is not node.spec else node.with_inputs(inputs)
+            return (
+                replace(node, input=inputs[0], spec=node.spec.kept(needed))
+                if node.spec.kept(needed) is not node.spec
+                else node.with_inputs(inputs)
+            )
     return node.with_inputs(inputs)
 
 
@@ -59,5 +69,9 @@ def _sides(node: SetOperation, inputs: tuple[Node, ...], needed: set[str]) -> tu
     sides = []
     for old, side in zip(node.inputs, inputs, strict=True):
         names = [old.schema.fields[i].name for i in places]
-        sides.append(side if list(side.schema.names) == names else Project(side, tuple((n, column(side.schema[n])) for n in names)))
+        sides.append(
+            side
+            if list(side.schema.names) == names
+            else Project(side, tuple((n, column(side.schema[n])) for n in names))
+        )
     return tuple(sides)

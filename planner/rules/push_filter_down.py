@@ -1,18 +1,18 @@
-"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate, a window or
-a match if it is on keys.
+"""push_filter_down: a filter moves below projections, sorts, distincts, unions, joins, and below an aggregate, a window
+or a match if it is on keys.
 
     filter (y > 5)          project y = x + 1
       project y = x + 1 ->    filter (x + 1 > 5)
         t                       t
 
-It does not move below a limit (other rows would be counted), nor below an aggregate with grouping sets (a key is NULL in
-rows that had it), nor past a filter that stays if it may fail: it would then see rows that the other one removes.
+It does not move below a limit (other rows would be counted), nor below an aggregate with grouping sets (a key is NULL
+in rows that had it), nor past a filter that stays if it may fail: it would then see rows that the other one removes.
 Filters that lie on each other move together and keep their order.
 
-Below a join it moves to the side that it names. What names both sides of an inner join becomes part of the condition. The
-right side of a left, single, anti or mark join is not filtered from above, and no side of a full join: padded rows and
-marks would change. Below an ASOF join only what names its left side moves. A node with several users keeps the filters of each above it, so that it is computed once.
-"""
+Below a join it moves to the side that it names. What names both sides of an inner join becomes part of the condition.
+The right side of a left, single, anti or mark join is not filtered from above, and no side of a full join: padded rows
+and marks would change. Below an ASOF join only what names its left side moves. A node with several users keeps the
+filters of each above it, so that it is computed once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,38 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.match import Match
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, LimitBy, Node, Project, SetOperation, Sort, Window
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    LimitBy,
+    Node,
+    Project,
+    SetOperation,
+    Sort,
+    Window,
+)
 from tsql.planner.logical.predicates import conjunction, conjuncts
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.logical.tree import shared, transform_down
 from tsql.planner.rules.unwrap_casts import is_widening
 
-OUT_OF_RANGE_ONLY = {"+", "-", "*", "neg", "abs", "round", "substring", "substr", "left", "right", "date_part", "date_trunc"}
+OUT_OF_RANGE_ONLY = {
+    "+",
+    "-",
+    "*",
+    "neg",
+    "abs",
+    "round",
+    "substring",
+    "substr",
+    "left",
+    "right",
+    "date_part",
+    "date_trunc",
+}
 """Functions that fail for numbers and dates out of range at most."""
 
 
@@ -70,7 +95,9 @@ def _moves_below(predicate: Expr, node: Node) -> bool:
             return bool(used) and all(c in keys and _is_cheap(keys[c]) for c in used)
         case Window():
             # A filter on columns of PARTITION BY drops whole partitions; any other changes what the frames see.
-            return bool(predicate.columns()) and all(any(isinstance(e, Column) and e.name == c for e in node.keys) for c in predicate.columns())
+            return bool(predicate.columns()) and all(
+                any(isinstance(e, Column) and e.name == c for e in node.keys) for c in predicate.columns()
+            )
         case SnapshotAggregate():
             return bool(predicate.columns()) and set(predicate.columns()) <= set(node.keys)
         case Match():
@@ -107,7 +134,9 @@ def _lower(node: Node, predicates: list[Expr]) -> Node:
         case SetOperation():
             sides = []
             for side in node.inputs:
-                renamed: dict[str, Expr] = {f.name: Column(g.name, g.type, g.nullable) for f, g in zip(node.schema, side.schema, strict=True)}
+                renamed: dict[str, Expr] = {
+                    f.name: Column(g.name, g.type, g.nullable) for f, g in zip(node.schema, side.schema, strict=True)
+                }
                 sides.append(_stack(side, [substitute(p, renamed) for p in predicates]))
             return node.with_inputs(tuple(sides))
         case Join():
@@ -148,14 +177,19 @@ def may_fail(expr: Expr) -> bool:
 
 
 def is_risky(expr: Expr) -> bool:
-    """Whether an expression may fail for more than a number out of range: such a condition stays above the join whose condition
-    may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters early.)"""
+    """Whether an expression may fail for more than a number out of range: such a condition stays above the join whose
+    condition may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters
+    early.)"""
     for node in expr.walk():
         match node:
             case Call() if node.name in OUT_OF_RANGE_ONLY:
                 continue
             case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
                 return True
-            case Cast() if not node.safe and not (node.arg.type.is_numeric and node.type.is_numeric) and not is_widening(node.arg.type, node.type):
+            case Cast() if (
+                not node.safe
+                and not (node.arg.type.is_numeric and node.type.is_numeric)
+                and not is_widening(node.arg.type, node.type)
+            ):
                 return True
     return False

@@ -1,4 +1,5 @@
-"""push_filter_into_scan: the scan learns the filters right above it, to skip files, row groups and blocks that cannot match.
+"""push_filter_into_scan: the scan learns the filters right above it, to skip files, row groups and blocks that cannot
+match.
 
     filter a > 5            filter a > 5
       scan t            ->    scan t where a > 5
@@ -31,7 +32,9 @@ def _push(node: Node) -> Node:
     if not predicates or not isinstance(below, Scan) or below.filter is not None:
         return node
     predicates.reverse()
-    result: Node = replace(below, filter=predicates[0] if len(predicates) == 1 else Call("and", tuple(predicates), BOOLEAN))
+    result: Node = replace(
+        below, filter=predicates[0] if len(predicates) == 1 else Call("and", tuple(predicates), BOOLEAN)
+    )
     for f in reversed(filters):
         result = Filter(result, f.predicate)
     return result

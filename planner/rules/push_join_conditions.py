@@ -1,13 +1,14 @@
-"""push_join_conditions: parts of a join's condition that name one side only become a filter of that side, where the kind allows.
+"""push_join_conditions: parts of a join's condition that name one side only become a filter of that side, where the
+kind allows.
 
 left join on a.x = b.x AND b.y > 5        left join on a.x = b.x
   a                                  ->     a
   b                                         filter b.y > 5
                                               b
 
-Inner and semi joins filter both sides. Left, single and anti joins only the right one: a left row that fails the condition has
-no partner, but is there. A mark join may only drop right rows whose part is false, never NULL. A full join filters nothing.
-"""
+Inner and semi joins filter both sides. Left, single and anti joins only the right one: a left row that fails the
+condition has no partner, but is there. A mark join may only drop right rows whose part is false, never NULL. A full
+join filters nothing."""
 
 from __future__ import annotations
 
@@ -39,13 +40,17 @@ def _push(node: Node) -> Node:
             kept.append(part)
         elif used <= left_names and node.kind in ("inner", "semi"):
             left.append(part)
-        elif used and used <= right_names and (node.kind != "mark" or rely(never_null(part, not_null(node.right, used)))):
+        elif (
+            used and used <= right_names and (node.kind != "mark" or rely(never_null(part, not_null(node.right, used))))
+        ):
             right.append(part)
         else:
             kept.append(part)
     if not left and not right:
         return node
-    return replace(node, left=_filtered(node.left, left), right=_filtered(node.right, right), condition=conjunction(kept))
+    return replace(
+        node, left=_filtered(node.left, left), right=_filtered(node.right, right), condition=conjunction(kept)
+    )
 
 
 def _filtered(node: Node, parts: list[Expr]) -> Node:

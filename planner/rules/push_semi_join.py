@@ -6,13 +6,13 @@
         l                               s
       s                               l
 
-It is a filter of that side: fewer of its rows are joined. It moves below inner joins, below the left side of left, semi,
-anti, mark and single joins, and below filters and projections that only pass its columns on.
+It is a filter of that side: fewer of its rows are joined. It moves below inner joins, below the left side of left,
+semi, anti, mark and single joins, and below filters and projections that only pass its columns on.
 
-It stays where it is if the joins below it are the better filter, and the right side has so many rows that the left one is built into the table:
-a table of what the joins leave is smaller than that of the side. TPC-H Q21 asks for lines of which no other supplier of the order is late: the suppliers are
-of one nation, which leaves one line of 25, and the table is of these lines and not of all late ones.
-"""
+It stays where it is if the joins below it are the better filter, and the right side has so many rows that the left one
+is built into the table: a table of what the joins leave is smaller than that of the side. TPC-H Q21 asks for lines of
+which no other supplier of the order is late: the suppliers are of one nation, which leaves one line of 25, and the
+table is of these lines and not of all late ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ def push_semi_join(plan: Node) -> Node:
     several = shared(plan)
 
     def change(node: Node) -> Node:
-        if not isinstance(node, Join) or isinstance(node, Apply) or node.kind not in ("semi", "anti") or node.condition is None:
+        if (
+            not isinstance(node, Join)
+            or isinstance(node, Apply)
+            or node.kind not in ("semi", "anti")
+            or node.condition is None
+        ):
             return node
         below = node.left
         if id(below) in several or may_fail(node.condition):
@@ -47,7 +52,9 @@ def push_semi_join(plan: Node) -> Node:
                 taken = set(below.input.schema.names) & set(node.right.schema.names)
                 if taken:
                     return node
-                return below.with_inputs((replace(node, left=below.input, condition=substitute(node.condition, inner)),))
+                return below.with_inputs(
+                    (replace(node, left=below.input, condition=substitute(node.condition, inner)),)
+                )
             case Join() if not isinstance(below, Apply):
                 side = _side(below, used)
                 if side is not None and not _is_better_late(node, used):
@@ -67,11 +74,14 @@ def _side(below: Join, used: set[str]) -> str | None:
 
 
 def _is_better_late(node: Join, used: set[str]) -> bool:
-    """Whether the joins below leave fewer rows than the semi join would of the side that it would come to, and few against its right side."""
+    """Whether the joins below leave fewer rows than the semi join would of the side that it would come to, and few
+    against its right side."""
     left = stats.rows(node.left)
     if left * cost.MARKING_WORTH >= stats.rows(node.right):
         return False
     filtered = node.left
-    while isinstance(filtered, Join) and not isinstance(filtered, Apply) and (side := _side(filtered, used)) is not None:
+    while (
+        isinstance(filtered, Join) and not isinstance(filtered, Apply) and (side := _side(filtered, used)) is not None
+    ):
         filtered = getattr(filtered, side)
     return left < stats.rows(replace(node, left=filtered))

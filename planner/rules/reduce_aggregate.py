@@ -1,4 +1,5 @@
-"""reduce_aggregate: groups that a join will drop are not made: the aggregate's input is reduced by the keys of the other side.
+"""reduce_aggregate: groups that a join will drop are not made: the aggregate's input is reduced by the keys of the
+other side.
 
     join g.k = t.k                       join g.k = t.k
       t (few rows)                         t
@@ -7,10 +8,9 @@
                                                big
                                                t
 
-It holds where groups without a partner are dropped: inner joins, and the right side of left, single, semi and anti joins.
-It is done where the other side has far fewer keys than there are groups. It is not done to an aggregate that has other users
-(TPC-H Q15): they would need its groups all the same, and it would be computed once for each.
-"""
+It holds where groups without a partner are dropped: inner joins, and the right side of left, single, semi and anti
+joins. It is done where the other side has far fewer keys than there are groups. It is not done to an aggregate that has
+other users (TPC-H Q15): they would need its groups all the same, and it would be computed once for each."""
 
 from __future__ import annotations
 
@@ -52,12 +52,21 @@ def _side(side: Node, other: Node, keys: list[JoinKey], kept: set[int]) -> Node 
     if isinstance(side, Filter | Project):
         if isinstance(side, Project):
             columns = dict(side.columns)
-            keys = [replace(k, left=columns[k.left.name]) for k in keys if isinstance(k.left, Column) and isinstance(columns[k.left.name], Column)]
+            keys = [
+                replace(k, left=columns[k.left.name])
+                for k in keys
+                if isinstance(k.left, Column) and isinstance(columns[k.left.name], Column)
+            ]
         below = _side(side.input, other, keys, kept)
         return None if below is None else side.with_inputs((below,))
     if not isinstance(side, Aggregate) or side.sets is not None:
         return None
-    if isinstance(side.input, Join) and side.input.kind == "semi" and isinstance(side.input.right, Project) and side.input.right.input == other:
+    if (
+        isinstance(side.input, Join)
+        and side.input.kind == "semi"
+        and isinstance(side.input.right, Project)
+        and side.input.right.input == other
+    ):
         return None
     groups = dict(side.keys)
     used = [replace(k, left=groups[k.left.name]) for k in keys if isinstance(k.left, Column) and k.left.name in groups]

@@ -22,6 +22,8 @@ def _remove(node: Node) -> Node:
         case Distinct():
             on = set(node.schema.names if node.on is None else node.on)
             return node.input if any(key <= on for key in keys(node.input)) else node
-        case Join() if node.kind in ("semi", "anti", "mark") and isinstance(node.right, Distinct) and node.right.on is None:
+        case Join() if (
+            node.kind in ("semi", "anti", "mark") and isinstance(node.right, Distinct) and node.right.on is None
+        ):
             return node.with_inputs((node.left, node.right.input))
     return node

@@ -3,14 +3,26 @@
 project a, b
   scan t (a, b)   ->   scan t (a, b)
 
-So does one between two joins that only leaves out columns: the join above names those that it uses, and joins that lie on each
-other can be put in another order. It stays where a column that it hides has the name of one on the other side.
+So does one between two joins that only leaves out columns: the join above names those that it uses, and joins that lie
+on each other can be put in another order. It stays where a column that it hides has the name of one on the other side.
 """
 
 from __future__ import annotations
 
 from tsql.kernels.expr.nodes import Column
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Sort
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Output,
+    Project,
+    Sort,
+)
 from tsql.planner.logical.tree import nodes, shared, transform_up
 
 
@@ -38,7 +50,9 @@ def _visit(node: Node, by_name: bool, several: set[int], done: dict[int, Node]) 
     if id(node) in done:
         return done[id(node)]
     inputs = [_visit(i, named, several, done) for i, named in zip(node.inputs, _by_name(node, by_name), strict=True)]
-    if isinstance(node, Join) and len({node.mark, *(n for i in inputs for n in i.schema.names)}) <= sum(len(i.schema) for i in inputs):
+    if isinstance(node, Join) and len({node.mark, *(n for i in inputs for n in i.schema.names)}) <= sum(
+        len(i.schema) for i in inputs
+    ):
         inputs = [_visit(i, False, several, done) for i in node.inputs]
     elif isinstance(node, Join) and not isinstance(node, Apply):
         inputs = _opened(node, inputs, _by_name(node, by_name), several)

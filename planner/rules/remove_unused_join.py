@@ -5,10 +5,9 @@
         x                             x
         aggregate by=(k) n=..
 
-A left join must find at most one partner for each row: its condition equates a key of the right side. A single join of which
-that is not certain stays, since it may have to fail. A mark that nothing uses goes too. Where a projection above still names
-columns of the right side, which nothing uses there, they are NULL until `prune_columns` drops them.
-"""
+A left join must find at most one partner for each row: its condition equates a key of the right side. A single join of
+which that is not certain stays, since it may have to fail. A mark that nothing uses goes too. Where a projection above
+still names columns of the right side, which nothing uses there, they are NULL until `prune_columns` drops them."""
 
 from __future__ import annotations
 
@@ -37,7 +36,12 @@ def _visit(node: Node, needed: dict[int, set[str]], done: dict[int, Node]) -> No
 
 
 def _padded(node: Node, schema: Schema) -> Node:
-    return Project(node, tuple((f.name, column(node.schema[f.name]) if f.name in node.schema else Literal(None, f.type)) for f in schema))
+    return Project(
+        node,
+        tuple(
+            (f.name, column(node.schema[f.name]) if f.name in node.schema else Literal(None, f.type)) for f in schema
+        ),
+    )
 
 
 def _is_unused(node: Node, needed: set[str]) -> bool:

@@ -4,10 +4,9 @@ single join on a = k              left join on a = k
   x                         ->      x
   aggregate by=(k) n=max(b)         aggregate by=(k) n=max(b)
 
-A single join whose condition equates a key of the right side never finds two partners: it is a left join. With no condition
-and a right side of exactly one row (a scalar subquery that aggregates), left and single joins are inner joins, a semi join is
-its left side, and a mark is true.
-"""
+A single join whose condition equates a key of the right side never finds two partners: it is a left join. With no
+condition and a right side of exactly one row (a scalar subquery that aggregates), left and single joins are inner
+joins, a semi join is its left side, and a mark is true."""
 
 from __future__ import annotations
 

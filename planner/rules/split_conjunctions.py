@@ -28,7 +28,9 @@ def split_conjunctions(plan: Node) -> Node:
 def _split(node: Node) -> Node:
     if isinstance(node, Join) and isinstance(node.condition, Call) and node.condition.name == "and":
         parts = conjuncts(node.condition)
-        return node if tuple(dict.fromkeys(parts)) == node.condition.args else replace(node, condition=conjunction(parts))
+        return (
+            node if tuple(dict.fromkeys(parts)) == node.condition.args else replace(node, condition=conjunction(parts))
+        )
     if not isinstance(node, Filter):
         return node
     parts = conjuncts(node.predicate)
@@ -36,7 +38,10 @@ def _split(node: Node) -> Node:
         return node
     if len(parts) > MAX_FILTERS:
         rest = parts[MAX_FILTERS - 1 :]
-        parts = [*parts[: MAX_FILTERS - 1], rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, node.predicate.position)]
+        parts = [
+            *parts[: MAX_FILTERS - 1],
+            rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, node.predicate.position),
+        ]
     result = node.input
     for part in parts:
         result = Filter(result, part)

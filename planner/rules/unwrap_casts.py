@@ -2,8 +2,8 @@
 
     CAST(d AS TIMESTAMP) <= TIMESTAMP '1998-09-02 00:00:00'   ->   d <= DATE '1998-09-02'
 
-Done where the cast is exact and keeps the order, so that zone maps, codes and narrow columns can be used. A constant that
-lies between two values of the column's type moves to the neighbour that keeps the meaning (`d < 5.5` is `d <= 5`).
+Done where the cast is exact and keeps the order, so that zone maps, codes and narrow columns can be used. A constant
+that lies between two values of the column's type moves to the neighbour that keeps the meaning (`d < 5.5` is `d <= 5`).
 """
 
 from __future__ import annotations
@@ -59,7 +59,13 @@ def is_widening(source: Type, target: Type) -> bool:
 
 def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
     column, unit = cast.arg, _unit(cast.arg.type, cast.type)
-    if unit is None or cast.safe or not isinstance(column, Column) or literal.value is None or abs(literal.value) >= 2**62:
+    if (
+        unit is None
+        or cast.safe
+        or not isinstance(column, Column)
+        or literal.value is None
+        or abs(literal.value) >= 2**62
+    ):
         return expr
     whole, rest = divmod(literal.value, unit)
     if rest and op in ("=", "<>"):

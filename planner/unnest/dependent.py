@@ -1,9 +1,10 @@
-"""`Dependent`: a relation that depends on an outer row, taken apart into a plan that does not and what is left to decide.
+"""`Dependent`: a relation that depends on an outer row, taken apart into a plan that does not and what is left to
+decide.
 
-`planner/unnest/push_dependent.py` makes these node by node, `planner/unnest/unnest.py` joins them to the outer relation. `Binding` holds
-what is done to all of them alike: giving each outer column a column of the plan (by an equality that the query has anyway,
-or by a join with the domain: the distinct values of the outer columns), and applying conditions that cannot wait.
-"""
+`planner/unnest/push_dependent.py` makes these node by node, `planner/unnest/unnest.py` joins them to the outer
+relation. `Binding` holds what is done to all of them alike: giving each outer column a column of the plan (by an
+equality that the query has anyway, or by a join with the domain: the distinct values of the outer columns), and
+applying conditions that cannot wait."""
 
 from __future__ import annotations
 
@@ -70,8 +71,8 @@ class Free:
 @dataclass(frozen=True)
 class Dependent:
     """For an outer row, the relation is the rows of `plan` for which every part of `pending` is true, with the columns
-    `computed` evaluated. `plan` has the relation's other columns, and perhaps more, and names no outer column of this level;
-    `pending` and `computed` name columns of the plan and outer columns."""
+    `computed` evaluated. `plan` has the relation's other columns, and perhaps more, and names no outer column of this
+    level; `pending` and `computed` name columns of the plan and outer columns."""
 
     plan: Node
     pending: tuple[Expr, ...] = ()
@@ -95,7 +96,8 @@ class Equality:
 
 
 class Binding:
-    """Operations on `Dependent` relations at one Apply: `left` is the outer relation, `bound` its columns that are used."""
+    """Operations on `Dependent` relations at one Apply: `left` is the outer relation, `bound` its columns that are
+    used."""
 
     def __init__(self, left: Node, bound: frozenset[str], names: OuterNames, has_domain: bool):
         self.left, self.bound, self.names, self.has_domain = left, bound, names, has_domain
@@ -154,8 +156,8 @@ class Binding:
         return Dependent(Join("inner", domain, d.plan), (*made, *d.pending), d.computed)
 
     def settle(self, d: Dependent, wanted: Iterable[str] = ()) -> Dependent:
-        """Nothing computed, the wanted outer columns bound, and pending only parts that any node lets pass: equalities with
-        a column of the plan, and conditions on the outer row alone."""
+        """Nothing computed, the wanted outer columns bound, and pending only parts that any node lets pass: equalities
+        with a column of the plan, and conditions on the outer row alone."""
         waiting = [p for p in d.pending if p.columns() and self.equality(p) is None]
         d = self.bind(d, self.outers(*waiting, *d.computed.values()).union(wanted))
         bound = self.bindings(d)
@@ -197,7 +199,9 @@ class Binding:
                 filters.append(call("is_not_null", equality.inner))
         columns = [bound[n] for n in wanted]
         assert all(isinstance(c, Column) for c in columns)
-        return Dependent(where(d.plan, filters), tuple(same(self.outer(n), c) for n, c in zip(wanted, columns, strict=True))), columns
+        return Dependent(
+            where(d.plan, filters), tuple(same(self.outer(n), c) for n, c in zip(wanted, columns, strict=True))
+        ), columns
 
     def restrict(self, d: Dependent, wanted: Iterable[str] = ()) -> Dependent:
         """Only rows that some outer row has: the plan joined with the domain."""

@@ -1,12 +1,12 @@
-"""Takes a subquery's plan apart node by node: from what depends on the outer row to a `Dependent` (see `planner/unnest/dependent.py`).
+"""Takes a subquery's plan apart node by node: from what depends on the outer row to a `Dependent` (see
+`planner/unnest/dependent.py`).
 
-After Neumann and Kemper, "Unnesting Arbitrary Queries", and Neumann, "Improving Unnesting of Complex Queries". Conditions on
-outer columns rise through the plan for as long as they can. A node that has to know the outer row (a grouping, a limit, the
-left side of an outer join) first settles them: an equality `outer.x = c` makes `c` one more key, since rows with other
-values of `c` belong to other outer rows; what is no equality is joined with the domain. So a subquery that is
-correlated by equalities never sees the domain. Rows for values that no outer row has do no harm: the join with the
-outer relation drops them.
-"""
+After Neumann and Kemper, "Unnesting Arbitrary Queries", and Neumann, "Improving Unnesting of Complex Queries".
+Conditions on outer columns rise through the plan for as long as they can. A node that has to know the outer row (a
+grouping, a limit, the left side of an outer join) first settles them: an equality `outer.x = c` makes `c` one more key,
+since rows with other values of `c` belong to other outer rows; what is no equality is joined with the domain. So a
+subquery that is correlated by equalities never sees the domain. Rows for values that no outer row has do no harm: the
+join with the outer relation drops them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,21 @@ from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical.match import Match
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Project, SetOperation, Sort, Values, Window
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Project,
+    SetOperation,
+    Sort,
+    Values,
+    Window,
+)
 from tsql.planner.logical.predicates import call, column, conjunction, conjuncts, never_null, resolve, same
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.logical.tree import expressions, map_call, map_keys, nodes, transform_up
@@ -58,10 +72,13 @@ class Pusher(Binding):
         return bool(self.wanted(node))
 
     def wanted(self, node: Node) -> set[str]:
-        """The outer columns on which a node's rows depend: those that it names, and those that a working table carries."""
+        """The outer columns on which a node's rows depend: those that it names, and those that a working table
+        carries."""
         found = self.free.of(node) & self.bound
         if self._working:
-            carried = (self._working[n.number] for n in nodes(node) if isinstance(n, Working) and n.number in self._working)
+            carried = (
+                self._working[n.number] for n in nodes(node) if isinstance(n, Working) and n.number in self._working
+            )
             found = found.union(*(self.outers(*d.pending) for d in carried))
         return set(found)
 
@@ -140,7 +157,12 @@ class Pusher(Binding):
             if name not in passed:
                 passed[name] = self.names.fresh(name)
                 columns.append((passed[name], column(d.plan.schema[name])))
-        above = Dependent(d.plan, computed={old: Column(new, d.plan.schema[old].type, d.plan.schema[old].nullable) for old, new in passed.items()})
+        above = Dependent(
+            d.plan,
+            computed={
+                old: Column(new, d.plan.schema[old].type, d.plan.schema[old].nullable) for old, new in passed.items()
+            },
+        )
         pending = tuple(above.inline(p) for p in d.pending)
         return Dependent(Project(d.plan, tuple(columns)), pending, {n: above.inline(e) for n, e in computed.items()})
 
@@ -149,7 +171,9 @@ class Pusher(Binding):
         return self._group(node, self.push(node.input))
 
     def _group(self, node: Aggregate, below: Dependent) -> Dependent:
-        d = self.settle(below, self.outers(*(e for _, e in node.keys), *(e for _, c in node.aggregates for e in c.expressions())))
+        d = self.settle(
+            below, self.outers(*(e for _, e in node.keys), *(e for _, c in node.aggregates for e in c.expressions()))
+        )
         bound = self.bindings(d)
         keys = [(n, resolve(e, bound)) for n, e in node.keys]
         calls = tuple((n, map_call(c, lambda e: resolve(e, bound))) for n, c in node.aggregates)
@@ -175,7 +199,9 @@ class Pusher(Binding):
         domain, values = self.domain(self.outers(*d.pending))
         joined = Join("left", domain, d.plan, conjunction(resolve(p, values) for p in d.pending))
         columns = tuple((n, or_empty(column(joined.schema[n]), c)) for n, c in node.aggregates)
-        return Dependent(Project(joined, (*keep(domain.schema), *columns)), tuple(same(self.outer(n), v) for n, v in values.items()))
+        return Dependent(
+            Project(joined, (*keep(domain.schema), *columns)), tuple(same(self.outer(n), v) for n, v in values.items())
+        )
 
     def _grouping_sets(self, node: Aggregate) -> Dependent:
         """The empty set has a row for every outer row too: those without input get theirs beside the groups."""
@@ -186,20 +212,26 @@ class Pusher(Binding):
         d = self._group(node, below)
         groups = self.bindings(d)
         domain, values = self.domain(wanted)
-        missing = Join("anti", domain, below.plan, conjunction(same(values[n], i) for n, i in zip(wanted, inputs, strict=True)))
+        missing = Join(
+            "anti", domain, below.plan, conjunction(same(values[n], i) for n, i in zip(wanted, inputs, strict=True))
+        )
         constants: dict[str, Expr] = {n: Literal(None, e.type) for n, e in node.keys}
         constants |= {n: empty_value(c) for n, c in node.aggregates}
         constants |= {groups[n].name: values[n] for n in wanted}
         constants["grouping_id"] = Literal((1 << len(node.keys)) - 1, BIGINT)
         plan = d.plan
         for _ in range(node.sets.count(())):
-            plan = SetOperation("union", True, plan, Project(missing, tuple((n, constants[n]) for n in d.plan.schema.names)))
+            plan = SetOperation(
+                "union", True, plan, Project(missing, tuple((n, constants[n]) for n in d.plan.schema.names))
+            )
         return replace(d, plan=plan)
 
     def _distinct(self, node: Distinct) -> Dependent:
         d = self.settle(self.push(node.input))
         keys = self._keys(d)
-        plan = Project(d.plan, (*keep(node.schema), *((n, column(d.plan.schema[n])) for n in keys if n not in node.schema)))
+        plan = Project(
+            d.plan, (*keep(node.schema), *((n, column(d.plan.schema[n])) for n in keys if n not in node.schema))
+        )
         on = None if node.on is None else tuple(dict.fromkeys((*node.on, *keys)))
         return Dependent(Distinct(plan, on), d.pending)
 
@@ -219,7 +251,9 @@ class Pusher(Binding):
 
     def _limit(self, node: Limit) -> Dependent:
         if node.count is not None and node.count.type.is_float:
-            raise PlanError("a subquery that names outer columns cannot have a LIMIT in percent", position=node.count.position)
+            raise PlanError(
+                "a subquery that names outer columns cannot have a LIMIT in percent", position=node.count.position
+            )
         below, order = self._unsorted(node.input)
         if not order and self._meets_domain(below):
             below, order = self._numbered(below)
@@ -233,12 +267,16 @@ class Pusher(Binding):
         return replace(d, plan=LimitBy(d.plan, keys, node.count, node.offset, order))
 
     def _unsorted(self, node: Node) -> tuple[Node, tuple[SortKey, ...]]:
-        """The node without the sort that gives it its order, and that order over its columns, to which some may be added."""
+        """The node without the sort that gives it its order, and that order over its columns, to which some may be
+        added."""
         match node:
             case Sort():
                 added = {self.names.fresh("order"): k.expr for k in node.keys if not isinstance(k.expr, Column)}
                 names = iter(added)
-                keys = tuple(k if isinstance(k.expr, Column) else replace(k, expr=Column(next(names), k.expr.type)) for k in node.keys)
+                keys = tuple(
+                    k if isinstance(k.expr, Column) else replace(k, expr=Column(next(names), k.expr.type))
+                    for k in node.keys
+                )
                 return Project(node.input, (*keep(node.schema), *added.items())) if added else node.input, keys
             case Project():
                 below, order = self._unsorted(node.input)
@@ -250,7 +288,9 @@ class Pusher(Binding):
                     if key.expr.name not in passed:
                         passed[key.expr.name] = self.names.fresh(key.expr.name)
                         columns.append((passed[key.expr.name], key.expr))
-                return Project(below, tuple(columns)), tuple(replace(k, expr=replace(k.expr, name=passed[k.expr.name])) for k in order)
+                return Project(below, tuple(columns)), tuple(
+                    replace(k, expr=replace(k.expr, name=passed[k.expr.name])) for k in order
+                )
         return node, ()
 
     def _meets_domain(self, node: Node) -> bool:
@@ -260,7 +300,8 @@ class Pusher(Binding):
         return not self.outers(*waiting, *d.computed.values()) <= self.bindings(d).keys()
 
     def _numbered(self, node: Node) -> tuple[Node, tuple[SortKey, ...]]:
-        """The node with a number for each row, in the order in which they come, and that order; none where a join makes the rows."""
+        """The node with a number for each row, in the order in which they come, and that order; none where a join makes
+        the rows."""
         match node:
             case Filter():
                 below, order = self._numbered(node.input)
@@ -277,7 +318,9 @@ class Pusher(Binding):
         d = self.settle(self.push(node.input), self.outers(*(k.expr for k in node.order)))
         bound = self.bindings(d)
         order = map_keys(node.order, lambda e: resolve(e, bound))
-        return replace(d, plan=LimitBy(d.plan, tuple(dict.fromkeys((*node.by, *self._keys(d)))), node.count, node.offset, order))
+        return replace(
+            d, plan=LimitBy(d.plan, tuple(dict.fromkeys((*node.by, *self._keys(d)))), node.count, node.offset, order)
+        )
 
     def _window(self, node: Window) -> Dependent:
         """Rows of other outer rows are in other partitions."""
@@ -316,7 +359,10 @@ class Pusher(Binding):
         for side, keys, part in zip(sides, added, node.inputs, strict=True):
             plans.append(Project(side.plan, (*keep(part.schema), *zip(names, keys, strict=True))))
         fresh = iter(names)
-        pending = [p if e is None else e.over(Column(next(fresh), e.inner.type)) for p, e in ((p, self.equality(p)) for p in sides[0].pending)]
+        pending = [
+            p if e is None else e.over(Column(next(fresh), e.inner.type))
+            for p, e in ((p, self.equality(p)) for p in sides[0].pending)
+        ]
         return Dependent(SetOperation(node.kind, node.all, *plans), tuple(pending))
 
     def _alike(self, sides: list[Dependent]) -> bool:
@@ -332,7 +378,8 @@ class Pusher(Binding):
         return forms[0] == forms[1]
 
     def _values(self, node: Values) -> Dependent:
-        """Rows that name outer columns: the other columns stay, with a number by which each row finds its expressions."""
+        """Rows that name outer columns: the other columns stay, with a number by which each row finds its
+        expressions."""
         number = self.names.fresh("row")
         place = Column(number, BIGINT, False)
         fixed, computed = [], {}
@@ -346,7 +393,9 @@ class Pusher(Binding):
                 whens = tuple((call("=", place, Literal(i, BIGINT)), e) for i, e in enumerate(exprs[:-1]))
                 computed[field.name] = Case(whens, exprs[-1])
         rows = tuple((*(row[i] for i in fixed), Literal(n, BIGINT)) for n, row in enumerate(node.rows))
-        return Dependent(Values(rows, Schema((*(node.fields.fields[i] for i in fixed), Field(number, BIGINT, False)))), (), computed)
+        return Dependent(
+            Values(rows, Schema((*(node.fields.fields[i] for i in fixed), Field(number, BIGINT, False)))), (), computed
+        )
 
     def _series(self, node: Series) -> Dependent:
         """The bounds may name outer columns, which the input then has."""
@@ -355,7 +404,8 @@ class Pusher(Binding):
         return replace(d, plan=replace(node.map(lambda e: resolve(e, bound)), input=d.plan))
 
     def _recursive(self, node: Recursive) -> Dependent:
-        """All outer rows recurse together: their values are columns of the working table, by which each finds its own rows."""
+        """All outer rows recurse together: their values are columns of the working table, by which each finds its own
+        rows."""
         wanted = sorted(self.wanted(node))
         initial, columns = self.pin(self.push(node.initial), wanted)
         names = [self.names.fresh(n) for n in wanted]
@@ -368,12 +418,17 @@ class Pusher(Binding):
         step, columns = self.pin(self.push(node.step), wanted)
         second = Project(step.plan, (*keep(node.step.schema), *zip(names, columns, strict=True)))
         plan = replace(node, initial=first, step=second)
-        return Dependent(plan, tuple(same(self.outer(n), column(plan.schema[name])) for n, name in zip(wanted, names, strict=True)))
+        return Dependent(
+            plan, tuple(same(self.outer(n), column(plan.schema[name])) for n, name in zip(wanted, names, strict=True))
+        )
 
     def _apply(self, node: Apply) -> Dependent:
-        """A subquery of the subquery that is still there: its left side brings along the outer columns that it names."""
+        """A subquery of the subquery that is still there: its left side brings along the outer columns that it
+        names."""
         d = self.settle(self.push(node.left))
-        wanted = sorted((self.wanted(node.right) - set(node.left.schema.names)) | self.outers(*conjuncts(node.condition)))
+        wanted = sorted(
+            (self.wanted(node.right) - set(node.left.schema.names)) | self.outers(*conjuncts(node.condition))
+        )
         d = self.restrict(d, wanted) if node.kind == "single" and not at_most_one(node.right) else self.bind(d, wanted)
         bound = self.bindings(d)
         carried = {n: (self.names.fresh(n), bound[n]) for n in wanted}
@@ -389,7 +444,11 @@ class Pusher(Binding):
 
         def own(part: Node) -> Node:
             d = self._working.get(part.number) if isinstance(part, Working) else None
-            return part if d is None else Project(Filter(d.plan, conjunction(resolve(p, outer) for p in d.pending)), keep(part.schema))
+            return (
+                part
+                if d is None
+                else Project(Filter(d.plan, conjunction(resolve(p, outer) for p in d.pending)), keep(part.schema))
+            )
 
         return transform_up(node, own) if self._working else node
 
@@ -402,12 +461,14 @@ class Pusher(Binding):
         return replace(both, plan=Join("inner", left.plan, right.plan, condition), pending=(*both.pending, *risen))
 
     def _left_join(self, node: Join) -> Dependent:
-        """left, single, semi, anti, mark: what the right side and the condition wait for is decided at the join, so the left
-        side has to bring the outer columns."""
+        """left, single, semi, anti, mark: what the right side and the condition wait for is decided at the join, so the
+        left side has to bring the outer columns."""
         left, right = self.push(node.left), self.push(node.right)
         if right.computed and node.kind in ("left", "single"):
             right = self.settle(right)
-        parts = [Dependent(node, computed={**left.computed, **right.computed}).inline(p) for p in conjuncts(node.condition)]
+        parts = [
+            Dependent(node, computed={**left.computed, **right.computed}).inline(p) for p in conjuncts(node.condition)
+        ]
         wanted = self.outers(*parts, *right.pending)
         if node.kind == "single" and not pairs_at_most_once(node):
             left = self.restrict(left, wanted)
@@ -421,7 +482,8 @@ class Pusher(Binding):
         return Dependent(Join(node.kind, left.plan, plan, condition, node.mark), left.pending, left.computed)
 
     def _asof_join(self, node: AsofJoin) -> Dependent:
-        """Which row is the nearest is decided for each outer row: both sides bring the outer columns, if both depend on them."""
+        """Which row is the nearest is decided for each outer row: both sides bring the outer columns, if both depend on
+        them."""
         wanted = sorted(self.wanted(node))
         left, in_left = self.pin(self.push(node.left), wanted)
         right, meet = node.right, []
@@ -440,11 +502,18 @@ class Pusher(Binding):
         right, in_right = self.pin(self.push(node.right), wanted)
         meet = [same(a, b) for a, b in zip(in_left, in_right, strict=True)]
         bound = dict(zip(wanted, in_left, strict=True))
-        joined = Join("full", left.plan, right.plan, conjunction((*meet, *(resolve(p, bound) for p in conjuncts(node.condition)))))
-        values = [Call("coalesce", (column(joined.schema[a.name]), column(joined.schema[b.name])), a.type) for a, b in zip(in_left, in_right, strict=True)]
+        joined = Join(
+            "full", left.plan, right.plan, conjunction((*meet, *(resolve(p, bound) for p in conjuncts(node.condition))))
+        )
+        values = [
+            Call("coalesce", (column(joined.schema[a.name]), column(joined.schema[b.name])), a.type)
+            for a, b in zip(in_left, in_right, strict=True)
+        ]
         names = [self.names.fresh(n) for n in wanted]
         plan = Project(joined, (*keep(node.schema), *zip(names, values, strict=True)))
-        return Dependent(plan, tuple(same(self.outer(n), column(plan.schema[name])) for n, name in zip(wanted, names, strict=True)))
+        return Dependent(
+            plan, tuple(same(self.outer(n), column(plan.schema[name])) for n, name in zip(wanted, names, strict=True))
+        )
 
 
 def or_empty(value: Expr, aggregate: AggregateCall) -> Expr:
@@ -454,10 +523,11 @@ def or_empty(value: Expr, aggregate: AggregateCall) -> Expr:
 
 
 def two_valued(left: Node, right: Node, parts: list[Expr], node: Join) -> tuple[Node, list[Expr]]:
-    """Conditions of a WHERE as part of a mark join's condition: what is NULL there must be false, and the mark not NULL by it.
+    """Conditions of a WHERE as part of a mark join's condition: what is NULL there must be false, and the mark not NULL
+    by it.
 
-    An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested first.
-    """
+    An equality stays one, for it is what a join can hash: the right side drops its NULLs, the left side is tested
+    first."""
     if node.condition is None:
         note_existence(node.mark)
     used = {c for p in parts for c in p.columns()}
@@ -469,7 +539,9 @@ def two_valued(left: Node, right: Node, parts: list[Expr], node: Join) -> tuple[
         elif isinstance(part, Call) and part.name == "=" and any(set(a.columns()) <= inner for a in part.args):
             for arg in part.args:
                 if not rely(never_null(arg, known), node.mark):
-                    (dropped if arg.columns() and set(arg.columns()) <= inner else changed).append(call("is_not_null", arg))
+                    (dropped if arg.columns() and set(arg.columns()) <= inner else changed).append(
+                        call("is_not_null", arg)
+                    )
             changed.append(part)
         else:
             changed.append(same(part, Literal(True, part.type)))

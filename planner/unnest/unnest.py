@@ -1,13 +1,12 @@
 """Removes every `Apply` and every `Outer` from a logical plan: subqueries become joins, whatever they are made of.
 
-`make_plan` runs this for each query, also where the optimizer is off, since nothing can execute an Apply. A right side that
-names no outer column makes a plain join. Others are taken apart by `planner/unnest/push_dependent.py`, and what is pending there
-becomes the join's condition. Where the right side has always one row (an aggregate without keys, most scalar subqueries), what
-is above the aggregate is computed above the join.
+`make_plan` runs this for each query, also where the optimizer is off, since nothing can execute an Apply. A right side
+that names no outer column makes a plain join. Others are taken apart by `planner/unnest/push_dependent.py`, and what is
+pending there becomes the join's condition. Where the right side has always one row (an aggregate without keys, most
+scalar subqueries), what is above the aggregate is computed above the join.
 
-A subquery of a subquery that would need the domain of an outer relation which is itself correlated waits until the outer
-Apply is gone (`NeedsDomain`).
-"""
+A subquery of a subquery that would need the domain of an outer relation which is itself correlated waits until the
+outer Apply is gone (`NeedsDomain`)."""
 
 from __future__ import annotations
 
@@ -45,9 +44,14 @@ def unnest(plan: Node) -> Node:
 
 
 def _filter_first(node: Node, several: set[int]) -> Node:
-    """Conditions on the left side of an Apply go below it: the right side is then computed for the rows that are left. That
-    is less work, and a recursion that would not end for other rows need not end for them."""
-    if not isinstance(node, Filter) or not isinstance(node.input, Apply) or node.input.kind == "full" or id(node.input) in several:
+    """Conditions on the left side of an Apply go below it: the right side is then computed for the rows that are left.
+    That is less work, and a recursion that would not end for other rows need not end for them."""
+    if (
+        not isinstance(node, Filter)
+        or not isinstance(node.input, Apply)
+        or node.input.kind == "full"
+        or id(node.input) in several
+    ):
         return node
     apply, names = node.input, set(node.input.left.schema.names)
     parts = conjuncts(node.predicate)
@@ -61,8 +65,8 @@ def _filter_first(node: Node, several: set[int]) -> Node:
 
 @dataclass(frozen=True)
 class Computed:
-    """A right side of at most one row for each outer row, beside it: `plan` has the outer columns and more, `values` are the
-    right side's columns over it, and the row exists where all of `exists` are true."""
+    """A right side of at most one row for each outer row, beside it: `plan` has the outer columns and more, `values`
+    are the right side's columns over it, and the row exists where all of `exists` are true."""
 
     plan: Node
     values: dict[str, Expr]
@@ -100,7 +104,8 @@ class Unnester:
         right = self._simplify(node, node.right)
         bound = self.free.of(right) & set(node.left.schema.names)
         if not bound:
-            # A test of existence may have lost the projection that kept its names apart, and has no condition that names them.
+            # A test of existence may have lost the projection that kept its names apart, and has no condition that
+            # names them.
             clash = right is not node.right and set(right.schema.names) & set(node.left.schema.names)
             return Join(node.kind, node.left, self._renamed(right) if clash else right, node.condition, node.mark)
         if node.kind == "inner" and _is_beside(right):
@@ -176,7 +181,9 @@ class Unnester:
         joined = Join(node.kind, node.left, plan, condition)
         if joined.schema.names == node.schema.names:
             return joined
-        return Project(joined, tuple((f.name, values.get(f.name) or column(joined.schema[f.name])) for f in node.schema))
+        return Project(
+            joined, tuple((f.name, values.get(f.name) or column(joined.schema[f.name])) for f in node.schema)
+        )
 
     def _is_single_row(self, node: Node, filters: bool = True) -> bool:
         """Whether the right side is computed from one row: at most one with filters, exactly one without."""
@@ -202,13 +209,17 @@ class Unnester:
                 return self._compute(node.input, outer, pusher)
             case Project():
                 below = self._compute(node.input, outer, pusher)
-                return Computed(below.plan, {n: substitute(pusher.columns(e), below.values) for n, e in node.columns}, below.exists)
+                return Computed(
+                    below.plan, {n: substitute(pusher.columns(e), below.values) for n, e in node.columns}, below.exists
+                )
             case Filter():
                 below = self._compute(node.input, outer, pusher)
                 parts = conjuncts(substitute(pusher.columns(node.predicate), below.values))
                 return Computed(below.plan, below.values, (*below.exists, *parts))
             case Values():
-                return Computed(outer, {f.name: pusher.columns(e) for f, e in zip(node.fields, node.rows[0], strict=True)})
+                return Computed(
+                    outer, {f.name: pusher.columns(e) for f, e in zip(node.fields, node.rows[0], strict=True)}
+                )
             case Aggregate():
                 return self._compute_aggregate(node, outer, pusher)
             case Join():
@@ -218,7 +229,10 @@ class Unnester:
     def _compute_aggregate(self, node: Aggregate, outer: Node, pusher: Pusher) -> Computed:
         if not pusher.depends(node):
             named = self._renamed(node)
-            return Computed(Join("inner", outer, named), {n: column(f) for n, f in zip(node.schema.names, named.schema, strict=True)})
+            return Computed(
+                Join("inner", outer, named),
+                {n: column(f) for n, f in zip(node.schema.names, named.schema, strict=True)},
+            )
         d = pusher.grouped(node)
         renamed = {n: self.names.fresh(n) for n in node.schema.names if n in outer.schema}
         plan = d.plan
@@ -233,7 +247,11 @@ class Unnester:
         carried = {n: (self.names.fresh(n), e) for n, e in below.values.items()}
         left = Project(below.plan, (*keep(below.plan.schema), *carried.values()))
         columns: dict[str, Expr] = {n: column(left.schema[name]) for n, (name, _) in carried.items()}
-        right = self.free.rename(node.right, {n: Outer(c.name, c.dtype, c.nullable) for n, c in columns.items()}) if isinstance(node, Apply) else node.right
+        right = (
+            self.free.rename(node.right, {n: Outer(c.name, c.dtype, c.nullable) for n, c in columns.items()})
+            if isinstance(node, Apply)
+            else node.right
+        )
         if node.kind == "single":
             right = self._renamed(right)
             columns |= {n: Column(f.name, f.type) for n, f in zip(node.right.schema.names, right.schema, strict=True)}
@@ -280,4 +298,7 @@ def _is_beside(node: Node) -> bool:
 
 def _passes_one(node: Limit) -> bool:
     """Whether a limit lets the first row through."""
-    return node.offset is None and (node.count is None or (isinstance(node.count, Literal) and node.count.value is not None and node.count.value >= 1))
+    return node.offset is None and (
+        node.count is None
+        or (isinstance(node.count, Literal) and node.count.value is not None and node.count.value >= 1)
+    )

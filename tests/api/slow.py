@@ -1,4 +1,5 @@
-"""A backend for the tests of cancelling and progress: it hands out a few batches, slowly, and waits as backends must."""
+"""A backend for the tests of cancelling and progress: it hands out a few batches, slowly, and waits as backends
+must."""
 
 from __future__ import annotations
 

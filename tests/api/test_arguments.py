@@ -116,7 +116,10 @@ def test_only_the_last_folder_of_a_database_is_made(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-@pytest.mark.parametrize(("name", "message"), [("x" * 300, "File name too long"), ("x/" * 3000, "File name too long"), ("file/below", "Not a directory")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("x" * 300, "File name too long"), ("x/" * 3000, "File name too long"), ("file/below", "Not a directory")],
+)
 def test_paths_that_cannot_be(tmp_path: Path, name: str, message: str) -> None:
     (tmp_path / "file").touch()
     for read_only in (False, True):

@@ -1,4 +1,5 @@
-"""COPY to files and from them: formats, options, partitions, errors; DuckDB reads what was written, and the other way round."""
+"""COPY to files and from them: formats, options, partitions, errors; DuckDB reads what was written, and the other way
+round."""
 
 from __future__ import annotations
 
@@ -11,7 +12,12 @@ import tsql
 from tests.duck import empty_duckdb
 from tsql.kernels.expr.errors import BindError, ConstraintError, SourceError
 
-ROWS = [(1, "plain", 1.5, "2024-01-01"), (2, 'a "quoted", text', None, None), (3, "", -0.25, "2024-02-29"), (4, None, 1e100, "1969-12-31")]
+ROWS = [
+    (1, "plain", 1.5, "2024-01-01"),
+    (2, 'a "quoted", text', None, None),
+    (3, "", -0.25, "2024-02-29"),
+    (4, None, 1e100, "1969-12-31"),
+]
 
 
 @pytest.fixture
@@ -39,16 +45,25 @@ def test_round_trip_and_duckdb(db, tmp_path: Path, name: str, options: str) -> N
     path = tmp_path / name
     assert db.sql(f"COPY t TO '{path}' {options}").fetchall() == [(4,)]
     db.execute("CREATE TABLE back AS SELECT * FROM t WITH NO DATA")
-    reading = options.replace("COMPRESSION zstd", "").replace(", )", ")").replace("(FORCE_QUOTE (s, a))", "").replace("(ARRAY true)", "")
+    reading = (
+        options.replace("COMPRESSION zstd", "")
+        .replace(", )", ")")
+        .replace("(FORCE_QUOTE (s, a))", "")
+        .replace("(ARRAY true)", "")
+    )
     assert db.sql(f"COPY back FROM '{path}' {reading}").fetchall() == [(4,)]
     # Where NULL is written as nothing, a quoted empty text reads as NULL, too: allow_quoted_nulls is on, as in DuckDB.
     lost = {"": None} if name.startswith("t.csv") else {}
-    assert shown(db.table("back").fetchall()) == shown([lost.get(value, value) for value in row] for row in db.table("t").fetchall())
+    assert shown(db.table("back").fetchall()) == shown(
+        [lost.get(value, value) for value in row] for row in db.table("t").fetchall()
+    )
     other = empty_duckdb()
     other.execute("CREATE TABLE back (a INTEGER, s VARCHAR, x DOUBLE, d DATE)")
     other.execute(f"COPY back FROM '{path}' {reading}")
     assert [row[0] for row in other.sql("SELECT a FROM back ORDER BY a").fetchall()] == [1, 2, 3, 4]
-    assert other.sql("SELECT x, d FROM back WHERE a = 3").fetchall() == db.sql("SELECT x, d FROM t WHERE a = 3").fetchall()
+    assert (
+        other.sql("SELECT x, d FROM back WHERE a = 3").fetchall() == db.sql("SELECT x, d FROM t WHERE a = 3").fetchall()
+    )
 
 
 def test_copy_a_query_and_some_columns(db, tmp_path: Path) -> None:
@@ -56,12 +71,16 @@ def test_copy_a_query_and_some_columns(db, tmp_path: Path) -> None:
     assert (tmp_path / "q.csv").read_text() == "a,twice\n3,6\n4,8\n"
     db.execute(f"COPY t (x, a) TO '{tmp_path}/c.csv' (HEADER false)")
     assert (tmp_path / "c.csv").read_text().split("\n")[0] == "1.5,1"
-    db.execute(f"CREATE TABLE u (b BIGINT, a VARCHAR DEFAULT 'none', twice INTEGER); COPY u (b, twice) FROM '{tmp_path}/q.csv'")
+    db.execute(
+        f"CREATE TABLE u (b BIGINT, a VARCHAR DEFAULT 'none', twice INTEGER); COPY u (b, twice) FROM '{tmp_path}/q.csv'"
+    )
     assert db.sql("SELECT * FROM u ORDER BY b").fetchall() == [(3, "none", 6), (4, "none", 8)]
 
 
 def test_copy_checks_constraints(db, tmp_path: Path) -> None:
-    db.execute(f"COPY t TO '{tmp_path}/t.csv'; CREATE TABLE k (a INTEGER PRIMARY KEY, s VARCHAR NOT NULL, x DOUBLE, d DATE)")
+    db.execute(
+        f"COPY t TO '{tmp_path}/t.csv'; CREATE TABLE k (a INTEGER PRIMARY KEY, s VARCHAR NOT NULL, x DOUBLE, d DATE)"
+    )
     with pytest.raises(ConstraintError, match="NOT NULL constraint failed: k.s"):
         db.execute(f"COPY k FROM '{tmp_path}/t.csv'")
     assert db.sql("SELECT count(*) FROM k").fetchall() == [(0,)]
@@ -69,9 +88,18 @@ def test_copy_checks_constraints(db, tmp_path: Path) -> None:
 
 def test_partitions(db, tmp_path: Path) -> None:
     folder = tmp_path / "parts"
-    assert db.sql(f"COPY (SELECT a, a % 2 AS odd, s FROM t) TO '{folder}' (FORMAT parquet, PARTITION_BY (odd, s))").fetchall() == [(4,)]
-    assert sorted(p.relative_to(folder).parts[0] for p in folder.rglob("*.parquet")) == ["odd=0", "odd=0", "odd=1", "odd=1"]
-    read = duckdb.sql(f"SELECT a, odd, s FROM read_parquet('{folder}/*/*/*.parquet', hive_partitioning = true) ORDER BY a").fetchall()
+    assert db.sql(
+        f"COPY (SELECT a, a % 2 AS odd, s FROM t) TO '{folder}' (FORMAT parquet, PARTITION_BY (odd, s))"
+    ).fetchall() == [(4,)]
+    assert sorted(p.relative_to(folder).parts[0] for p in folder.rglob("*.parquet")) == [
+        "odd=0",
+        "odd=0",
+        "odd=1",
+        "odd=1",
+    ]
+    read = duckdb.sql(
+        f"SELECT a, odd, s FROM read_parquet('{folder}/*/*/*.parquet', hive_partitioning = true) ORDER BY a"
+    ).fetchall()
     assert [(row[0], int(row[1])) for row in read] == [(1, 1), (2, 0), (3, 1), (4, 0)]
     assert [row[2] for row in read][:2] == ["plain", 'a "quoted", text']
     with pytest.raises(SourceError, match="is not empty"):

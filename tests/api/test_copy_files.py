@@ -1,4 +1,5 @@
-"""Files that are written: links, modes and owners stay, nothing is left behind, and what another writer is at work on is not touched."""
+"""Files that are written: links, modes and owners stay, nothing is left behind, and what another writer is at work on
+is not touched."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ def test_links_are_written_through(db: Any, put: Put, tmp_path: Path) -> None:
     dangling.symlink_to(tmp_path / "new")
     put(db, dangling)
     assert dangling.is_symlink() and (tmp_path / "new").is_file()
-    assert sorted(os.listdir(tmp_path)) == ["below", "dangling", "link", "new", "second"] and os.listdir(tmp_path / "below") == ["real"]
+    assert sorted(os.listdir(tmp_path)) == ["below", "dangling", "link", "new", "second"] and os.listdir(
+        tmp_path / "below"
+    ) == ["real"]
 
 
 @WRITERS
@@ -111,7 +114,11 @@ def test_an_owner_that_cannot_be_kept(db: Any, tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(whole_files.os, "fchown", refuse)
     plain = os.fstat
-    monkeypatch.setattr(whole_files.os, "fstat", lambda descriptor: os.stat_result((*plain(descriptor)[:4], 777, 777, *plain(descriptor)[6:])))
+    monkeypatch.setattr(
+        whole_files.os,
+        "fstat",
+        lambda descriptor: os.stat_result((*plain(descriptor)[:4], 777, 777, *plain(descriptor)[6:])),
+    )
     copied(db, path)
     assert path.read_text().startswith("a\n") and stat.S_IMODE(path.stat().st_mode) == 0o604
 
@@ -165,7 +172,16 @@ def test_leftovers_of_the_dead_go_and_those_of_the_living_stay(db: Any, tmp_path
         fcntl.flock(file, fcntl.LOCK_EX)
         copied(db, tmp_path / "t.csv")
         assert living.exists()
-    assert sorted(os.listdir(tmp_path)) == sorted([".t.csv.partial", ".t.csv.0123456x.partial", ".u.csv.01234567.partial", "t.csv.01234567.partial", ".t.csv.00000000.partial", "t.csv"])
+    assert sorted(os.listdir(tmp_path)) == sorted(
+        [
+            ".t.csv.partial",
+            ".t.csv.0123456x.partial",
+            ".u.csv.01234567.partial",
+            "t.csv.01234567.partial",
+            ".t.csv.00000000.partial",
+            "t.csv",
+        ]
+    )
     copied(db, tmp_path / "t.csv")
     assert not living.exists()
 

@@ -1,4 +1,5 @@
-"""COPY .. PARTITION_BY: every value comes back as it was, here and in DuckDB, and no partition takes the place of another."""
+"""COPY .. PARTITION_BY: every value comes back as it was, here and in DuckDB, and no partition takes the place of
+another."""
 
 from __future__ import annotations
 
@@ -57,9 +58,14 @@ def test_duckdb_reads_them_and_names_its_folders_alike(tmp_path: Path) -> None:
     other.execute("CREATE TABLE t (k VARCHAR, v INTEGER)")
     other.executemany("INSERT INTO t VALUES (?, ?)", rows)
     other.execute(f"COPY t TO '{tmp_path}/theirs' (FORMAT parquet, PARTITION_BY (k))")
-    # Among texts a DuckDB reader knows NULL as one; where the other values are numbers it does not, so that we write these otherwise.
+    # Among texts a DuckDB reader knows NULL as one; where the other values are numbers it does not, so that we write
+    # these otherwise.
     texts = {f"k={value}" for value in ("NULL", "null", "Null")}
-    assert set(os.listdir(tmp_path / "theirs")) - texts == set(os.listdir(tmp_path / "ours")) - {"k=%4EULL", "k=%6Eull", "k=%4Eull"}
+    assert set(os.listdir(tmp_path / "theirs")) - texts == set(os.listdir(tmp_path / "ours")) - {
+        "k=%4EULL",
+        "k=%6Eull",
+        "k=%4Eull",
+    }
     assert ours(AS_TEXT.format(tmp_path / "theirs")) == rows
 
 
@@ -67,22 +73,32 @@ def test_duckdb_reads_them_and_names_its_folders_alike(tmp_path: Path) -> None:
 def test_random_values_come_back(seed: int, tmp_path: Path) -> None:
     generator = random.Random(seed)
     letters = "aZ09-_.~ %/=\0\n\r\t:*?[]{}()<>|\\\"'`$&;,#+@!^é日😀\x7f\x80\u2028NUL"
-    values: list[Any] = [None if generator.random() < 0.05 else "".join(generator.choices(letters, k=generator.randrange(12))) for _ in range(60)]
+    values: list[Any] = [
+        None if generator.random() < 0.05 else "".join(generator.choices(letters, k=generator.randrange(12)))
+        for _ in range(60)
+    ]
     values += generator.choices(HARD, k=20)
     rows = written(tmp_path / "out", values)
     assert ours(AS_TEXT.format(tmp_path / "out")) == rows, f"seed {seed}"
-    assert sorted(duckdb.sql(AS_TEXT.format(tmp_path / "out")).fetchall(), key=lambda row: row[1]) == rows, f"seed {seed}"
+    assert sorted(duckdb.sql(AS_TEXT.format(tmp_path / "out")).fetchall(), key=lambda row: row[1]) == rows, (
+        f"seed {seed}"
+    )
 
 
 def test_several_keys_of_several_types(tmp_path: Path) -> None:
     db = tsql.connect()
-    db.sql("""CREATE TABLE t AS SELECT i % 3 AS a, DATE '2020-01-01' + (i % 2)::INTEGER AS "b=/%", CASE WHEN i % 5 > 0 THEN i % 5 END AS _c, i % 2 = 0 AS ".d", i AS v FROM range(60) r(i)""")
+    db.sql(
+        """CREATE TABLE t AS SELECT i % 3 AS a, DATE '2020-01-01' + (i % 2)::INTEGER AS "b=/%", CASE WHEN i % 5 > 0 THEN i % 5 END AS _c, i % 2 = 0 AS ".d", i AS v FROM range(60) r(i)"""
+    )
     db.sql(f"""COPY t TO '{tmp_path}/out' (FORMAT parquet, PARTITION_BY (a, "b=/%", _c, ".d"))""")
     back = db.sql(f"""SELECT a, "b=/%", _c, ".d", v FROM '{tmp_path}/out' ORDER BY v""")
     assert back.types == ["BIGINT", "DATE", "BIGINT", "VARCHAR", "BIGINT"]
     expected = [(*row[:3], str(row[3]).lower(), row[4]) for row in db.sql("FROM t ORDER BY v").fetchall()]
     assert back.fetchall() == expected
-    assert db.sql(f"""SELECT count(*) FROM '{tmp_path}/out' WHERE _c IS NULL AND a = 1""").fetchall() == db.sql("SELECT count(*) FROM t WHERE _c IS NULL AND a = 1").fetchall()
+    assert (
+        db.sql(f"""SELECT count(*) FROM '{tmp_path}/out' WHERE _c IS NULL AND a = 1""").fetchall()
+        == db.sql("SELECT count(*) FROM t WHERE _c IS NULL AND a = 1").fetchall()
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,7 +129,9 @@ def test_what_is_not_utf8_is_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["x" * 254, "é" * 43, "/" * 90])
 def test_values_that_are_too_long_are_an_error_before_anything_is_written(value: str, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(SourceError, match="partition_by: a value of column k is too long to be the name of a folder") as error:
+    with pytest.raises(
+        SourceError, match="partition_by: a value of column k is too long to be the name of a folder"
+    ) as error:
         written(tmp_path / "out", ["a", value], ", OVERWRITE")
     assert error.value.position is not None or "255" in str(error.value)
     assert os.listdir(tmp_path) == ["out"] and not os.listdir(tmp_path / "out")
@@ -129,7 +147,8 @@ def test_paths_that_are_too_long(tmp_path: Path) -> None:
 
 
 def test_folders_that_are_there(tmp_path: Path) -> None:
-    """OVERWRITE leaves nothing of the old folder, OVERWRITE_OR_IGNORE only what has other names; links and modes stay."""
+    """OVERWRITE leaves nothing of the old folder, OVERWRITE_OR_IGNORE only what has other names; links and modes
+    stay."""
     out, link = tmp_path / "real", tmp_path / "link"
     out.mkdir(mode=0o750)
     out.chmod(0o750)

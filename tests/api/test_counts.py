@@ -1,4 +1,5 @@
-"""Rows that the result does not show: counted by operators, told by the relation, EXPLAIN ANALYZE and the command line."""
+"""Rows that the result does not show: counted by operators, told by the relation, EXPLAIN ANALYZE and the command
+line."""
 
 from __future__ import annotations
 

@@ -24,7 +24,12 @@ def test_changes_tell_their_rows(db):
     created = db.sql("CREATE TABLE t (a INTEGER, b VARCHAR)")
     assert (created.columns, created.message) == ([], "ok")
     inserted = db.sql("INSERT INTO t VALUES (1, 'x'), (2, 'y')")
-    assert (inserted.columns, inserted.types, inserted.fetchall(), inserted.message) == (["Count"], ["BIGINT"], [(2,)], "2 rows")
+    assert (inserted.columns, inserted.types, inserted.fetchall(), inserted.message) == (
+        ["Count"],
+        ["BIGINT"],
+        [(2,)],
+        "2 rows",
+    )
     assert db.sql("UPDATE t SET b = 'z' WHERE a = 1").fetchall() == [(1,)]
     assert db.sql("DELETE FROM t").fetchall() == [(2,)]
 
@@ -47,8 +52,14 @@ def test_errors_have_a_place(db):
 
 def test_parameters(db):
     db.execute("CREATE TABLE t (a BIGINT, b VARCHAR, d DATE)")
-    db.execute("INSERT INTO t VALUES ($a, $b, $d), (?, 'q', NULL)".replace("?", "$a + 1"), {"a": 5, "b": None, "d": "2024-01-31"})
-    assert db.sql("SELECT a, b, CAST(d AS VARCHAR) FROM t ORDER BY a").fetchall() == [(5, None, "2024-01-31"), (6, "q", None)]
+    db.execute(
+        "INSERT INTO t VALUES ($a, $b, $d), (?, 'q', NULL)".replace("?", "$a + 1"),
+        {"a": 5, "b": None, "d": "2024-01-31"},
+    )
+    assert db.sql("SELECT a, b, CAST(d AS VARCHAR) FROM t ORDER BY a").fetchall() == [
+        (5, None, "2024-01-31"),
+        (6, "q", None),
+    ]
     db.execute("UPDATE t SET b = ? WHERE a = ?", ["new", 5])
     db.execute("DELETE FROM t WHERE a > ?", [5])
     assert db.sql("SELECT b FROM t").fetchall() == [("new",)]
@@ -58,7 +69,13 @@ def test_parameters(db):
 
 def test_registered_data_is_not_changed(db):
     db.register("r", {"a": [1]})
-    for text in ("INSERT INTO r VALUES (2)", "DELETE FROM r", "UPDATE r SET a = 2", "TRUNCATE r", "ALTER TABLE r ADD COLUMN b INTEGER"):
+    for text in (
+        "INSERT INTO r VALUES (2)",
+        "DELETE FROM r",
+        "UPDATE r SET a = 2",
+        "TRUNCATE r",
+        "ALTER TABLE r ADD COLUMN b INTEGER",
+    ):
         with pytest.raises(CatalogError, match="data that was registered"):
             db.execute(text)
 
@@ -102,11 +119,16 @@ def test_blocks_are_shared_between_versions(db):
     assert [piece.rows for piece in after.pieces] == [BLOCK_ROWS * 2, BLOCK_ROWS, BLOCK_ROWS]
     old = before.pieces[0].columns["a"].data
     assert all(np.shares_memory(piece.columns["a"].data, old) for piece in after.pieces)
-    assert [np.shares_memory(p.columns["b"].data, before.pieces[0].columns["b"].data) for p in after.pieces] == [True, False, True]
+    assert [np.shares_memory(p.columns["b"].data, before.pieces[0].columns["b"].data) for p in after.pieces] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_random_changes_equal_a_model(db):
-    """Inserts, updates and deletes of all sizes, checked against lists in Python; blocks, tails and their merges take part."""
+    """Inserts, updates and deletes of all sizes, checked against lists in Python; blocks, tails and their merges take
+    part."""
     chance = random.Random(11)
     db.execute("CREATE TABLE t (id INTEGER, s VARCHAR, n BIGINT)")
     model: dict[int, tuple[str | None, int]] = {}
@@ -118,7 +140,10 @@ def test_random_changes_equal_a_model(db):
                 ids = list(range(next_id, next_id + count))
                 db.register("given", {"id": ids})
                 factor = chance.choice([1, 3, 10**9])
-                db.execute("INSERT INTO t SELECT id, CASE WHEN id % 10 > 0 THEN 's' || (id % 7) END, id * $f FROM given", {"f": factor})
+                db.execute(
+                    "INSERT INTO t SELECT id, CASE WHEN id % 10 > 0 THEN 's' || (id % 7) END, id * $f FROM given",
+                    {"f": factor},
+                )
                 model |= {i: (f"s{i % 7}" if i % 10 else None, i * factor) for i in ids}
                 next_id += count
             case 2:
@@ -132,7 +157,9 @@ def test_random_changes_equal_a_model(db):
                 model = {i: (f"updated {rest}", row[1] - 5) if i % 50 == rest else row for i, row in model.items()}
     assert db.sql("SELECT id, s, n FROM t").fetchall() == [(i, *row) for i, row in model.items()]
     texts = sorted({s for s, _ in model.values() if s is not None})
-    expected = [(s, sum(1 for r in model.values() if r[0] == s), sum(r[1] for r in model.values() if r[0] == s)) for s in texts]
+    expected = [
+        (s, sum(1 for r in model.values() if r[0] == s), sum(r[1] for r in model.values() if r[0] == s)) for s in texts
+    ]
     assert db.sql("SELECT s, count(*), sum(n) FROM t WHERE s IS NOT NULL GROUP BY s ORDER BY s").fetchall() == expected
 
 
@@ -184,7 +211,9 @@ def test_default_expressions_are_computed_when_a_row_is_stored(db):
     db.register("numbers", {"a": list(range(50))})
     db.execute("INSERT INTO t (a) SELECT a FROM numbers")
     db.execute("INSERT INTO t (a) VALUES (50), (51)")
-    assert db.sql("SELECT count(DISTINCT r), count(r), count(DISTINCT s), min(s) FROM t").fetchall() == [(2, 52, 1, "ABC")]
+    assert db.sql("SELECT count(DISTINCT r), count(r), count(DISTINCT s), min(s) FROM t").fetchall() == [
+        (2, 52, 1, "ABC")
+    ]
 
 
 def test_a_repeated_insert_follows_the_table(db):
@@ -209,13 +238,19 @@ def test_a_repeated_insert_follows_the_table(db):
 
 
 def test_show_describe_summarize(db):
-    db.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, s VARCHAR DEFAULT 'x', d DATE, x DOUBLE); CREATE VIEW v AS SELECT a FROM t; CREATE TEMP TABLE u (z INTEGER)")
+    db.execute(
+        "CREATE TABLE t (a INTEGER PRIMARY KEY, s VARCHAR DEFAULT 'x', d DATE, x DOUBLE); CREATE VIEW v AS "
+        "SELECT a FROM t; CREATE TEMP TABLE u (z INTEGER)"
+    )
     assert [row[2:] for row in db.sql("SHOW ALL TABLES").fetchall()] == [
         ("t", "[a, s, d, x]", "[INTEGER, VARCHAR, DATE, DOUBLE]", False),
         ("u", "[z]", "[INTEGER]", True),
         ("v", "[a]", "[INTEGER]", False),
     ]
-    db.execute("INSERT INTO t VALUES (1, 'p', '2024-01-01', 0.5), (2, 'q', '2024-01-03', 1.5), (3, NULL, NULL, 2.5), (4, 'q', '2024-01-05', NULL)")
+    db.execute(
+        "INSERT INTO t VALUES (1, 'p', '2024-01-01', 0.5), (2, 'q', '2024-01-03', 1.5), (3, NULL, NULL, "
+        "2.5), (4, 'q', '2024-01-05', NULL)"
+    )
     rows = {row[0]: row[1:] for row in db.sql("SUMMARIZE t").fetchall()}
     assert rows["a"][:3] == ("INTEGER", "1", "4") and rows["a"][4] == "2.5" and rows["a"][9] == 4
     assert rows["s"][1:4] == ("p", "q", 2) and str(rows["s"][10]) == "25.00" and rows["s"][4] is None

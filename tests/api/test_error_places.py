@@ -51,5 +51,8 @@ def test_stream(tmp_path):
         db.sql(f"COPY (SELECT TIMESTAMP '2020-01-01' AS ts) TO '{tmp_path}/x.parquet'")
         db.sql("CREATE TABLE t (a INTEGER)")
         with pytest.raises(tsql.TsqlError, match="already exists") as caught:
-            db.sql(f"CREATE STREAM t (ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (connector = 'parquet', path = '{tmp_path}/x.parquet')")
+            db.sql(
+                "CREATE STREAM t (ts TIMESTAMP, WATERMARK FOR ts AS ts) WITH (connector = 'parquet', path "
+                f"= '{tmp_path}/x.parquet')"
+            )
     assert caught.value.line_column == (1, 15)

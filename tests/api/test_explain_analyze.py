@@ -12,7 +12,9 @@ import pytest
 import tsql
 from tests.duck import empty_duckdb
 
-ORDERS = pa.table({"id": range(1000), "customer": [i * 7 % 90 for i in range(1000)], "price": [i % 50 for i in range(1000)]})
+ORDERS = pa.table(
+    {"id": range(1000), "customer": [i * 7 % 90 for i in range(1000)], "price": [i % 50 for i in range(1000)]}
+)
 CUSTOMERS = pa.table({"key": range(100), "country": [f"c{i % 9}" for i in range(100)]})
 
 JOIN = "SELECT * FROM orders JOIN customers ON customer = key WHERE price < 20 AND country <> 'c3'"
@@ -34,7 +36,9 @@ CASES = {
     },
     "SELECT id, rank() OVER (PARTITION BY customer ORDER BY price) AS r FROM orders QUALIFY r < 3": {
         "window": ["SELECT 1 FROM orders"],
-        "filter": ["SELECT 1 FROM (SELECT rank() OVER (PARTITION BY customer ORDER BY price) AS r FROM orders) WHERE r < 3"],
+        "filter": [
+            "SELECT 1 FROM (SELECT rank() OVER (PARTITION BY customer ORDER BY price) AS r FROM orders) WHERE r < 3"
+        ],
     },
     "SELECT price FROM orders UNION ALL SELECT key FROM customers": {"union": ["SELECT 1 FROM range(1100)"]},
 }
@@ -56,7 +60,13 @@ def steps(text: str) -> list[tuple[str, int | None, str | None]]:
         if step:
             counts = re.search(r"#(?: ([\d,]+) rows?,)? ~([\d.]+(?: [kMG])?)(?: rows?)? expected", line)
             assert counts, f"no rows beside the step: {line}"
-            found.append((step.group(1), None if counts.group(1) is None else int(counts.group(1).replace(",", "")), counts.group(2)))
+            found.append(
+                (
+                    step.group(1),
+                    None if counts.group(1) is None else int(counts.group(1).replace(",", "")),
+                    counts.group(2),
+                )
+            )
     return found
 
 
@@ -83,5 +93,7 @@ def test_the_sum_and_the_times(duck: Any) -> None:
     with tsql.connect(threads=2) as db:
         db.register("orders", ORDERS)
         text = db.sql(f"EXPLAIN ANALYZE {query}").fetchall()[0][1]
-    assert all(re.search(rf"^{word} +[\d,.]+ ms", text, re.MULTILINE) for word in ("parse", "plan", "compile", "run", "total"))
+    assert all(
+        re.search(rf"^{word} +[\d,.]+ ms", text, re.MULTILINE) for word in ("parse", "plan", "compile", "run", "total")
+    )
     assert text.rstrip().endswith(f"{duck.sql(f'SELECT count(*) FROM ({query})').fetchall()[0][0]} rows")

@@ -45,7 +45,10 @@ def test_pandas_has_timestamps_of_all_years(db: Any) -> None:
     assert [str(kind) for kind in frame.dtypes] == ["datetime64[us]", "datetime64[us]"]
     assert str(frame["far"][0]) == "290000-01-01 10:00:00"
     assert frame["old"].astype("int64")[0] == db.sql("SELECT epoch_us(TIMESTAMP '0044-03-15 (BC)')").fetchone()[0]
-    assert str(db.sql("SELECT TIMESTAMPTZ '9999-12-31 23:59:59.999999+00' AS x").pandas()["x"].dtype) == "datetime64[us, UTC]"
+    assert (
+        str(db.sql("SELECT TIMESTAMPTZ '9999-12-31 23:59:59.999999+00' AS x").pandas()["x"].dtype)
+        == "datetime64[us, UTC]"
+    )
 
 
 def test_columns_of_one_name_in_pandas(db: Any) -> None:
@@ -70,12 +73,19 @@ def test_polars_says_what_it_cannot_hold(db: Any, text: str, shown: str) -> None
 
 
 def test_polars_holds_the_others(db: Any) -> None:
-    frame = db.sql("SELECT DATE '262142-12-31' AS d, TIMESTAMP '262142-12-31 23:59:59.999999' AS t, TIME '23:59:59' AS c, NULL::DATE AS n").polars()
-    assert "+262142-12-31 23:59:59.999999" in str(frame) and frame["c"][0] == dt.time(23, 59, 59) and frame["n"][0] is None
+    frame = db.sql(
+        "SELECT DATE '262142-12-31' AS d, TIMESTAMP '262142-12-31 23:59:59.999999' AS t, TIME '23:59:59' "
+        "AS c, NULL::DATE AS n"
+    ).polars()
+    assert (
+        "+262142-12-31 23:59:59.999999" in str(frame) and frame["c"][0] == dt.time(23, 59, 59) and frame["n"][0] is None
+    )
 
 
 def test_intervals(db: Any) -> None:
-    assert db.sql("SELECT INTERVAL '3000000 years', INTERVAL '2147483647 days', INTERVAL '-178956970 years'").fetchall() == [("3000000 years", "2147483647 days", "-178956970 years")]
+    assert db.sql(
+        "SELECT INTERVAL '3000000 years', INTERVAL '2147483647 days', INTERVAL '-178956970 years'"
+    ).fetchall() == [("3000000 years", "2147483647 days", "-178956970 years")]
     assert db.sql("SELECT INTERVAL '1000000 days'").fetchall() == [(dt.timedelta(days=1_000_000),)]
     assert len(db.sql("SELECT INTERVAL '3000000 years' AS x").pandas()) == 1
     with pytest.raises(SourceError, match="column x holds intervals that are too long for polars"):
@@ -88,4 +98,6 @@ def test_an_interval_that_arrow_cannot_hold_is_an_error(db: Any) -> None:
         with pytest.raises(ExecutionError, match="Interval out of range"):
             db.sql(f"SELECT INTERVAL '{text}' AS x").fetchall()
     assert db.sql("SELECT INTERVAL '2562047 hours'").fetchall() == [(dt.timedelta(hours=2562047),)]
-    assert db.sql("SELECT CAST(INTERVAL '2562047788 hours' AS VARCHAR), CASE WHEN false THEN INTERVAL '2562047788 hours' END").fetchall() == [("2562047788:00:00", None)]
+    assert db.sql(
+        "SELECT CAST(INTERVAL '2562047788 hours' AS VARCHAR), CASE WHEN false THEN INTERVAL '2562047788 hours' END"
+    ).fetchall() == [("2562047788:00:00", None)]

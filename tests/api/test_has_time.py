@@ -1,4 +1,5 @@
-"""has_time: true for times that can be in a window, and a count of the NULLs that is the same however the query runs."""
+"""has_time: true for times that can be in a window, and a count of the NULLs that is the same however the query
+runs."""
 
 from __future__ import annotations
 
@@ -15,7 +16,13 @@ from tests.spark.cluster import InProcess
 ROWS = 20_000
 TIMES = [None if i % 7 == 0 else dt.datetime(2024, 1, 1) + dt.timedelta(seconds=i) for i in range(ROWS)]
 MISSING = sum(time is None for time in TIMES)
-TABLE = pa.table({"id": pa.array(range(ROWS), pa.int64()), "ts": pa.array(TIMES, pa.timestamp("us")), "full": pa.array(range(ROWS), pa.timestamp("us"))})
+TABLE = pa.table(
+    {
+        "id": pa.array(range(ROWS), pa.int64()),
+        "ts": pa.array(TIMES, pa.timestamp("us")),
+        "full": pa.array(range(ROWS), pa.timestamp("us")),
+    }
+)
 COUNTED = {"rows without a time": MISSING}
 LATE = sum(time is None for time in TIMES[10_000:])
 """Of the rows from 10,000 on."""
@@ -24,14 +31,25 @@ CASES = {
     "a result": ("SELECT id FROM t WHERE has_time(ts)", MISSING),
     "groups": ("SELECT id % 10 AS k, count(*) AS n FROM t WHERE has_time(ts) GROUP BY k", MISSING),
     "one group, without a branch": ("SELECT sum(id) AS s FROM t WHERE has_time(ts)", MISSING),
-    "one group, after another condition": ("SELECT sum(id) AS s FROM (SELECT * FROM t WHERE id >= 10000) WHERE has_time(ts)", LATE),
+    "one group, after another condition": (
+        "SELECT sum(id) AS s FROM (SELECT * FROM t WHERE id >= 10000) WHERE has_time(ts)",
+        LATE,
+    ),
     "before another condition": ("SELECT id FROM (SELECT * FROM t WHERE has_time(ts)) WHERE id % 5000 = 77", MISSING),
-    "after one that few rows pass": ("SELECT id FROM (SELECT * FROM t WHERE id % 5000 = 0) WHERE has_time(ts)", sum(TIMES[i] is None for i in range(0, ROWS, 5000))),
+    "after one that few rows pass": (
+        "SELECT id FROM (SELECT * FROM t WHERE id % 5000 = 0) WHERE has_time(ts)",
+        sum(TIMES[i] is None for i in range(0, ROWS, 5000)),
+    ),
     "above a sort": ("SELECT id FROM (SELECT * FROM t ORDER BY id DESC LIMIT 10000) WHERE has_time(ts)", LATE),
     "no NULLs": ("SELECT count(*) AS n FROM t WHERE has_time(full)", 0),
     "a date": ("SELECT count(*) AS n FROM t WHERE has_time(CAST(ts AS DATE))", MISSING),
 }
-SETTINGS: list[dict[str, Any]] = [{"threads": 1}, {"threads": 2, "small_rows": 0}, {"shards": 3, "batch_rows": 97}, {"optimizer": False}]
+SETTINGS: list[dict[str, Any]] = [
+    {"threads": 1},
+    {"threads": 2, "small_rows": 0},
+    {"shards": 3, "batch_rows": 97},
+    {"optimizer": False},
+]
 
 
 @pytest.fixture(params=SETTINGS, ids=str)
@@ -89,7 +107,10 @@ def test_the_interpreter_and_spark_count_too() -> None:
 
 
 def test_values(db: Any) -> None:
-    sql = "SELECT has_time(TIMESTAMP '2024-01-01'), has_time(DATE 'infinity'), has_time(TIMESTAMPTZ '-infinity'), has_time(CAST(NULL AS TIMESTAMP))"
+    sql = (
+        "SELECT has_time(TIMESTAMP '2024-01-01'), has_time(DATE 'infinity'), has_time(TIMESTAMPTZ "
+        "'-infinity'), has_time(CAST(NULL AS TIMESTAMP))"
+    )
     assert db.sql(sql).fetchall() == [(True, False, False, False)]
 
 

@@ -18,7 +18,9 @@ LARGEST = 77_000_003
 def lying(tmp_path: Path) -> Path:
     """A column with a value of 77,000,003 in a file that says 3 is the largest."""
     path = tmp_path / "lying.parquet"
-    pq.write_table(pa.table({"k": pa.array([0, 1, 2, LARGEST] * 50, pa.int64())}), path, compression="none", use_dictionary=False)
+    pq.write_table(
+        pa.table({"k": pa.array([0, 1, 2, LARGEST] * 50, pa.int64())}), path, compression="none", use_dictionary=False
+    )
     data = path.read_bytes()
     start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
     footer = data[start:]

@@ -43,13 +43,21 @@ def test_stored_form(value, stored):
     assert convert(value)[1] == stored
 
 
-@pytest.mark.parametrize("value", [2**127, -(2**127) - 1, object(), [1], {"a": 1}, dt.time(1, tzinfo=UTC)], ids=["too large", "too small", "object", "list", "dict", "time with a zone"])
+@pytest.mark.parametrize(
+    "value",
+    [2**127, -(2**127) - 1, object(), [1], {"a": 1}, dt.time(1, tzinfo=UTC)],
+    ids=["too large", "too small", "object", "list", "dict", "time with a zone"],
+)
 def test_values_without_a_type_are_refused(value):
     with pytest.raises(BindError):
         convert(value)
 
 
-@pytest.mark.parametrize("value", [pd.NaT, pd.NA, np.datetime64("NaT"), np.timedelta64("NaT")], ids=["NaT", "NA", "datetime64", "timedelta64"])
+@pytest.mark.parametrize(
+    "value",
+    [pd.NaT, pd.NA, np.datetime64("NaT"), np.timedelta64("NaT")],
+    ids=["NaT", "NA", "datetime64", "timedelta64"],
+)
 def test_values_that_are_missing_are_null(value):
     assert convert(value) == (types.NULL, None)
     with tsql.connect() as db:
@@ -58,7 +66,10 @@ def test_values_that_are_missing_are_null(value):
 
 def test_an_error_names_the_parameter():
     with tsql.connect() as db:
-        with pytest.raises(BindError, match=r"the parameter \$a: the text is not Unicode: character 3 is '\\ud800', half of a surrogate pair"):
+        with pytest.raises(
+            BindError,
+            match=r"the parameter \$a: the text is not Unicode: character 3 is '\\ud800', half of a surrogate pair",
+        ):
             db.sql("SELECT $a", {"a": "ab\ud800"})
         with pytest.raises(BindError, match=r"the parameter \$2: a Python object cannot be a parameter"):
             db.sql("SELECT $1, $2", [1, object()])

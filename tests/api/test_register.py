@@ -1,4 +1,5 @@
-"""What Python code registers arrives whole: all keys of rows, numbers of any size, and the columns beside those that cannot be read."""
+"""What Python code registers arrives whole: all keys of rows, numbers of any size, and the columns beside those that
+cannot be read."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def test_rows_have_all_keys() -> None:
 def test_random_rows_come_back() -> None:
     generator = random.Random(seed := 5)
     for _ in range(20):
-        rows = [{key: generator.randrange(100) for key in generator.sample("abcdef", generator.randrange(7))} for _ in range(generator.randrange(1, 9))]
+        rows = [
+            {key: generator.randrange(100) for key in generator.sample("abcdef", generator.randrange(7))}
+            for _ in range(generator.randrange(1, 9))
+        ]
         keys = list(dict.fromkeys(key for row in rows for key in row))
         if keys:
             assert rows_of(rows) == [tuple(row.get(key) for key in keys) for row in rows], (seed, rows)
@@ -47,11 +51,22 @@ def test_random_rows_come_back() -> None:
 
 @pytest.mark.parametrize(
     ("values", "kind"),
-    [([2**63], "UBIGINT"), ([2**64 - 1, None, 0], "UBIGINT"), ([2**63, -1], "HUGEINT"), ([2**100], "HUGEINT"), ([LEAST, MOST, None], "HUGEINT"), ([1, 2**63 - 1], "BIGINT")],
+    [
+        ([2**63], "UBIGINT"),
+        ([2**64 - 1, None, 0], "UBIGINT"),
+        ([2**63, -1], "HUGEINT"),
+        ([2**100], "HUGEINT"),
+        ([LEAST, MOST, None], "HUGEINT"),
+        ([1, 2**63 - 1], "BIGINT"),
+    ],
 )
 def test_whole_numbers_past_64_bits(values: list[int | None], kind: str) -> None:
     db = tsql.connect()
-    frames = {"columns": {"a": values}, "rows": [{"a": v} for v in values], "pandas": pd.DataFrame({"a": pd.Series(values, dtype=object)})}
+    frames = {
+        "columns": {"a": values},
+        "rows": [{"a": v} for v in values],
+        "pandas": pd.DataFrame({"a": pd.Series(values, dtype=object)}),
+    }
     for way, data in frames.items():
         db.register("x", data)
         found = db.sql("SELECT a FROM x")
@@ -68,18 +83,37 @@ def test_numbers_past_128_bits_are_one_clear_error(values: list[Any]) -> None:
             tsql.connect().register("x", data)
 
 
-@pytest.mark.parametrize("data", [{"a": [2**70, 1.5]}, {"a": [2**70, "x"]}, {"a": [True, 2**70]}, {1: [1]}, {"a": [1], "b": [1, 2]}, [{"a": 1}, {"a": "x"}]])
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"a": [2**70, 1.5]},
+        {"a": [2**70, "x"]},
+        {"a": [True, 2**70]},
+        {1: [1]},
+        {"a": [1], "b": [1, 2]},
+        [{"a": 1}, {"a": "x"}],
+    ],
+)
 def test_what_makes_no_table_is_one_clear_error(data: Any) -> None:
     with pytest.raises(SourceError, match="the data of x does not make a table"):
         tsql.connect().register("x", data)
 
 
 def test_columns_of_objects_cost_nothing() -> None:
-    mixed = pd.DataFrame({"o": [object(), 1], "id": [1, 2], "m": ["x", 1], "big": np.array([2**70, None], dtype=object)}, index=pd.Index(["p", "q"], name="key"))
+    mixed = pd.DataFrame(
+        {"o": [object(), 1], "id": [1, 2], "m": ["x", 1], "big": np.array([2**70, None], dtype=object)},
+        index=pd.Index(["p", "q"], name="key"),
+    )
     db = tsql.connect()
     db.register("x", mixed)
     assert db.sql("SELECT id, big, key FROM x").fetchall() == [(1, 2**70, "p"), (2, None, "q")]
-    assert [row[:2] for row in db.sql("DESCRIBE x").fetchall()] == [("o", "OBJECT"), ("id", "BIGINT"), ("m", "OBJECT"), ("big", "HUGEINT"), ("key", "VARCHAR")]
+    assert [row[:2] for row in db.sql("DESCRIBE x").fetchall()] == [
+        ("o", "OBJECT"),
+        ("id", "BIGINT"),
+        ("m", "OBJECT"),
+        ("big", "HUGEINT"),
+        ("key", "VARCHAR"),
+    ]
     with pytest.raises(BindError, match='column "m" is OBJECT, which cannot be read'):
         db.sql("SELECT m FROM x")
     db.register("y", pl.DataFrame({"o": pl.Series([object(), object()], dtype=pl.Object), "id": [1, 2]}))
@@ -98,7 +132,9 @@ def test_all_hugeints_come_back_from_files(name: str, tmp_path: Path) -> None:
     found = db.sql(f"SELECT h FROM '{tmp_path}/{name}' ORDER BY n")
     assert found.types == ["HUGEINT"]
     assert [row[0] for row in found.fetchall()] == values, seed
-    least = db.sql(f"SELECT min(h), max(h), count(*) FILTER (h = {MOST}) FROM '{tmp_path}/{name}' WHERE h < 0 OR h > 0").fetchall()
+    least = db.sql(
+        f"SELECT min(h), max(h), count(*) FILTER (h = {MOST}) FROM '{tmp_path}/{name}' WHERE h < 0 OR h > 0"
+    ).fetchall()
     assert least == [(LEAST, MOST, 1)]
 
 
@@ -121,7 +157,8 @@ def test_decimals_of_256_bits_with_39_digits() -> None:
 
 
 def test_decimals_of_38_digits_keep_them(tmp_path: Path) -> None:
-    """Python's decimal context has 28 digits; neither values, nor the bounds by which rows are skipped, go through it."""
+    """Python's decimal context has 28 digits; neither values, nor the bounds by which rows are skipped, go through
+    it."""
     low, high = Decimal("-123456789012345678901234567890123456.78"), Decimal("123456789012345678901234567890123456.79")
     db = tsql.connect()
     db.register("x", pa.table({"d": pa.array([low, high, None], pa.decimal128(38, 2))}))
@@ -129,7 +166,10 @@ def test_decimals_of_38_digits_keep_them(tmp_path: Path) -> None:
     assert db.sql(f"SELECT d FROM x WHERE d <= {low}").fetchall() == [(low,)]
     (tmp_path / "d.json").write_text(f'{{"d": "{low}"}}\n{{"d": "{high}"}}\n')
     (tmp_path / "d.csv").write_text(f"d;n\n{low};1\n{high};x\n")
-    for name in ("read_json('{}/d.json', columns => {{'d': 'DECIMAL(38,2)'}})", "read_csv('{}/d.csv', types => {{'d': 'DECIMAL(38,2)'}})"):
+    for name in (
+        "read_json('{}/d.json', columns => {{'d': 'DECIMAL(38,2)'}})",
+        "read_csv('{}/d.csv', types => {{'d': 'DECIMAL(38,2)'}})",
+    ):
         assert db.sql(f"SELECT d FROM {name.format(tmp_path)}").fetchall() == [(low,), (high,)]
     db.sql("PREPARE q AS SELECT d FROM x WHERE d = CAST(? AS DECIMAL(38,2))")
     assert db.sql(f"EXECUTE q({high})").fetchall() == [(high,)]
@@ -145,11 +185,19 @@ def test_a_table_without_columns_is_said_to_have_none(data: Any, query: str, col
     assert rows_of(data, "SELECT count(*) FROM x") == [(0,)]
 
 
-DAY, NAIVE, AWARE = dt.date(2020, 1, 1), dt.datetime(2020, 1, 1, 5), dt.datetime(2020, 1, 1, 5, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+DAY, NAIVE, AWARE = (
+    dt.date(2020, 1, 1),
+    dt.datetime(2020, 1, 1, 5),
+    dt.datetime(2020, 1, 1, 5, tzinfo=dt.timezone(dt.timedelta(hours=2))),
+)
 
 
 def as_columns(values: list[Any]) -> dict[str, Any]:
-    return {"columns": {"a": values}, "rows": [{"a": value} for value in values], "numpy": {"a": np.array([*values, None], dtype=object)[:-1]}}
+    return {
+        "columns": {"a": values},
+        "rows": [{"a": value} for value in values],
+        "numpy": {"a": np.array([*values, None], dtype=object)[:-1]},
+    }
 
 
 def as_all(values: list[Any]) -> dict[str, Any]:
@@ -202,12 +250,30 @@ def test_kinds_that_do_not_go_together(values: list[Any]) -> None:
         db.sql("SELECT a FROM x")
 
 
-@pytest.mark.parametrize("column", ["abc", b"xyz", bytearray(b"xyz"), memoryview(b"xyz"), {"k": 1}, {1, 2}, frozenset([1]), 5, None, 2.5], ids=lambda column: type(column).__name__)
+@pytest.mark.parametrize(
+    "column",
+    ["abc", b"xyz", bytearray(b"xyz"), memoryview(b"xyz"), {"k": 1}, {1, 2}, frozenset([1]), 5, None, 2.5],
+    ids=lambda column: type(column).__name__,
+)
 def test_what_is_no_column(column: Any) -> None:
     with pytest.raises(SourceError, match="column a: a column is a list, an array, or a series, not a Python "):
         tsql.connect().register("x", {"a": column})
 
 
-@pytest.mark.parametrize("column", [(1, 2), range(1, 3), iter([1, 2]), {1: 0, 2: 0}.keys(), np.array([1, 2]), pa.array([1, 2]), pd.Series([1, 2]), pd.Index([1, 2]), pl.Series([1, 2])], ids=lambda column: type(column).__name__)
+@pytest.mark.parametrize(
+    "column",
+    [
+        (1, 2),
+        range(1, 3),
+        iter([1, 2]),
+        {1: 0, 2: 0}.keys(),
+        np.array([1, 2]),
+        pa.array([1, 2]),
+        pd.Series([1, 2]),
+        pd.Index([1, 2]),
+        pl.Series([1, 2]),
+    ],
+    ids=lambda column: type(column).__name__,
+)
 def test_what_is_a_column(column: Any) -> None:
     assert rows_of({"a": column}) == [(1,), (2,)]

@@ -35,7 +35,9 @@ def test_schema_is_known_without_running(db):
     relation = db.sql("SELECT id, name AS id, price, ts FROM t")
     assert relation.columns == ["id", "id", "price", "ts"]
     assert relation.types == ["BIGINT", "VARCHAR", "DECIMAL(10,2)", "TIMESTAMP"]
-    assert relation.schema == pa.schema([("id", pa.int64()), ("id", pa.string()), ("price", pa.decimal128(10, 2)), ("ts", pa.timestamp("us"))])
+    assert relation.schema == pa.schema(
+        [("id", pa.int64()), ("id", pa.string()), ("price", pa.decimal128(10, 2)), ("ts", pa.timestamp("us"))]
+    )
     assert relation.timings == {} and relation.progress is None
 
 
@@ -66,7 +68,11 @@ def test_frames(db):
 
 def test_rows(db):
     relation = db.sql("SELECT * FROM t ORDER BY id")
-    rows = [(1, "a", Decimal("1.50"), dt.datetime(2024, 1, 1)), (2, None, Decimal("2.25"), dt.datetime(2024, 1, 2)), (3, "c", None, None)]
+    rows = [
+        (1, "a", Decimal("1.50"), dt.datetime(2024, 1, 1)),
+        (2, None, Decimal("2.25"), dt.datetime(2024, 1, 2)),
+        (3, "c", None, None),
+    ]
     assert relation.fetchall() == rows
     assert [relation.fetchone(), relation.fetchall(), relation.fetchall()] == [rows[0], rows[1:], rows]
     assert [relation.fetchone() for _ in range(4)] == [*rows, None]
@@ -114,12 +120,17 @@ def test_timings_of_the_last_run(db):
     assert {"parse", "plan", "run"} <= set(relation.timings)
 
 
-@pytest.mark.parametrize(("name", "format"), [("r.csv", None), ("r.json", None), ("r.parquet", None), ("r.arrow", None), ("r.bin", "parquet")])
+@pytest.mark.parametrize(
+    ("name", "format"),
+    [("r.csv", None), ("r.json", None), ("r.parquet", None), ("r.arrow", None), ("r.bin", "parquet")],
+)
 def test_write(db, tmp_path, name, format):
     path = tmp_path / name
     db.sql("SELECT id, name FROM t ORDER BY id").write(path, format)
     assert os.listdir(tmp_path) == [name]
-    reader = {"csv": db.read_csv, "json": db.read_json, "parquet": db.read_parquet, "arrow": db.read_ipc}[format or path.suffix[1:]]
+    reader = {"csv": db.read_csv, "json": db.read_json, "parquet": db.read_parquet, "arrow": db.read_ipc}[
+        format or path.suffix[1:]
+    ]
     assert reader(path).fetchall() == [(1, "a"), (2, None), (3, "c")]
 
 
@@ -164,7 +175,9 @@ def test_ctrl_c_ends_a_run():
     backend = SlowBackend()
     with tsql.Session(backend) as session:
         relation = session.sql("SELECT 1 AS x")
-        threading.Thread(target=lambda: (wait_until(lambda: bool(relation.progress)), os.kill(os.getpid(), signal.SIGINT))).start()
+        threading.Thread(
+            target=lambda: (wait_until(lambda: bool(relation.progress)), os.kill(os.getpid(), signal.SIGINT))
+        ).start()
         with pytest.raises(KeyboardInterrupt):
             relation.arrow()
         assert 0 < relation.progress < 0.5

@@ -21,7 +21,10 @@ def db():
 
 
 def test_statements_before_the_last_run_at_once(db):
-    relation = db.sql("CREATE TABLE u AS SELECT a FROM t WHERE a > 1; CREATE VIEW v AS SELECT a + 1 AS n FROM u; SELECT n FROM v ORDER BY n")
+    relation = db.sql(
+        "CREATE TABLE u AS SELECT a FROM t WHERE a > 1; CREATE VIEW v AS SELECT a + 1 AS n FROM u; SELECT "
+        "n FROM v ORDER BY n"
+    )
     assert db.tables() == ["t", "u", "v"]
     assert relation.fetchall() == [(3,), (4,)]
 
@@ -106,7 +109,9 @@ def test_register_anything(db):
     db.register("rows", [{"x": 1}, {"x": 2}])
     db.register("frame", pandas.DataFrame({"x": [1, 2]}))
     db.register("batch", pa.record_batch({"x": [1, 2]}))
-    db.register("reader", pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), [pa.record_batch({"x": [1, 2]})]))
+    db.register(
+        "reader", pa.RecordBatchReader.from_batches(pa.schema([("x", pa.int64())]), [pa.record_batch({"x": [1, 2]})])
+    )
     db.register("relation", db.sql("SELECT a AS x FROM t WHERE a < 3"))
     for name in ("columns", "rows", "frame", "batch", "reader", "relation"):
         for _ in range(2):
@@ -139,7 +144,12 @@ def test_read_files(db, tmp_path):
     (tmp_path / "f.json").write_text('{"x": 1, "y": "a"}\n{"x": 2, "y": "b"}\n')
     with pa.ipc.new_file(tmp_path / "f.arrow", pa.schema([("x", pa.int64()), ("y", pa.string())])) as file:
         file.write(pa.record_batch({"x": [1, 2], "y": ["a", "b"]}))
-    for relation in (db.read_parquet(tmp_path / "f.parquet"), db.read_csv(tmp_path / "f.csv"), db.read_json(tmp_path / "f.json"), db.read_ipc(tmp_path / "f.arrow")):
+    for relation in (
+        db.read_parquet(tmp_path / "f.parquet"),
+        db.read_csv(tmp_path / "f.csv"),
+        db.read_json(tmp_path / "f.json"),
+        db.read_ipc(tmp_path / "f.arrow"),
+    ):
         assert relation.fetchall() == [(1, "a"), (2, "b")]
         assert relation.source is not None
     db.register("files", db.read_parquet(str(tmp_path / "*.parquet")))

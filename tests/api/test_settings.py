@@ -9,7 +9,9 @@ from tsql.kernels.expr.errors import CatalogError
 from tsql.settings import UTC_NAMES, change, key_of, parse_bytes
 
 
-@pytest.mark.parametrize(("text", "size"), [("2GB", 2 * 10**9), ("512 MiB", 512 * 2**20), ("1.5kb", 1500), ("100", 100), (4096, 4096)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("2GB", 2 * 10**9), ("512 MiB", 512 * 2**20), ("1.5kb", 1500), ("100", 100), (4096, 4096)]
+)
 def test_sizes(text, size):
     assert parse_bytes(text) == size
 
@@ -31,7 +33,15 @@ def test_change_and_reset():
     assert key_of(settings) == key_of(Settings())
 
 
-@pytest.mark.parametrize(("name", "value", "message"), [("thread", 1, "did you mean threads"), ("threads", "many", "a whole number"), ("threads", -1, "at least 0"), ("optimizer", "maybe", "true or false")])
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("thread", 1, "did you mean threads"),
+        ("threads", "many", "a whole number"),
+        ("threads", -1, "at least 0"),
+        ("optimizer", "maybe", "true or false"),
+    ],
+)
 def test_bad_settings(name, value, message):
     with pytest.raises(CatalogError) as caught:
         change(Settings(), name, value)
@@ -39,7 +49,9 @@ def test_bad_settings(name, value, message):
 
 
 def test_connect_takes_settings():
-    assert tsql.connect(threads=2, memory_limit="1GB", batch_rows=7).settings == Settings(threads=2, memory_limit=10**9, batch_rows=7)
+    assert tsql.connect(threads=2, memory_limit="1GB", batch_rows=7).settings == Settings(
+        threads=2, memory_limit=10**9, batch_rows=7
+    )
     with pytest.raises(CatalogError, match="unknown setting speed"):
         tsql.connect(speed=11)
     with pytest.raises(CatalogError, match="a session in memory cannot be read-only"):
@@ -53,7 +65,11 @@ def test_the_time_zone_is_utc():
     db, oracle = tsql.connect(), empty_duckdb()
     for name in sorted(UTC_NAMES):
         for spelt in (name, name.upper(), name.title()):
-            for statement in (f"SET TimeZone = '{spelt}'", f"SET TIME ZONE '{spelt}'", f"SET SESSION timezone TO '{spelt}'"):
+            for statement in (
+                f"SET TimeZone = '{spelt}'",
+                f"SET TIME ZONE '{spelt}'",
+                f"SET SESSION timezone TO '{spelt}'",
+            ):
                 oracle.execute(statement)
                 db.execute(statement)
         assert oracle.sql("SELECT strftime(TIMESTAMPTZ '2024-07-01 12:00:00+00', '%H:%M')").fetchall() == [("12:00",)]

@@ -20,7 +20,12 @@ def db() -> Any:
 
 
 def test_the_plan_file_of_a_dataset(db: Any) -> None:
-    data = db.sharded("clicks").rekey("ad_id").redistribute(scope="local").query(lambda q: q.aggregate("ad_id", n="count(*)"))
+    data = (
+        db.sharded("clicks")
+        .rekey("ad_id")
+        .redistribute(scope="local")
+        .query(lambda q: q.aggregate("ad_id", n="count(*)"))
+    )
     assert data.plan() == (
         "plan version 1\n"
         "target local shards=4\n"
@@ -35,7 +40,9 @@ def test_the_plan_file_of_a_dataset(db: Any) -> None:
     assert data.columns == ["ad_id", "n"]
     assert str(data.properties) == "4 shards, placed by (ad_id)"
     assert repr(data) == "<sharded (ad_id BIGINT, n BIGINT): 4 shards, placed by (ad_id)>"
-    assert_same_rows(data.run().arrow(), oracle().sql("SELECT ad_id, count(*) AS n FROM clicks GROUP BY ad_id").to_arrow_table())
+    assert_same_rows(
+        data.run().arrow(), oracle().sql("SELECT ad_id, count(*) AS n FROM clicks GROUP BY ad_id").to_arrow_table()
+    )
 
 
 def quill(db: Any, which: str) -> Any:
@@ -52,7 +59,12 @@ def quill(db: Any, which: str) -> Any:
         case "b":
             return clicks.query(group("partial")).rekey("ad_id").redistribute(scope="global").query(group("final"))
         case "c":
-            near = clicks.query(group("partial")).rekey("ad_id").redistribute(scope="local", shards=2).query(group("merge"))
+            near = (
+                clicks.query(group("partial"))
+                .rekey("ad_id")
+                .redistribute(scope="local", shards=2)
+                .query(group("merge"))
+            )
             return near.rekey("ad_id").redistribute(scope="global").query(group("final"))
         case "d":
             near = clicks.rekey("ad_id").redistribute(scope="local", shards=2).query(group("partial"))
@@ -72,13 +84,18 @@ def test_every_step(db: Any) -> None:
     high = db.sharded("clicks").query(lambda q: q.filter("price > 20").project("price", who="user_id % 2"))
     both = low.query(lambda a, b: a.union(b), high.reshard(shards=2))
     top = (
-        both.query(lambda q: q.sort("price desc nulls last", "who", limit=7, phase="partial")).gather().query(lambda q: q.sort("price desc", "who").limit(5, 2))
+        both.query(lambda q: q.sort("price desc nulls last", "who", limit=7, phase="partial"))
+        .gather()
+        .query(lambda q: q.sort("price desc", "who").limit(5, 2))
     )
     text = top.plan()
     assert [line.split("= ")[1].split(" ")[0] for line in text.splitlines() if " = " in line] == [
         *("scan", "filter", "project"), *("scan", "filter", "project", "reshard"), "union", "sort", "gather", "sort", "limit",
     ]  # fmt: skip
-    sql = "SELECT price, user_id % 2 AS who FROM clicks WHERE price < 3 OR price > 20 ORDER BY price DESC NULLS LAST, who LIMIT 5 OFFSET 2"
+    sql = (
+        "SELECT price, user_id % 2 AS who FROM clicks WHERE price < 3 OR price > 20 ORDER BY price DESC "
+        "NULLS LAST, who LIMIT 5 OFFSET 2"
+    )
     assert_same_rows(top.run().arrow(), oracle().sql(sql).to_arrow_table(), ordered=True)
 
 
@@ -93,7 +110,9 @@ def test_a_dataset_used_twice_is_one_step(db: Any) -> None:
 
 
 def test_scans_read_what_is_used(db: Any) -> None:
-    assert "columns=(ad_id, price)" in db.sharded("clicks").query(lambda q: q.filter("price > 5").project("ad_id")).plan()
+    assert (
+        "columns=(ad_id, price)" in db.sharded("clicks").query(lambda q: q.filter("price > 5").project("ad_id")).plan()
+    )
     assert (
         "columns=(ad_id)\n"
         in db.sharded("clicks")
@@ -102,12 +121,17 @@ def test_scans_read_what_is_used(db: Any) -> None:
         .query(lambda q: q.aggregate(phase="final", n="count(*)"))
         .plan()
     )
-    assert "columns=(ad_id, user_id, cost)" in db.sharded("clicks", ["ad_id", "user_id", "cost"]).query(lambda q: q.project("ad_id")).plan()
+    assert (
+        "columns=(ad_id, user_id, cost)"
+        in db.sharded("clicks", ["ad_id", "user_id", "cost"]).query(lambda q: q.project("ad_id")).plan()
+    )
     assert "columns=(ad_id, user_id, price, country, code, day, ts, cost)" in db.sharded("clicks").plan()
 
 
 def test_other_steps_by_their_name(db: Any) -> None:
-    data = db.sharded("clicks").query(lambda q: q.project("ad_id", "user_id").step("expand", keys="(ad_id, user_id)", sets="((ad_id), (user_id))"))
+    data = db.sharded("clicks").query(
+        lambda q: q.project("ad_id", "user_id").step("expand", keys="(ad_id, user_id)", sets="((ad_id), (user_id))")
+    )
     assert data.run().arrow().num_rows == 600
     with pytest.raises(PlanError, match="unknown step expnd.*\n.*\n.*\nhint: did you mean expand"):
         db.sharded("clicks").step("expnd")
@@ -136,8 +160,10 @@ def test_a_plan_that_could_be_wrong_is_refused(db: Any) -> None:
     with pytest.raises(PlanError) as caught:
         data.plan()
     assert str(caught.value) == (
-        "sharded plan:5:1: step groups: aggregate requires of clicks: rows of one (ad_id) in one shard; it has 4 shards\n"
-        "  groups   = aggregate clicks by=(ad_id) n=count(*)\n  ^\nhint: put rekey key=(ad_id), then redistribute between clicks and groups"
+        "sharded plan:5:1: step groups: aggregate requires of clicks: rows of one (ad_id) in one shard; it "
+        "has 4 shards\n"
+        "  groups   = aggregate clicks by=(ad_id) n=count(*)\n  ^\nhint: put rekey key=(ad_id), then "
+        "redistribute between clicks and groups"
     )
     with pytest.raises(PlanError, match="redistribute requires of clicks: each row in one shard only, with a key"):
         db.sharded("clicks").redistribute().run()

@@ -1,4 +1,5 @@
-"""Plans and programs that one session leaves on disk for the next: found where they hold, made anew where they do not."""
+"""Plans and programs that one session leaves on disk for the next: found where they hold, made anew where they do
+not."""
 
 from __future__ import annotations
 
@@ -74,7 +75,8 @@ def test_the_next_session_neither_analyzes_nor_emits(analyses: Analyses) -> None
 
 
 def test_nothing_of_tpch_is_emitted_again(analyses: Analyses) -> None:
-    """Filters, joins, groups of all kinds, sorts and limits: whatever a pipeline has, the next process finds its program."""
+    """Filters, joins, groups of all kinds, sorts and limits: whatever a pipeline has, the next process finds its
+    program."""
     counts, answers = [], []
     for _ in range(2):
         db, before = tsql.connect(threads=2), analyses.emitted
@@ -188,7 +190,9 @@ def test_entries_of_another_shape_are_ignored(monkeypatch: pytest.MonkeyPatch, a
     expected = session().sql(QUERY).fetchall()
     for store in (plan_store, program_store):
         real = store.read_entry
-        monkeypatch.setattr(store, "read_entry", lambda *which, real=real: b'{"depends": {}}\n[1]' if real(*which) else None)
+        monkeypatch.setattr(
+            store, "read_entry", lambda *which, real=real: b'{"depends": {}}\n[1]' if real(*which) else None
+        )
     assert session().sql(QUERY).fetchall() == expected
     assert analyses.of(QUERY) == 2
 
@@ -205,7 +209,11 @@ def test_a_transaction_that_has_failed_refuses_a_stored_plan() -> None:
 
 def test_dictionaries_of_strings_count(analyses: Analyses) -> None:
     query = "SELECT name, count(*) FROM t WHERE name >= 'b' GROUP BY name ORDER BY name"
-    for letters, expected in (("abc", [("b", 3), ("c", 3)]), ("abd", [("b", 3), ("d", 3)]), ("abc", [("b", 3), ("c", 3)])):
+    for letters, expected in (
+        ("abc", [("b", 3), ("c", 3)]),
+        ("abd", [("b", 3), ("d", 3)]),
+        ("abc", [("b", 3), ("c", 3)]),
+    ):
         db = session(values=f"'{letters}'[range % 3 + 1] AS name", rows=9)
         assert db.sql(query).fetchall() == expected
 

@@ -23,7 +23,12 @@ BIDS = pa.table(
         "ts": pa.array([START, START + dt.timedelta(hours=1), START - dt.timedelta(hours=1), None], pa.timestamp("us")),
     }
 )
-ROWS = [(1, "007", START), (2, "8", START + dt.timedelta(hours=1)), (1, "9", START - dt.timedelta(hours=1)), (3, None, None)]
+ROWS = [
+    (1, "007", START),
+    (2, "8", START + dt.timedelta(hours=1)),
+    (1, "9", START - dt.timedelta(hours=1)),
+    (3, None, None),
+]
 FORMATS = [("parquet", "parquet"), ("csv", "csv"), ("ndjson", "json"), ("json", "json"), ("arrow", "arrow")]
 PARQUET = "WITH (connector = 'parquet', path = 'bids.parquet')"
 
@@ -40,7 +45,10 @@ def db(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize(("connector", "ending"), FORMATS)
 def test_a_stream_reads_every_kind_of_file(db: Any, connector: str, ending: str) -> None:
-    db.sql(f"CREATE STREAM bids (WATERMARK FOR ts AS ts - INTERVAL '5 seconds') WITH (connector = '{connector}', path = 'bids.{ending}')")
+    db.sql(
+        "CREATE STREAM bids (WATERMARK FOR ts AS ts - INTERVAL '5 seconds') WITH (connector = "
+        f"'{connector}', path = 'bids.{ending}')"
+    )
     assert db.sql("FROM bids").fetchall() == ROWS
     assert db.sql("SELECT count(*), max(ts) FROM bids WHERE auction = 1").fetchall() == [(2, START)]
 
@@ -48,7 +56,10 @@ def test_a_stream_reads_every_kind_of_file(db: Any, connector: str, ending: str)
 @pytest.mark.parametrize(("connector", "ending"), FORMATS)
 def test_declared_columns_decide_order_and_types(db: Any, connector: str, ending: str) -> None:
     """Text is read as the declared type and never guessed first: '007' stays as it is."""
-    db.sql(f"CREATE STREAM bids (TS TIMESTAMP, code VARCHAR, auction DOUBLE) WITH (connector = '{connector}', path = 'bids.{ending}')")
+    db.sql(
+        f"CREATE STREAM bids (TS TIMESTAMP, code VARCHAR, auction DOUBLE) WITH (connector = '{connector}', "
+        f"path = 'bids.{ending}')"
+    )
     found = db.sql("FROM bids")
     assert (found.columns, found.types) == (["TS", "code", "auction"], ["TIMESTAMP", "VARCHAR", "DOUBLE"])
     assert found.fetchall() == [(ts, code, float(auction)) for auction, code, ts in ROWS]
@@ -79,24 +90,37 @@ def test_files_that_come_later_are_read(db: Any) -> None:
 
 def test_options_of_the_reader(db: Any) -> None:
     Path("x.csv").write_text("1|2024-01-01 00:00:00\n2|2024-01-02 00:00:00\n")
-    db.sql("CREATE STREAM s (n INTEGER, at TIMESTAMP, WATERMARK FOR at AS at) WITH (connector = 'csv', path = 'x.csv', delim = '|', header = FALSE)")
+    db.sql(
+        "CREATE STREAM s (n INTEGER, at TIMESTAMP, WATERMARK FOR at AS at) WITH (connector = 'csv', path = "
+        "'x.csv', delim = '|', header = FALSE)"
+    )
     assert db.sql("FROM s").fetchall() == [(1, START), (2, START + dt.timedelta(days=1))]
 
 
 def test_the_entry_knows_its_times(db: Any) -> None:
     db.sql(
-        "CREATE STREAM bids (auction BIGINT, code VARCHAR, TS TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5 seconds' IDLE TIMEOUT INTERVAL '30 seconds'"
-        " ALLOWED LATENESS INTERVAL '1 minute' ON LATE INTO bids_late) WITH (connector = 'parquet', path = 'bids.parquet')"
+        "CREATE STREAM bids (auction BIGINT, code VARCHAR, TS TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL "
+        "'5 seconds' IDLE TIMEOUT INTERVAL '30 seconds'"
+        " ALLOWED LATENESS INTERVAL '1 minute' ON LATE INTO bids_late) WITH (connector = 'parquet', path = "
+        "'bids.parquet')"
     )
     entry = db.catalog.entry("bids")
     assert (entry.event_time, entry.period, entry.kind) == ("TS", None, "stream")
     mark = entry.watermark
-    assert (mark.column, mark.idle_timeout_us, mark.allowed_lateness_us, mark.on_late, mark.into) == ("TS", 30_000_000, 60_000_000, "INTO", "bids_late")
+    assert (mark.column, mark.idle_timeout_us, mark.allowed_lateness_us, mark.on_late, mark.into) == (
+        "TS",
+        30_000_000,
+        60_000_000,
+        "INTO",
+        "bids_late",
+    )
     assert mark.expression.type == TIMESTAMP and mark.expression.columns() == ("TS",)
     assert db.sql("FROM bids_late").fetchall() == [] and db.sql("FROM bids_late").columns == ["auction", "code", "TS"]
     db.sql("CREATE TABLE plain (a INTEGER)")
     db.sql("CREATE VIEW looked AS FROM bids")
-    assert [(db.catalog.entry(name).event_time, db.catalog.entry(name).period) for name in ("plain", "looked")] == [(None, None)] * 2
+    assert [(db.catalog.entry(name).event_time, db.catalog.entry(name).period) for name in ("plain", "looked")] == [
+        (None, None)
+    ] * 2
 
 
 def test_show_and_describe(db: Any) -> None:
@@ -114,7 +138,8 @@ def test_show_and_describe(db: Any) -> None:
 
 def test_the_text_of_an_entry_makes_it_again(db: Any) -> None:
     db.sql(
-        "CREATE STREAM \"my bids\" (code VARCHAR, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5 seconds' IDLE TIMEOUT INTERVAL '90 seconds' ON LATE ERROR)"
+        'CREATE STREAM "my bids" (code VARCHAR, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL \'5 '
+        "seconds' IDLE TIMEOUT INTERVAL '90 seconds' ON LATE ERROR)"
         " WITH (connector = 'csv', path = 'bids.csv', header = TRUE)"
     )
     before = db.catalog.entry("my bids")
@@ -129,14 +154,20 @@ def test_drop_replace_and_names(db: Any) -> None:
     for text, message in (
         (f"CREATE STREAM bids {PARQUET}", 'Stream with name "bids" already exists'),
         ("DROP TABLE bids", 'Existing object "bids" is of type Stream, trying to drop type Table'),
-        ("CREATE OR REPLACE TABLE bids AS SELECT 1 AS a", 'Existing object "bids" is of type Stream, trying to replace with type Table'),
+        (
+            "CREATE OR REPLACE TABLE bids AS SELECT 1 AS a",
+            'Existing object "bids" is of type Stream, trying to replace with type Table',
+        ),
         ("INSERT INTO bids VALUES (1)", '"bids" is a stream over files: INSERT needs a table'),
         ("DELETE FROM bids", '"bids" is a stream over files: DELETE needs a table'),
         ("DROP STREAM rows", 'Existing object "rows" is of type Table, trying to drop type Stream'),
     ):
         with pytest.raises(CatalogError, match=message):
             db.sql(text)
-    db.sql("CREATE STREAM IF NOT EXISTS bids WITH (path = 'nowhere.csv'); CREATE TABLE IF NOT EXISTS bids WITH (path = 'nowhere.csv')")
+    db.sql(
+        "CREATE STREAM IF NOT EXISTS bids WITH (path = 'nowhere.csv'); CREATE TABLE IF NOT EXISTS bids "
+        "WITH (path = 'nowhere.csv')"
+    )
     db.sql("CREATE OR REPLACE STREAM bids WITH (connector = 'csv', path = 'bids.csv')")
     assert db.catalog.entry("bids").files.kind == "csv"
     db.sql("DROP STREAM bids; DROP STREAM IF EXISTS bids")
@@ -161,7 +192,7 @@ ERRORS = [
     ("CREATE STREAM s WITH (connector = 'csv', path = 'bids.csv', delimm = ',')", 17, "unknown option delimm for csv files"),
     (f"CREATE STREAM s (price DOUBLE) {PARQUET}", 32, "bids.parquet: there is no column price in the file"),
     (f"CREATE STREAM s (auction TIMESTAMP) {PARQUET}", 37, "bids.parquet: column auction is BIGINT in the file, which cannot be read as TIMESTAMP"),
-    (f"CREATE STREAM s (auction BIGINT NOT NULL) {PARQUET}", 18, "the columns of a stream over files have no constraints and no defaults: its rows are read as they are"),
+    (f"CREATE STREAM s (auction BIGINT NOT NULL) {PARQUET}", 18, ("the columns of a stream over files have no constraints and no defaults: its rows are read as they " "are")),
     (f"CREATE TABLE s (auction BIGINT DEFAULT 1) {PARQUET}", 17, "the columns of a table over files have no constraints and no defaults: its rows are read as they are"),
     (f"CREATE STREAM s (WATERMARK FOR auction AS auction) {PARQUET}", 32, 'column "auction" is BIGINT: the time of a row is TIMESTAMP, TIMESTAMPTZ or DATE'),
     (f"CREATE STREAM s (WATERMARK FOR at AS at) {PARQUET}", 32, 'the time of a row: there is no column "at"'),
@@ -193,7 +224,13 @@ def test_a_value_that_does_not_fit_is_an_error_of_the_query(db: Any) -> None:
     db.sql(f"CREATE STREAM s (code INTEGER) {PARQUET}")
     assert db.sql("SELECT sum(code) FROM s").fetchall() == [(24,)]
     pq.write_table(BIDS.set_column(1, "code", pa.array(["1", "2", "x", None])), "bids.parquet")
-    with pytest.raises(SourceError, match="column code is VARCHAR in the file, and not every value of it can be read as INTEGER: could not convert 'x'"):
+    with pytest.raises(
+        SourceError,
+        match=(
+            "column code is VARCHAR in the file, and not every value of it can be read as INTEGER: could not "
+            "convert 'x'"
+        ),
+    ):
         db.sql("SELECT sum(code) FROM s").fetchall()
     os.unlink("bids.parquet")
     with pytest.raises(SourceError) as caught:
@@ -222,7 +259,9 @@ def test_a_period_of_a_query_and_of_files(db: Any) -> None:
     db.sql("CREATE TABLE a (PERIOD FOR valid_time (f, t)) AS SELECT ts AS f, ts + INTERVAL '1 hour' AS t FROM rows")
     db.sql("CREATE TABLE b (s, e, PERIOD FOR valid_time (s, e)) AS SELECT ts, ts FROM rows")
     db.sql("COPY a TO 'a.csv'")
-    db.sql("CREATE TEMP TABLE c (f DATE, t DATE, PERIOD FOR valid_time (f, t)) WITH (connector = 'csv', path = 'a.csv')")
+    db.sql(
+        "CREATE TEMP TABLE c (f DATE, t DATE, PERIOD FOR valid_time (f, t)) WITH (connector = 'csv', path = 'a.csv')"
+    )
     assert [db.catalog.entry(name).period for name in "abc"] == [("f", "t"), ("s", "e"), ("f", "t")]
     assert db.catalog.entry("c").kind == "table" and db.catalog.entry("c").temporary
     with pytest.raises(CatalogError, match='"c" is a table over files: UPDATE needs a table'):
@@ -232,9 +271,15 @@ def test_a_period_of_a_query_and_of_files(db: Any) -> None:
 
 def test_a_database_keeps_streams(tmp_path: Path, db: Any) -> None:
     texts = (
-        f"CREATE STREAM bids (WATERMARK FOR ts AS ts - INTERVAL '5 seconds' ALLOWED LATENESS INTERVAL '2 days' ON LATE INTO late) {PARQUET}",
+        (
+            "CREATE STREAM bids (WATERMARK FOR ts AS ts - INTERVAL '5 seconds' ALLOWED LATENESS INTERVAL '2 "
+            f"days' ON LATE INTO late) {PARQUET}"
+        ),
         "CREATE TABLE rates (cur VARCHAR, vs TIMESTAMP, ve TIMESTAMP, PERIOD FOR valid_time (vs, ve))",
-        "CREATE TABLE files (auction DECIMAL(8, 2), ts TIMESTAMP) WITH (connector = 'csv', path = 'bids.csv', header = TRUE)",
+        (
+            "CREATE TABLE files (auction DECIMAL(8, 2), ts TIMESTAMP) WITH (connector = 'csv', path = "
+            "'bids.csv', header = TRUE)"
+        ),
         "CREATE TEMP TABLE passing WITH (path = 'bids.csv')",
         f"CREATE STREAM gone {PARQUET}",
         "DROP STREAM gone",
@@ -254,11 +299,29 @@ def test_a_database_keeps_streams(tmp_path: Path, db: Any) -> None:
 
 
 def test_python_streams(db: Any) -> None:
-    db.stream("bids", "bids.csv", time="ts", watermark="ts - INTERVAL '5 seconds'", allowed_lateness=dt.timedelta(minutes=1), idle_timeout="2 hours", on_late="adjust", header=True)
-    assert db.sql("SHOW STREAMS").fetchall()[0][2] == (
-        "WATERMARK FOR ts AS ts - INTERVAL '5 seconds' IDLE TIMEOUT INTERVAL '2 hours' ALLOWED LATENESS INTERVAL '1 minute' ON LATE ADJUST"
+    db.stream(
+        "bids",
+        "bids.csv",
+        time="ts",
+        watermark="ts - INTERVAL '5 seconds'",
+        allowed_lateness=dt.timedelta(minutes=1),
+        idle_timeout="2 hours",
+        on_late="adjust",
+        header=True,
     )
-    db.stream("bids", ["bids.parquet", Path("bids.parquet")], time="ts", columns={"ts": "TIMESTAMP", "code": "VARCHAR"}, on_late="into", late_table="late", connector="parquet")
+    assert db.sql("SHOW STREAMS").fetchall()[0][2] == (
+        "WATERMARK FOR ts AS ts - INTERVAL '5 seconds' IDLE TIMEOUT INTERVAL '2 hours' ALLOWED LATENESS "
+        "INTERVAL '1 minute' ON LATE ADJUST"
+    )
+    db.stream(
+        "bids",
+        ["bids.parquet", Path("bids.parquet")],
+        time="ts",
+        columns={"ts": "TIMESTAMP", "code": "VARCHAR"},
+        on_late="into",
+        late_table="late",
+        connector="parquet",
+    )
     assert db.sql("SELECT count(*), count(code) FROM bids").fetchall() == [(8, 6)]
     db.stream("live", BIDS, time="ts")
     assert (db.catalog.entry("live").event_time, db.catalog.entry("live").kind) == ("ts", "stream")
@@ -279,11 +342,23 @@ def test_python_periods(db: Any) -> None:
     [
         ({"time": "at"}, 'the time of a row: there is no column "at"'),
         ({"time": "auction"}, 'column "auction" is BIGINT: the time of a row is TIMESTAMP, TIMESTAMPTZ or DATE'),
-        ({"time": "ts", "on_late": "into"}, "on_late is \"drop\", \"adjust\", \"error\", or \"into\" with late_table=, not 'into'"),
-        ({"time": "ts", "allowed_lateness": "1 month"}, "allowed_lateness is a timedelta or a text such as \"5 seconds\", not '1 month'"),
-        ({"time": "ts", "watermark": "auction"}, "the watermark is BIGINT: it must be a time, such as ts - INTERVAL '5 seconds'"),
+        (
+            {"time": "ts", "on_late": "into"},
+            'on_late is "drop", "adjust", "error", or "into" with late_table=, not \'into\'',
+        ),
+        (
+            {"time": "ts", "allowed_lateness": "1 month"},
+            "allowed_lateness is a timedelta or a text such as \"5 seconds\", not '1 month'",
+        ),
+        (
+            {"time": "ts", "watermark": "auction"},
+            "the watermark is BIGINT: it must be a time, such as ts - INTERVAL '5 seconds'",
+        ),
         ({"time": "ts", "period": ("ts",)}, "a period is a pair of columns, the start and the end, not ('ts',)"),
-        ({"time": "ts", "delim": "|"}, "columns, connector and options are for streams over files, and bad is one over data"),
+        (
+            {"time": "ts", "delim": "|"},
+            "columns, connector and options are for streams over files, and bad is one over data",
+        ),
         ({"time": "ts", "on_late": "into", "late_table": "x"}, "late rows of data in memory cannot go into a table"),
     ],
 )
@@ -294,7 +369,12 @@ def test_python_errors(db: Any, arguments: dict[str, Any], message: str) -> None
     assert "bad" not in db.tables()
 
 
-EMITS = ("FINAL", "CHANGES", "EVERY INTERVAL '10 seconds'", "EVERY INTERVAL '1 second' BEFORE WATERMARK, CHANGES AFTER WATERMARK WITHIN INTERVAL '200 milliseconds'")
+EMITS = (
+    "FINAL",
+    "CHANGES",
+    "EVERY INTERVAL '10 seconds'",
+    "EVERY INTERVAL '1 second' BEFORE WATERMARK, CHANGES AFTER WATERMARK WITHIN INTERVAL '200 milliseconds'",
+)
 
 
 @pytest.mark.parametrize("emit", EMITS)
@@ -317,7 +397,8 @@ def test_plans_name_streams(db: Any) -> None:
 
 
 def test_the_shell_knows_streams(db: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    """Completion offers their names and columns without opening the files; .schema prints the statement that makes one."""
+    """Completion offers their names and columns without opening the files; .schema prints the statement that makes
+    one."""
     from prompt_toolkit.completion import CompleteEvent
     from prompt_toolkit.document import Document
 
@@ -327,10 +408,21 @@ def test_the_shell_knows_streams(db: Any, capsys: pytest.CaptureFixture[str]) ->
     db.sql(f"CREATE STREAM bids (WATERMARK FOR ts AS ts) {PARQUET}")
     os.unlink("bids.parquet")
     shell = Shell(db)
-    found = {c.text: c.display_meta_text for c in SqlCompleter(db.catalog, shell.commands).get_completions(Document("FROM bids SELECT au"), CompleteEvent())}
+    found = {
+        c.text: c.display_meta_text
+        for c in SqlCompleter(db.catalog, shell.commands).get_completions(
+            Document("FROM bids SELECT au"), CompleteEvent()
+        )
+    }
     assert found == {"auction": "column"}
-    found = {c.text: c.display_meta_text for c in SqlCompleter(db.catalog, shell.commands).get_completions(Document("FROM bid"), CompleteEvent())}
+    found = {
+        c.text: c.display_meta_text
+        for c in SqlCompleter(db.catalog, shell.commands).get_completions(Document("FROM bid"), CompleteEvent())
+    }
     assert found == {"bids": "stream"}
     shell.command(".schema bids")
     clause = "auction BIGINT, code VARCHAR, ts TIMESTAMP, WATERMARK FOR ts AS ts"
-    assert capsys.readouterr().out == f"CREATE STREAM bids ({clause}) WITH (connector = 'parquet', path = 'bids.parquet');\n"
+    assert (
+        capsys.readouterr().out
+        == f"CREATE STREAM bids ({clause}) WITH (connector = 'parquet', path = 'bids.parquet');\n"
+    )

@@ -25,7 +25,14 @@ QUERY = "SELECT * FROM (VALUES (1, 'a'), (2, NULL), (3, 'c')) AS v(x, y)"
 
 def run(*arguments, stdin="", env=None):
     """Run the command in a process of its own; (exit code, stdout, stderr)."""
-    done = subprocess.run([sys.executable, "-m", "tsql", *arguments], input=stdin.encode(), capture_output=True, env=os.environ | (env or {}), timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "tsql", *arguments],
+        input=stdin.encode(),
+        capture_output=True,
+        env=os.environ | (env or {}),
+        timeout=120,
+        check=False,
+    )
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -46,14 +53,21 @@ def call(capfd, monkeypatch):
 def test_a_table_by_default(call):
     code, out, err = call("run", QUERY)
     assert (code, err) == (0, "")
-    assert out == "┌─────────┬─────────┐\n│    x    │    y    │\n│ integer │ varchar │\n├─────────┼─────────┤\n│       1 │ a       │\n│       2 │ NULL    │\n│       3 │ c       │\n└─────────┴─────────┘\n 3 rows\n"
+    assert out == (
+        "┌─────────┬─────────┐\n│    x    │    y    │\n│ integer │ varchar │\n├─────────┼─────────┤\n│     "
+        "  1 │ a       │\n│       2 │ NULL    │\n│       3 │ c       │\n└─────────┴─────────┘\n 3 rows\n"
+    )
 
 
 def test_formats_on_stdout(call):
     code, out, _ = call("run", QUERY, "-f", "csv")
     assert code == 0 and out.split() == ["x,y", "1,a", "2,", "3,c"]
     code, out, _ = call("run", QUERY, "-f", "json")
-    assert code == 0 and [json.loads(line) for line in out.splitlines()] == [{"x": 1, "y": "a"}, {"x": 2, "y": None}, {"x": 3, "y": "c"}]
+    assert code == 0 and [json.loads(line) for line in out.splitlines()] == [
+        {"x": 1, "y": "a"},
+        {"x": 2, "y": None},
+        {"x": 3, "y": "c"},
+    ]
 
 
 def test_binary_formats_on_the_stdout_of_a_process():
@@ -67,7 +81,12 @@ def test_binary_formats_on_the_stdout_of_a_process():
 @pytest.mark.parametrize("options", [("-f", "csv"), ()], ids=["csv", "table"])
 def test_pandas_is_not_imported(options):
     """It takes a third of a second, and pyarrow imports it with its first array if it is installed."""
-    done = subprocess.run([sys.executable, "-X", "importtime", "-m", "tsql", "run", QUERY, *options], capture_output=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "tsql", "run", QUERY, *options],
+        capture_output=True,
+        timeout=120,
+        check=True,
+    )
     imported = {line.rsplit("|", 1)[1].strip() for line in done.stderr.decode().splitlines() if "|" in line}
     assert "pyarrow.lib" in imported and "pandas.core" not in imported
 
@@ -104,8 +123,24 @@ def test_one_result_where_the_output_holds_one(call, tmp_path):
 
 def test_parameters_settings_and_tables(call, tmp_path):
     pq.write_table(pa.table({"x": [1, 2, 3]}), tmp_path / "f.parquet")
-    arguments = ("-t", f"f={tmp_path / 'f.parquet'}", "-p", "low=2", "-p", "d=DATE '2024-01-02'", "--set", "threads=1", "--memory-limit", "1GB", "--threads", "1")
-    assert call("run", "SELECT count(*) AS n, $d AS d FROM f WHERE x >= $low", "-f", "csv", *arguments)[:2] == (0, "n,d\n2,2024-01-02\n")
+    arguments = (
+        "-t",
+        f"f={tmp_path / 'f.parquet'}",
+        "-p",
+        "low=2",
+        "-p",
+        "d=DATE '2024-01-02'",
+        "--set",
+        "threads=1",
+        "--memory-limit",
+        "1GB",
+        "--threads",
+        "1",
+    )
+    assert call("run", "SELECT count(*) AS n, $d AS d FROM f WHERE x >= $low", "-f", "csv", *arguments)[:2] == (
+        0,
+        "n,d\n2,2024-01-02\n",
+    )
 
 
 def test_timing_goes_to_stderr(call):
@@ -145,9 +180,18 @@ def test_a_wrong_command_line(call, arguments):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run", "SELECT 1", "--max-rows", "abc"), "argument --max-rows: expected a whole number of at least 0, not 'abc'"),
-        (("run", "SELECT 1", "--threads", "1.5"), "argument --threads: expected a whole number of at least 0, not '1.5'"),
-        (("plan", "SELECT 1", "--candidates", "x"), "argument --candidates: expected a whole number of at least 1, not 'x'"),
+        (
+            ("run", "SELECT 1", "--max-rows", "abc"),
+            "argument --max-rows: expected a whole number of at least 0, not 'abc'",
+        ),
+        (
+            ("run", "SELECT 1", "--threads", "1.5"),
+            "argument --threads: expected a whole number of at least 0, not '1.5'",
+        ),
+        (
+            ("plan", "SELECT 1", "--candidates", "x"),
+            "argument --candidates: expected a whole number of at least 1, not 'x'",
+        ),
         (("plan", "SELECT 1", "--candidates", "0"), "argument --candidates: 0 is less than 1"),
     ],
 )
@@ -159,11 +203,17 @@ def test_a_number_that_is_none_says_what_is_expected(call, arguments, said):
 def without(descriptor, *arguments):
     """Run the command in a process whose stdout (1) or stderr (2) is closed; (exit code, what the other one got)."""
     command = [sys.executable, "-m", "tsql", *arguments]
-    done = subprocess.run(["sh", "-c", f'exec "$@" {descriptor}>&-', "sh", *command], capture_output=True, timeout=120, check=False)
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {descriptor}>&-', "sh", *command], capture_output=True, timeout=120, check=False
+    )
     return done.returncode, (done.stderr if descriptor == 1 else done.stdout).decode()
 
 
-@pytest.mark.parametrize("arguments", [("run", "SELECT 1", "-f", "csv"), ("run", "SELECT 1"), ("run", "SELECT 1", "-f", "parquet"), ("plan", "SELECT 1")], ids=["csv", "table", "parquet", "plan"])
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "SELECT 1", "-f", "csv"), ("run", "SELECT 1"), ("run", "SELECT 1", "-f", "parquet"), ("plan", "SELECT 1")],
+    ids=["csv", "table", "parquet", "plan"],
+)
 def test_a_closed_stdout_is_one_message(arguments):
     assert without(1, *arguments) == (1, "error: stdout: it is closed\n")
 
@@ -178,7 +228,18 @@ def test_messages_for_a_closed_stderr_do_not_go_to_stdout():
     assert without(2, "run", "SELECT nope", "-f", "csv") == (1, "")
 
 
-@pytest.mark.parametrize("query", ["SELECT", "SELECT nope", "SELECT 1 FROM 'missing.parquet'", "DROP TABLE nope", "SELECT CAST('x' AS INTEGER)", "", "SELECT '"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT",
+        "SELECT nope",
+        "SELECT 1 FROM 'missing.parquet'",
+        "DROP TABLE nope",
+        "SELECT CAST('x' AS INTEGER)",
+        "",
+        "SELECT '",
+    ],
+)
 def test_a_failing_query(call, query):
     code, out, err = call("run", "-", stdin=query)
     assert (code, out) == (1, "") and err.startswith("error: ") and "Traceback" not in err
@@ -214,7 +275,10 @@ def test_diff_of_a_file_that_is_no_plan(call, tmp_path):
     for files in ((plan, other), (other, plan)):
         code, out, err = call("diff", *map(str, files))
         assert (code, out) == (1, "")
-        assert err == f"error: {other}:2:1: this is no plan file: it would start with `plan version`\n  CREATE TABLE t (a INTEGER);\n  ^\n"
+        assert err == (
+            f"error: {other}:2:1: this is no plan file: it would start with `plan version`\n  CREATE TABLE "
+            "t (a INTEGER);\n  ^\n"
+        )
     code, out, err = call("diff", str(plan), str(empty))
     assert (code, out) == (1, "") and err.startswith(f"error: {empty}:1:1: this is no plan file")
     assert call("diff", str(plan), str(plan)) == (0, "", "")
@@ -230,7 +294,9 @@ def test_a_damaged_plan_file(call, tmp_path):
 
 @pytest.mark.parametrize("level", ["logical", "physical", "pipelines", "kir", "llvm", "asm", "analyze"])
 def test_explain(call, level):
-    code, out, err = call("explain", "SELECT x, count(*) AS n FROM (VALUES (1), (2)) AS v(x) GROUP BY x", "--level", level)
+    code, out, err = call(
+        "explain", "SELECT x, count(*) AS n FROM (VALUES (1), (2)) AS v(x) GROUP BY x", "--level", level
+    )
     assert (code, err) == (0, "") and out.strip()
 
 
@@ -255,7 +321,11 @@ def test_bench_tpch(call):
 def test_a_reader_that_leaves_early(tmp_path):
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"x": range(300_000)}), path)
-    child = subprocess.Popen([sys.executable, "-m", "tsql", "run", f"SELECT x FROM '{path}'", "-f", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tsql", "run", f"SELECT x FROM '{path}'", "-f", "csv"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert child.stdout.readline().strip(b'"\n') == b"x"
     child.stdout.close()
     assert child.wait(60) == 0
@@ -305,15 +375,22 @@ def test_bench_lists_and_runs(call, capfd, monkeypatch, tmp_path):
     assert code == 2 and "there is no benchmark nothing: there are tpch, ads, micro.bandwidth, " in err
     monkeypatch.setattr("tsql.__file__", str(tmp_path / "tsql" / "__init__.py"))
     code, out, err = call("bench")
-    assert (code, out) == (1, "") and err.startswith("error: the benchmarks are not installed with the package") and "hint: clone" in err
+    assert (
+        (code, out) == (1, "")
+        and err.startswith("error: the benchmarks are not installed with the package")
+        and "hint: clone" in err
+    )
 
 
 def test_the_process_ends_at_once_after_ctrl_c(tmp_path):
-    """Neither the interpreter's exit nor a kernel in progress keeps an interrupted process; the query has hours to go."""
+    """Neither the interpreter's exit nor a kernel in progress keeps an interrupted process; the query has hours to
+    go."""
     path = tmp_path / "f.parquet"
     pq.write_table(pa.table({"s": [f"text {i}" for i in range(300_000)]}), path)
     query = f"SELECT max(md5(a.s || b.s)) FROM '{path}' a, '{path}' b WHERE md5(a.s || b.s) < '1'"
-    child = subprocess.Popen([sys.executable, "-m", "tsql", "run", query, "-f", "csv"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tsql", "run", query, "-f", "csv"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     # The compiler is loaded when the query starts.
     assert wait_until(lambda: "libllvmlite" in Path(f"/proc/{child.pid}/maps").read_text())
     child.send_signal(signal.SIGINT)

@@ -18,7 +18,14 @@ def relation(table: pa.Table, batch_rows: int = 7) -> Relation:
 
 
 def test_a_small_table():
-    table = pa.table({"i": [1, 20], "s": ["a", None], "日本": ["日", "本x"], "d": pa.array([Decimal("1.50"), None], pa.decimal128(6, 2))})
+    table = pa.table(
+        {
+            "i": [1, 20],
+            "s": ["a", None],
+            "日本": ["日", "本x"],
+            "d": pa.array([Decimal("1.50"), None], pa.decimal128(6, 2)),
+        }
+    )
     assert table_text(relation(table)).splitlines() == [
         "┌────────┬─────────┬─────────┬──────────────┐",
         "│   i    │    s    │  日本   │      d       │",

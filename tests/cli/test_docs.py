@@ -28,7 +28,9 @@ def test_api_examples(tmp_path, monkeypatch):
 def examples():
     """(command, expected output) pairs of the console blocks, in order."""
     found = []
-    for block in re.findall(r"^```console\n(.*?)^```", (DOCS / "cli.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL):
+    for block in re.findall(
+        r"^```console\n(.*?)^```", (DOCS / "cli.md").read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    ):
         for line in block.splitlines():
             if line.startswith("$ "):
                 found.append([line[2:], []])
@@ -41,7 +43,9 @@ def examples():
 
 def matches(actual, expected):
     """Whether the lines agree; a line of `...` stands for any number of lines, and `...` inside a line for any text."""
-    pattern = "\n".join("(?:.*\n)*?.*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") for line in expected)
+    pattern = "\n".join(
+        "(?:.*\n)*?.*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") for line in expected
+    )
     return re.fullmatch(pattern.replace("\n(?:.*\n)*?.*\n", "\n(?:.*\n)*?"), "\n".join(actual)) is not None
 
 

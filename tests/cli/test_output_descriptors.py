@@ -1,4 +1,5 @@
-"""COPY, -o and plans to /dev/stdout and other descriptors: what is written goes where the descriptor is, between all else."""
+"""COPY, -o and plans to /dev/stdout and other descriptors: what is written goes where the descriptor is, between all
+else."""
 
 from __future__ import annotations
 
@@ -25,9 +26,19 @@ COPY = "copy (select 1 a) to '{}' (format {})"
 
 def shell(script: str, folder: Path) -> tuple[int, bytes, str]:
     """The exit code, the output and the errors of a script, where `tsql` is ours."""
-    text = f"set -e\ntsql() {{ {TSQL} \"$@\"; }}\n{script}"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))}
-    done = subprocess.run(["bash", "-c", text], cwd=folder, capture_output=True, timeout=PATIENCE_SECONDS * 2, check=False, env=environment)
+    text = f'set -e\ntsql() {{ {TSQL} "$@"; }}\n{script}'
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")])),
+    }
+    done = subprocess.run(
+        ["bash", "-c", text],
+        cwd=folder,
+        capture_output=True,
+        timeout=PATIENCE_SECONDS * 2,
+        check=False,
+        env=environment,
+    )
     return done.returncode, done.stdout, done.stderr.decode()
 
 
@@ -42,7 +53,10 @@ def test_a_redirected_output_keeps_all_in_order(path: str, tmp_path: Path) -> No
 
 
 def test_files_are_written_from_where_they_are(tmp_path: Path) -> None:
-    script = f'exec 3> three; echo first >&3; tsql run "{COPY.format("/dev/fd/3", "csv")}; select 2 b" -f csv > out; echo last >&3'
+    script = (
+        f'exec 3> three; echo first >&3; tsql run "{COPY.format("/dev/fd/3", "csv")}; select 2 b" -f csv > '
+        "out; echo last >&3"
+    )
     assert shell(script, tmp_path) == (0, b"", "")
     assert (tmp_path / "three").read_text() == "first\na\n1\nlast\n"
     assert (tmp_path / "out").read_text() == "b\n2\n"
@@ -82,7 +96,10 @@ def test_binary_files(kind: str, tmp_path: Path) -> None:
 def test_what_cannot_be_written_to_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "f").write_text("kept")
     with tsql.connect() as db, open(tmp_path / "f", "rb") as file:
-        for path, why in ((f"/dev/fd/{file.fileno()}", "Bad file descriptor|not writable"), ("/dev/fd/987", "Bad file descriptor")):
+        for path, why in (
+            (f"/dev/fd/{file.fileno()}", "Bad file descriptor|not writable"),
+            ("/dev/fd/987", "Bad file descriptor"),
+        ):
             with pytest.raises(SourceError, match=f"cannot write {path}: ({why})"):
                 db.sql(COPY.format(path, "csv"))
         with pytest.raises(SourceError, match="cannot write /dev/stdout: Not a directory"):
@@ -104,10 +121,27 @@ def test_which_paths_are_descriptors(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "more").symlink_to("/dev/fd/7")
     (tmp_path / "ring").symlink_to("ring")
     (tmp_path / "file").write_text("")
-    ours = ["/dev/fd/7", "/proc/self/fd/7", f"/proc/{os.getpid()}/fd/7", "//dev//fd/7", str(tmp_path / "link"), tmp_path / "more"]
+    ours = [
+        "/dev/fd/7",
+        "/proc/self/fd/7",
+        f"/proc/{os.getpid()}/fd/7",
+        "//dev//fd/7",
+        str(tmp_path / "link"),
+        tmp_path / "more",
+    ]
     assert [descriptor_of(path) for path in ours] == [7] * len(ours)
     assert [descriptor_of(f"/dev/std{name}") for name in ("in", "out", "err")] == [0, 1, 2]
-    others = [f"/proc/{os.getppid()}/fd/7", "/dev/null", "/dev/fd/x", "/dev/fd", str(tmp_path / "ring"), tmp_path / "file", "dev/fd/7", "", "a\0b"]
+    others = [
+        f"/proc/{os.getppid()}/fd/7",
+        "/dev/null",
+        "/dev/fd/x",
+        "/dev/fd",
+        str(tmp_path / "ring"),
+        tmp_path / "file",
+        "dev/fd/7",
+        "",
+        "a\0b",
+    ]
     assert [descriptor_of(path) for path in others] == [None] * len(others)
     monkeypatch.chdir(tmp_path)
     assert descriptor_of("link") == 7

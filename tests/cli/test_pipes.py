@@ -31,13 +31,19 @@ def run(query: str, stdin: bytes | Path, *arguments: str) -> tuple[int, str, str
 def test_standard_input(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_bytes(CSV)
     assert run("SELECT * FROM '/dev/stdin'", tmp_path / "t.csv") == (0, "a,b\n1,x\n2,y\n", "")
-    twice = "SELECT l.a, r.b FROM '/dev/stdin' l JOIN '/dev/stdin' r ON l.a = r.a ORDER BY 1; SELECT count(*) AS n FROM read_csv('/dev/fd/0'); SELECT sum(a) AS s FROM t"
+    twice = (
+        "SELECT l.a, r.b FROM '/dev/stdin' l JOIN '/dev/stdin' r ON l.a = r.a ORDER BY 1; SELECT count(*) AS "
+        "n FROM read_csv('/dev/fd/0'); SELECT sum(a) AS s FROM t"
+    )
     assert run(twice, CSV, "-t", "t=/dev/stdin") == (0, "a,b\n1,x\n2,y\nn\n2\ns\n3\n", "")
 
 
 def test_binary_files_and_errors(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1, 2, 3]}), tmp_path / "t.parquet")
-    query = "SELECT sum(a) AS s FROM '/dev/stdin'; SELECT a FROM read_parquet('/dev/fd/0') WHERE a > 2; SELECT b FROM '/dev/stdin'"
+    query = (
+        "SELECT sum(a) AS s FROM '/dev/stdin'; SELECT a FROM read_parquet('/dev/fd/0') WHERE a > 2; SELECT b "
+        "FROM '/dev/stdin'"
+    )
     code, out, err = run(query, (tmp_path / "t.parquet").read_bytes())
     assert (code, out) == (1, "s\n6\na\n3\n")
     assert "b" in err and "Traceback" not in err
@@ -46,7 +52,12 @@ def test_binary_files_and_errors(tmp_path: Path) -> None:
 def test_ctrl_c_while_nothing_comes() -> None:
     out, into = os.pipe()
     query = "SELECT 1 AS one; SELECT * FROM '/dev/stdin'"
-    child = subprocess.Popen([sys.executable, "-m", "tsql", "run", query, "-f", "csv"], stdin=out, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tsql", "run", query, "-f", "csv"],
+        stdin=out,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     try:
         assert child.stdout.readline() == b"one\n"
         time.sleep(0.2)

@@ -18,7 +18,9 @@ def delay(monkeypatch):
 def shown(until, *, terminal=True, progress=lambda: 0.5, kind="xterm"):
     """What is printed by a run that lasts until its output has some text."""
     out = io.StringIO()
-    with ProgressBar(progress, console=Console(file=out, force_terminal=terminal, width=80, _environ={"TERM": kind})) as bar:
+    with ProgressBar(
+        progress, console=Console(file=out, force_terminal=terminal, width=80, _environ={"TERM": kind})
+    ) as bar:
         if bar._thread is not None:
             wait_until(lambda: until in out.getvalue())
     return out.getvalue()

@@ -57,14 +57,26 @@ def test_a_script_stops_at_the_first_error(capfd, monkeypatch):
 
 def test_dot_commands(capfd, monkeypatch, tmp_path):
     (tmp_path / "more.sql").write_text("SELECT 5 AS five;\n\nSELECT 6 AS six;\n")
-    code, out, err = script(f".help\n.mode csv\n.mode\n.timing\n.read {tmp_path / 'more.sql'}\n.quit\nSELECT 7;\n", capfd, monkeypatch)
+    code, out, err = script(
+        f".help\n.mode csv\n.mode\n.timing\n.read {tmp_path / 'more.sql'}\n.quit\nSELECT 7;\n", capfd, monkeypatch
+    )
     assert code == 0
     assert all(name in out for name in (".help", ".tables", ".schema", ".timing", ".mode", ".read", ".quit"))
     assert out.endswith("the mode is csv\ntiming is on\nfive\n5\nsix\n6\n")
     assert err.count("total ") == 2
 
 
-@pytest.mark.parametrize(("command", "message"), [(".fly", "unknown command .fly"), (".mode xml", "unknown mode xml"), (".schema nope", "unknown table nope"), (".read", "takes the name of a file"), (".read missing.sql", "missing.sql"), (".timing maybe", "on or off")])
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (".fly", "unknown command .fly"),
+        (".mode xml", "unknown mode xml"),
+        (".schema nope", "unknown table nope"),
+        (".read", "takes the name of a file"),
+        (".read missing.sql", "missing.sql"),
+        (".timing maybe", "on or off"),
+    ],
+)
 def test_bad_dot_commands(command, message, capfd, monkeypatch):
     code, _, err = script(command + "\n", capfd, monkeypatch)
     assert code == 1 and message in err and "Traceback" not in err
@@ -198,7 +210,14 @@ def terminal(tmp_path):
     opened = []
 
     def start(*command):
-        environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "80", "LINES": "24", "XDG_STATE_HOME": str(tmp_path), "PROMPT_TOOLKIT_NO_CPR": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment = os.environ | {
+            "TERM": "xterm-256color",
+            "COLUMNS": "80",
+            "LINES": "24",
+            "XDG_STATE_HOME": str(tmp_path),
+            "PROMPT_TOOLKIT_NO_CPR": "1",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
         environment.pop("NO_COLOR", None)
         opened.append(Terminal(*command, env=environment))
         return opened[-1]
@@ -260,11 +279,16 @@ def test_words_that_leave_are_columns_inside_a_statement(capfd, monkeypatch):
 
 def test_backslash_commands(capfd, monkeypatch, tmp_path):
     (tmp_path / "more.sql").write_text("SELECT 5 AS five;\n")
-    text = f".mode csv\nCREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR);\nCREATE VIEW v AS SELECT 1 AS x;\n\\d\n\\dt\n\\d t\n\\d v;\n\\i {tmp_path / 'more.sql'}\n"
+    text = (
+        ".mode csv\nCREATE TABLE t (a INTEGER PRIMARY KEY, b VARCHAR);\nCREATE VIEW v AS SELECT 1 AS "
+        f"x;\n\\d\n\\dt\n\\d t\n\\d v;\n\\i {tmp_path / 'more.sql'}\n"
+    )
     code, out, err = script(text, capfd, monkeypatch)
     described = "column_name,column_type,null,key,default,extra\n"
     assert (code, err) == (0, "")
-    assert out == "t\nv\n" * 2 + f"{described}a,INTEGER,NO,PRI,,\nb,VARCHAR,YES,,,\n{described}x,INTEGER,YES,,,\nfive\n5\n"
+    assert (
+        out == "t\nv\n" * 2 + f"{described}a,INTEGER,NO,PRI,,\nb,VARCHAR,YES,,,\n{described}x,INTEGER,YES,,,\nfive\n5\n"
+    )
 
 
 @pytest.mark.parametrize("command", ["\\?", "help", ".help", "help;"])
@@ -273,7 +297,16 @@ def test_help(capfd, monkeypatch, command):
     assert code == 0 and all(name in out for name in (".open", ".mode", ".describe", ".quit", "\\d [NAME]", "markdown"))
 
 
-@pytest.mark.parametrize(("command", "message"), [("\\x", "unknown command \\x"), ("\\d nope", "unknown table nope"), (".open a b", "one folder"), (".open 'a", "No closing quotation"), (".open nowhere/a", "there is no folder nowhere")])
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("\\x", "unknown command \\x"),
+        ("\\d nope", "unknown table nope"),
+        (".open a b", "one folder"),
+        (".open 'a", "No closing quotation"),
+        (".open nowhere/a", "there is no folder nowhere"),
+    ],
+)
 def test_bad_commands_of_others(command, message, capfd, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     code, _, err = script(command + "\n", capfd, monkeypatch)
@@ -307,7 +340,9 @@ INSERT INTO items VALUES (3);
 
 
 def test_a_database_that_cannot_be_opened_leaves_the_other_one(typed, tmp_path):
-    out, err = typed(f".mode csv\rCREATE TABLE t AS SELECT 1 AS x;\r.open {tmp_path / 'a' / 'b'}\rSELECT x FROM t;\r.quit\r")
+    out, err = typed(
+        f".mode csv\rCREATE TABLE t AS SELECT 1 AS x;\r.open {tmp_path / 'a' / 'b'}\rSELECT x FROM t;\r.quit\r"
+    )
     assert "there is no folder" in err and out.endswith("x\n1\n")
 
 
@@ -318,18 +353,29 @@ def test_completion_follows_open(tmp_path):
     with create_app_session(output=DummyOutput()):
         shell.prompt_session()
     shell.submit(f".open {tmp_path / 'db'}")
-    assert [c.text for c in shell.completer.get_completions(Document("FROM the_o"), CompleteEvent())] == ["the_only_one"]
+    assert [c.text for c in shell.completer.get_completions(Document("FROM the_o"), CompleteEvent())] == [
+        "the_only_one"
+    ]
     shell.session.close()
 
 
 # Modes
 
-ROWS = "SELECT * FROM (VALUES (1, 'a|b', 2.5), (20, NULL, -1.0), (3, 'x <y>' || chr(10) || 'z', NULL)) AS t(id, \"a name\", price)"
+ROWS = (
+    "SELECT * FROM (VALUES (1, 'a|b', 2.5), (20, NULL, -1.0), (3, 'x <y>' || chr(10) || 'z', NULL)) AS "
+    't(id, "a name", price)'
+)
 MODES = {
     "list": "id|a name|price\n1|a|b|2.5\n20||-1.0\n3|x <y>\nz|\n",
     "tabs": "id\ta name\tprice\n1\ta|b\t2.5\n20\t\t-1.0\n3\tx <y>\nz\t\n",
-    "line": "    id = 1\na name = a|b\n price = 2.5\n\n    id = 20\na name = NULL\n price = -1.0\n\n    id = 3\na name = x <y>\\nz\n price = NULL\n",
-    "markdown": "|  id | a name   | price |\n|----:|----------|------:|\n|   1 | a\\|b     |   2.5 |\n|  20 | NULL     |  -1.0 |\n|   3 | x <y>\\nz |  NULL |\n",
+    "line": (
+        "    id = 1\na name = a|b\n price = 2.5\n\n    id = 20\na name = NULL\n price = -1.0\n\n    id = "
+        "3\na name = x <y>\\nz\n price = NULL\n"
+    ),
+    "markdown": (
+        "|  id | a name   | price |\n|----:|----------|------:|\n|   1 | a\\|b     |   2.5 |\n|  20 | NULL   "
+        "  |  -1.0 |\n|   3 | x <y>\\nz |  NULL |\n"
+    ),
     "html": (
         "<tr><th>id</th><th>a name</th><th>price</th></tr>\n<tr><td>1</td><td>a|b</td><td>2.5</td></tr>\n"
         "<tr><td>20</td><td>NULL</td><td>-1.0</td></tr>\n<tr><td>3</td><td>x &lt;y&gt;\\nz</td><td>NULL</td></tr>\n"
@@ -352,7 +398,9 @@ def test_modes_without_rows(mode, capfd, monkeypatch):
     assert (code, err) == (0, "") and ("x" in out) is (mode not in ("json", "line"))
 
 
-@pytest.mark.parametrize(("alias", "mode"), [("box", "table"), ("duckbox", "table"), ("jsonlines", "json"), ("md", "markdown")])
+@pytest.mark.parametrize(
+    ("alias", "mode"), [("box", "table"), ("duckbox", "table"), ("jsonlines", "json"), ("md", "markdown")]
+)
 def test_names_of_modes_in_other_shells(alias, mode, capfd, monkeypatch):
     assert script(f".mode {alias}\n.mode\n", capfd, monkeypatch) == (0, f"the mode is {mode}\n", "")
 

@@ -22,14 +22,20 @@ LONG = {
     "and": ("SELECT count(*) FROM t WHERE " + " AND ".join(f"a <> {i}" for i in range(50, MANY)), [(50,)]),
     "in numbers": (f"SELECT count(*) FROM t WHERE a IN ({','.join(map(str, range(50, 10_000)))})", [(50,)]),
     "in texts": ("SELECT count(*) FROM t WHERE s IN (" + ",".join(f"'{i}'" for i in range(50, 10_000)) + ")", [(50,)]),
-    "case": ("SELECT sum(CASE " + " ".join(f"WHEN a = {i} THEN {i + 1}" for i in range(500)) + " END) FROM t", [(5050,)]),
+    "case": (
+        "SELECT sum(CASE " + " ".join(f"WHEN a = {i} THEN {i + 1}" for i in range(500)) + " END) FROM t",
+        [(5050,)],
+    ),
     "union": ("SELECT count(*) FROM (" + " UNION ALL ".join(["SELECT a FROM t"] * 60) + ")", [(6000,)]),
     "literal": (f"SELECT length('{'x' * 200_000}')", [(200_000,)]),
     "nul": ("SELECT length('a\0b')", [(3,)]),
     "byte order mark": ("\ufeffSELECT 1", [(1,)]),
     "comments": ("/* a */ -- b\nSELECT 1 -- c\n;;", [(1,)]),
     "limit": ("SELECT count(*) FROM (SELECT a FROM t LIMIT 9223372036854775807)", [(100,)]),
-    "limit and offset": ("SELECT count(*) FROM (SELECT a FROM t LIMIT 9223372036854775807 OFFSET 9223372036854775807)", [(0,)]),
+    "limit and offset": (
+        "SELECT count(*) FROM (SELECT a FROM t LIMIT 9223372036854775807 OFFSET 9223372036854775807)",
+        [(0,)],
+    ),
     "limit null": ("SELECT count(*) FROM (SELECT a FROM t LIMIT NULL)", [(100,)]),
     "sorted limit": ("SELECT a FROM t ORDER BY a LIMIT 9223372036854775807 OFFSET 99", [(99,)]),
     "repeated names": ("SELECT a, a FROM t WHERE a = 7", [(7, 7)]),
@@ -96,16 +102,37 @@ def test_many_columns(db):
 
 
 def test_text_that_is_not_utf8(db):
-    bad = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0\5\0\0\0"), pa.py_buffer(b"a\xff\xfebc")])
+    bad = pa.Array.from_buffers(
+        pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\3\0\0\0\5\0\0\0"), pa.py_buffer(b"a\xff\xfebc")]
+    )
     try:
         db.register("broken", pa.table({"s": bad}))
-        for query in ("upper(s)", "length(s)", "reverse(s)", "s || 'x'", "substr(s, 2)", "s LIKE '%b%'", "max(s)", "regexp_matches(s, 'a')"):
+        for query in (
+            "upper(s)",
+            "length(s)",
+            "reverse(s)",
+            "s || 'x'",
+            "substr(s, 2)",
+            "s LIKE '%b%'",
+            "max(s)",
+            "regexp_matches(s, 'a')",
+        ):
             db.sql(f"SELECT {query} FROM broken").arrow()
     except TsqlError as error:
         assert "UTF" in str(error)
 
 
-@pytest.mark.parametrize("query", ["SELECT " + "(" * 300 + "1" + ")" * 300, "SELECT a FROM nowhere", "SELECT CAST('x' AS INT)", "-- nothing", "SET nonsense = 1", "SELECT 1; SELECT 'x"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT " + "(" * 300 + "1" + ")" * 300,
+        "SELECT a FROM nowhere",
+        "SELECT CAST('x' AS INT)",
+        "-- nothing",
+        "SET nonsense = 1",
+        "SELECT 1; SELECT 'x",
+    ],
+)
 def test_the_command_says_it_once_and_fails(query, capfd):
     assert main(["run", query]) == 1
     said = capfd.readouterr().err

@@ -13,7 +13,9 @@ from tsql.loaded import LoadedPlan
 @pytest.fixture(scope="module")
 def db():
     with tsql.connect(threads=2) as session:
-        session.register("t", pa.table({"a": list(range(20)), "s": [str(i) for i in range(20)], 'we"ird\n#=x': [1] * 20}))
+        session.register(
+            "t", pa.table({"a": list(range(20)), "s": [str(i) for i in range(20)], 'we"ird\n#=x': [1] * 20})
+        )
         yield session
 
 

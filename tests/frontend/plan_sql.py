@@ -1,8 +1,7 @@
 """A logical plan said in SQL again, so that DuckDB can run what the analyzer understood.
 
-Every node becomes a subquery. An outer column is printed by its bare name: DuckDB then finds it in the relation around, as
-long as no column in between has the same name, which is what the analyzer promises.
-"""
+Every node becomes a subquery. An outer column is printed by its bare name: DuckDB then finds it in the relation around,
+as long as no column in between has the same name, which is what the analyzer promises."""
 
 from __future__ import annotations
 
@@ -32,7 +31,9 @@ def plan_sql(node: logical.Node) -> str:
             return _aggregate(node)
         case logical.Distinct():
             on = f"ON ({', '.join(map(quote, node.on))}) " if node.on else ""
-            return f"SELECT DISTINCT {on}{_names(node)} FROM {_nested(node.input)}{_order(node.input) if node.on else ''}"
+            return (
+                f"SELECT DISTINCT {on}{_names(node)} FROM {_nested(node.input)}{_order(node.input) if node.on else ''}"
+            )
         case logical.Sort():
             return f"SELECT {_names(node)} FROM {_nested(node.input)} ORDER BY {', '.join(map(_key, node.keys))}"
         case logical.Limit():
@@ -79,7 +80,10 @@ def _order(node: logical.Node) -> str:
 def _values(node: logical.Values) -> str:
     if not node.fields.names:
         return " UNION ALL ".join(["SELECT 1 AS one"] * len(node.rows))
-    rows = ", ".join(f"({', '.join(f'CAST({_sql(v)} AS {_type(f.type)})' for v, f in zip(row, node.fields, strict=True))})" for row in node.rows)
+    rows = ", ".join(
+        f"({', '.join(f'CAST({_sql(v)} AS {_type(f.type)})' for v, f in zip(row, node.fields, strict=True))})"
+        for row in node.rows
+    )
     return f"SELECT * FROM (VALUES {rows}) AS v({', '.join(map(quote, node.fields.names))})"
 
 
@@ -94,7 +98,10 @@ def _aggregate(node: logical.Aggregate) -> str:
     group = ", ".join(f"({_sql(e)} IS NULL, {_sql(e)})" for _, e in node.keys)
     having = "" if group or calls else " HAVING true"
     first = [f"any_value({_sql(e)}) AS {quote(n)}" for n, e in node.keys]
-    return f"SELECT {', '.join((first if group else keys) + calls) or '1 AS one'} FROM {_nested(node.input)}{' GROUP BY ' + group if group else having}"
+    return (
+        f"SELECT {', '.join((first if group else keys) + calls) or '1 AS one'} FROM "
+        f"{_nested(node.input)}{' GROUP BY ' + group if group else having}"
+    )
 
 
 def _join(node: logical.Join) -> str:
@@ -102,14 +109,22 @@ def _join(node: logical.Join) -> str:
     condition = "true" if node.condition is None else _sql(node.condition)
     right = _nested(node.right, "r")
     if node.kind in ("semi", "anti"):
-        return f"SELECT {_names(node)} FROM {left} WHERE {'NOT ' if node.kind == 'anti' else ''}EXISTS (SELECT 1 FROM {right} WHERE {condition})"
+        return (
+            f"SELECT {_names(node)} FROM {left} WHERE {'NOT ' if node.kind == 'anti' else ''}EXISTS (SELECT 1 "
+            f"FROM {right} WHERE {condition})"
+        )
     if node.kind == "mark":
         return f"SELECT {_kept(node)}{_mark(node, right, condition)} AS {quote(node.mark)} FROM {left}"
     if node.kind == "single":
         assert node.condition is None and len(node.right.schema.names) == 1
         return f"SELECT {_kept(node)}({plan_sql(node.right)}) AS {quote(node.right.schema.names[0])} FROM {left}"
     lateral = "LATERAL " if isinstance(node, logical.Apply) else ""
-    shown = ", ".join([*(f"l.{quote(n)}" for n in node.left.schema.names), *(f"r.{quote(n)}" for n in node.right.schema.names)]) or "1"
+    shown = (
+        ", ".join(
+            [*(f"l.{quote(n)}" for n in node.left.schema.names), *(f"r.{quote(n)}" for n in node.right.schema.names)]
+        )
+        or "1"
+    )
     return f"SELECT {shown} FROM {left} {node.kind.upper()} JOIN {lateral}{right} ON {condition}"
 
 
@@ -122,4 +137,7 @@ def _mark(node: logical.Join, right: str, condition: str) -> str:
     if node.condition is None:
         return f"EXISTS (SELECT 1 FROM {right})"
     rows = f"(SELECT ({condition}) AS c FROM {right}) AS m"
-    return f"(SELECT CASE WHEN count(*) FILTER (WHERE c) > 0 THEN true WHEN count(*) FILTER (WHERE c IS NULL) > 0 THEN NULL ELSE false END FROM {rows})"
+    return (
+        "(SELECT CASE WHEN count(*) FILTER (WHERE c) > 0 THEN true WHEN count(*) FILTER (WHERE c IS NULL) > "
+        f"0 THEN NULL ELSE false END FROM {rows})"
+    )

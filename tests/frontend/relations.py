@@ -21,7 +21,9 @@ TABLES = {
 
 
 def catalog() -> FakeCatalog:
-    return FakeCatalog({name: FakeSource(Schema.of(*((c, parse_type(t)) for c, t in columns))) for name, columns in TABLES.items()})
+    return FakeCatalog(
+        {name: FakeSource(Schema.of(*((c, parse_type(t)) for c, t in columns))) for name, columns in TABLES.items()}
+    )
 
 
 def plan_of(text: str) -> logical.Node:
@@ -47,7 +49,11 @@ def write_golden(name: str, queries: list[str]) -> None:
 
 def kinds(plan: logical.Node) -> list[str]:
     """The joins and applies of a plan, from the root."""
-    return [f"{'apply ' if isinstance(n, logical.Apply) else ''}{n.kind}" for n in plan.walk() if isinstance(n, logical.Join)]
+    return [
+        f"{'apply ' if isinstance(n, logical.Apply) else ''}{n.kind}"
+        for n in plan.walk()
+        if isinstance(n, logical.Join)
+    ]
 
 
 def wrong_names(plan: logical.Node) -> str | None:
@@ -59,7 +65,9 @@ def wrong_names(plan: logical.Node) -> str | None:
         if isinstance(node, logical.Apply):
             left = {name.lower() for name in node.left.schema.names}
             for inner in nodes(node.right):
-                if any(outer.name.lower() in left for outer in outers(inner)) and left & {name.lower() for name in inner.schema.names}:
+                if any(outer.name.lower() in left for outer in outers(inner)) and left & {
+                    name.lower() for name in inner.schema.names
+                }:
                     return f"{inner.describe()}: a name of the relation around it"
     return _unknown_outer(plan, frozenset())
 

@@ -17,7 +17,8 @@ from tsql.kernels.expr.types import Type, parse_type
 from tsql.statements import kinds as statements
 
 TYPES = (
-    "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE DECIMAL(4,1) DECIMAL(18,3) "
+    "BOOLEAN TINYINT SMALLINT INTEGER BIGINT HUGEINT UTINYINT USMALLINT UINTEGER UBIGINT FLOAT DOUBLE "
+    "DECIMAL(4,1) DECIMAL(18,3) "
     "DECIMAL(38,10) VARCHAR BLOB DATE TIME TIMESTAMP TIMESTAMPTZ INTERVAL"
 ).split()
 TABLES = {
@@ -70,7 +71,9 @@ class FakeCatalog:
 
 
 def catalog() -> FakeCatalog:
-    return FakeCatalog({name: FakeSource(Schema.of(*((c, parse_type(t)) for c, t in columns))) for name, columns in TABLES.items()})
+    return FakeCatalog(
+        {name: FakeSource(Schema.of(*((c, parse_type(t)) for c, t in columns))) for name, columns in TABLES.items()}
+    )
 
 
 def oracle() -> duckdb.DuckDBPyConnection:
@@ -97,6 +100,8 @@ def oracle_types(connection: duckdb.DuckDBPyConnection, text: str) -> tuple[list
     """Names and types that DuckDB gives to the result; None where it refuses the query."""
     try:
         relation = connection.sql(text)
-        return list(relation.columns), [{'"NULL"': "INTEGER", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}.get(str(t), str(t)) for t in relation.types]
+        return list(relation.columns), [
+            {'"NULL"': "INTEGER", "TIMESTAMP WITH TIME ZONE": "TIMESTAMPTZ"}.get(str(t), str(t)) for t in relation.types
+        ]
     except duckdb.Error:
         return None

@@ -1,4 +1,5 @@
-"""No clause is ignored: the tables of `tsql/clauses/` know each argument of each syntax node, and what is not read is refused at its place."""
+"""No clause is ignored: the tables of `tsql/clauses/` know each argument of each syntax node, and what is not read is
+refused at its place."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ REFUSED = [
     ("SELECT * FROM (t ORDER BY x LIMIT 1)", 18, "ORDER BY is not supported here"),
     ("SELECT 1 LEFT UNION ALL BY NAME SELECT 2", 10, "LEFT is not supported"),
     ("SELECT 1 AS a UNION ALL CORRESPONDING SELECT 2 AS a", 25, "CORRESPONDING is not supported"),
-    ("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n<3) SEARCH DEPTH FIRST BY n SET o SELECT * FROM r", 73, "SEARCH is not supported"),
+    (("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n+1 FROM r WHERE n<3) SEARCH DEPTH FIRST BY n SET " "o SELECT * FROM r"), 73, "SEARCH is not supported"),
     ("ALTER TABLE t ADD COLUMN z INTEGER FIRST", 36, "FIRST is not supported"),
     ("CREATE TABLE q (a INTEGER CHECK (a > 1) ENFORCED)", 41, "a CHECK is always enforced"),
     ("CREATE TABLE q (a INTEGER PRIMARY KEY DESC)", 39, "a key has no order"),
@@ -169,7 +170,8 @@ REFUSED = [
     ("SELECT * FROM LATERAL VIEW OUTER explode(x) q AS y", 15, "LATERAL VIEW is not supported"),
     ("CREATE TABLE q (a INTEGER, b INTEGER AS (a + 1))", 38, "a generated column is not supported"),
 ]  # fmt: skip
-"""A statement for each refusal of the tables, and for some classes that are in none: where the error points, and its message."""
+"""A statement for each refusal of the tables, and for some classes that are in none: where the error points, and its
+message."""
 
 REFUSED_LATER = {
     exp.Struct: "SELECT {'a': 1}",
@@ -201,7 +203,9 @@ def test_every_argument_of_a_known_class_is_in_the_table(kind: type[exp.Expr]) -
     assert clauses.arguments - clauses.extra == set(kind.arg_types)
     assert not clauses.fine & clauses.foreign
     assert not set(clauses.idle) & clauses.read
-    assert clauses.fine & set(clauses.refused) <= clauses.when_false, "an argument is read and refused only if False means something"
+    assert clauses.fine & set(clauses.refused) <= clauses.when_false, (
+        "an argument is read and refused only if False means something"
+    )
 
 
 def test_every_node_of_this_dialect_is_in_the_table() -> None:
@@ -267,8 +271,15 @@ def test_every_refusal_has_an_example(monkeypatch: pytest.MonkeyPatch) -> None:
     for text, _, _ in REFUSED:
         with pytest.raises(ParseError):
             parse(text)
-    missing = [kind.__name__ for kind, refusal in NODES.items() if isinstance(refusal, Refusal) and id(refusal) not in used]
-    missing += [f"{kind.__name__}.{name}" for kind, clauses in KNOWN.items() for name, refusal in clauses.refused.items() if id(refusal) not in used]
+    missing = [
+        kind.__name__ for kind, refusal in NODES.items() if isinstance(refusal, Refusal) and id(refusal) not in used
+    ]
+    missing += [
+        f"{kind.__name__}.{name}"
+        for kind, clauses in KNOWN.items()
+        for name, refusal in clauses.refused.items()
+        if id(refusal) not in used
+    ]
     assert missing == []
 
 
@@ -284,7 +295,10 @@ def test_classes_that_the_analysis_refuses() -> None:
 def test_the_first_clause_of_several_is_named() -> None:
     with pytest.raises(ParseError) as caught:
         parse("SELECT *\nFROM t WITH (NOLOCK)\nCLUSTER BY x\nFOR UPDATE")
-    assert str(caught.value) == "line 2, column 8: WITH (..) behind a table is not supported\n  FROM t WITH (NOLOCK)\n         ^\nhint: hints stand behind SELECT: /*+ .. */"
+    assert str(caught.value) == (
+        "line 2, column 8: WITH (..) behind a table is not supported\n  FROM t WITH (NOLOCK)\n         "
+        "^\nhint: hints stand behind SELECT: /*+ .. */"
+    )
 
 
 def test_a_clause_of_a_later_statement_is_shown_in_its_line() -> None:
@@ -307,5 +321,9 @@ def test_what_macros_and_views_make_passes() -> None:
         db.sql("CREATE TABLE t (a INTEGER CHECK (twice(a) >= 0), b INTEGER DEFAULT 1 + 1)")
         db.sql("INSERT INTO t (a) VALUES (3), (4)")
         db.sql("CREATE VIEW v AS SELECT twice(a) AS d, * FROM t")
-        assert db.sql("SELECT d, twice(twice(d), 3) AS e, b FROM v ORDER BY d").arrow().to_pydict() == {"d": [6, 8], "e": [36, 48], "b": [2, 2]}
+        assert db.sql("SELECT d, twice(twice(d), 3) AS e, b FROM v ORDER BY d").arrow().to_pydict() == {
+            "d": [6, 8],
+            "e": [36, 48],
+            "b": [2, 2],
+        }
         assert db.sql("PIVOT v ON a USING sum(d) GROUP BY b").arrow().to_pydict() == {"b": [2], "3": [6], "4": [8]}

@@ -1,5 +1,5 @@
-"""What the analyzer makes of the corpus of joins and subqueries, run by DuckDB: the plan, said in SQL again, gives the rows,
-names and types of the query. This holds the front end alone to the oracle, without the rules and the executor."""
+"""What the analyzer makes of the corpus of joins and subqueries, run by DuckDB: the plan, said in SQL again, gives the
+rows, names and types of the query. This holds the front end alone to the oracle, without the rules and the executor."""
 
 from __future__ import annotations
 
@@ -62,12 +62,15 @@ def duck():
 
 @pytest.fixture
 def records(pytestconfig: pytest.Config) -> Callable[[Path], list[slt.Record]]:
-    """The records of a file: every second query, unless all are asked for. The engine runs all of them in `tests/test_slt.py`."""
+    """The records of a file: every second query, unless all are asked for. The engine runs all of them in
+    `tests/test_slt.py`."""
     return lambda path: slt.read(path) if pytestconfig.getoption("--all-configurations") else each(slt.read(path), 2)
 
 
 @pytest.mark.parametrize("path", FILES, ids=[f"{path.parent.name}/{path.stem}" for path in FILES])
-def test_plans_mean_what_the_query_says(path: Path, catalog: Catalog, duck: Oracle, records: Callable[[Path], list[slt.Record]]) -> None:
+def test_plans_mean_what_the_query_says(
+    path: Path, catalog: Catalog, duck: Oracle, records: Callable[[Path], list[slt.Record]]
+) -> None:
     checked = 0
     wrong = []
     for record in records(path):

@@ -104,7 +104,10 @@ def test_error(text, column, message, hint):
 def test_errors_show_the_line_and_a_caret():
     with pytest.raises(TsqlError) as caught:
         analyze("SELECT a\nFROM t\nWHERE flg", catalog(), origin="q.sql")
-    assert str(caught.value) == 'q.sql:3:7: column "flg" does not exist\n  WHERE flg\n        ^\nhint: did you mean "flag"?'
+    assert (
+        str(caught.value)
+        == 'q.sql:3:7: column "flg" does not exist\n  WHERE flg\n        ^\nhint: did you mean "flag"?'
+    )
 
 
 def test_an_unknown_level_of_explain_names_the_others():
@@ -127,4 +130,7 @@ def test_a_subquery_over_unnest_beside_lifetimes_is_refused_with_its_place():
         db.sql("CREATE TABLE t (ts TIMESTAMP)")
         with pytest.raises(BindError) as caught:
             db.sql("SELECT unnest([1, 2]) IN (SELECT 1) FROM LIFETIME(t, ts)")
-    assert (caught.value.message, caught.value.line_column) == ("a subquery cannot depend on UNNEST or a window function here", (1, 8))
+    assert (caught.value.message, caught.value.line_column) == (
+        "a subquery cannot depend on UNNEST or a window function here",
+        (1, 8),
+    )

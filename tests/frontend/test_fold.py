@@ -52,7 +52,9 @@ def test_folded_cast_is_what_duckdb_gives(text, target):
 def test_intervals(text, interval):
     assert parse_expression(f"INTERVAL {text}", Schema(())).value == interval
     months, days, us = interval
-    assert DUCK.execute(f"SELECT INTERVAL {text} = to_months({months}) + to_days({days}) + to_microseconds({us})").fetchone() == (True,)
+    assert DUCK.execute(
+        f"SELECT INTERVAL {text} = to_months({months}) + to_days({days}) + to_microseconds({us})"
+    ).fetchone() == (True,)
 
 
 @pytest.mark.parametrize(("text", "interval"), [("3 DAYS", (0, 3, 0)), ("'3' DAY", (0, 3, 0)), ("1 QUARTER", (3, 0, 0)), ("1.7 DAY", (0, 1, 0)), ("'1.5' SECOND", (0, 0, 1_500_000)), ("(-2) MONTHS", (-2, 0, 0)), ("1 MILLENNIUM", (12000, 0, 0)), ("-1 HOUR", (0, 0, -3_600_000_000))])  # fmt: skip

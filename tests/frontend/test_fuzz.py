@@ -18,9 +18,14 @@ from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.types import INTEGER
 
 WORDS = (
-    "SELECT FROM WHERE GROUP BY ORDER HAVING LIMIT OFFSET DISTINCT ON ALL UNION INTERSECT EXCEPT VALUES WITH AS AND OR NOT IN IS NULL TRUE BETWEEN LIKE ESCAPE CASE WHEN THEN ELSE END "
-    "CAST INTERVAL DAY DATE TIMESTAMP EXTRACT count sum min upper grouping ROLLUP CUBE GROUPING SETS OVER FILTER EXCLUDE REPLACE RENAME COLUMNS EXPLAIN CREATE TABLE VIEW DROP SET JOIN USING t a b s d m every c1 "
-    "( ) ( ) ( ) , , , . * + - / // % ^ ** || & | << >> ~ = <> < <= > >= :: ? $1 [ ] { } : ; 1 2 1.5 1e3 'x' '' \"a\" \"\" @ # ! \\ -- /* */ /*+ x'ab' x'a' E'\\n' $$x$$ => := -> NULLS FIRST DESC ASC INTEGER VARCHAR DECIMAL(3,1)"
+    "SELECT FROM WHERE GROUP BY ORDER HAVING LIMIT OFFSET DISTINCT ON ALL UNION INTERSECT EXCEPT VALUES "
+    "WITH AS AND OR NOT IN IS NULL TRUE BETWEEN LIKE ESCAPE CASE WHEN THEN ELSE END "
+    "CAST INTERVAL DAY DATE TIMESTAMP EXTRACT count sum min upper grouping ROLLUP CUBE GROUPING SETS "
+    "OVER FILTER EXCLUDE REPLACE RENAME COLUMNS EXPLAIN CREATE TABLE VIEW DROP SET JOIN USING t a b s d "
+    "m every c1 "
+    "( ) ( ) ( ) , , , . * + - / // % ^ ** || & | << >> ~ = <> < <= > >= :: ? $1 [ ] { } : ; 1 2 1.5 1e3 "
+    "'x' '' \"a\" \"\" @ # ! \\ -- /* */ /*+ x'ab' x'a' E'\\n' $$x$$ => := -> NULLS FIRST DESC ASC "
+    "INTEGER VARCHAR DECIMAL(3,1)"
 ).split()
 
 

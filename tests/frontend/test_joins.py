@@ -70,7 +70,10 @@ def test_error(text, column, message, hint):
 
 
 def test_a_cte_that_is_used_twice_is_one_node():
-    plan = plan_of("WITH c AS (SELECT k, sum(x) AS s FROM a GROUP BY k) SELECT * FROM c JOIN c c2 ON c.s = c2.s JOIN c c3 ON c3.k = c.k")
+    plan = plan_of(
+        "WITH c AS (SELECT k, sum(x) AS s FROM a GROUP BY k) SELECT * FROM c JOIN c c2 ON c.s = c2.s JOIN "
+        "c c3 ON c3.k = c.k"
+    )
     assert sum(isinstance(n, logical.Aggregate) for n in plan.walk()) == 1
     assert logical.show(plan).count("aggregate") == 3
 
@@ -85,7 +88,10 @@ def test_columns_that_an_outer_join_pads_are_nullable():
     for source in tables.entries.values():
         for field in source.schema:
             object.__setattr__(field, "nullable", False)
-    columns = {kind: analyze(f"SELECT a.x, b.y FROM a {kind} JOIN b ON a.k = b.k", tables)[0].plan.schema for kind in ("INNER", "LEFT", "RIGHT", "FULL")}
+    columns = {
+        kind: analyze(f"SELECT a.x, b.y FROM a {kind} JOIN b ON a.k = b.k", tables)[0].plan.schema
+        for kind in ("INNER", "LEFT", "RIGHT", "FULL")
+    }
     assert {kind: [f.nullable for f in schema] for kind, schema in columns.items()} == {
         "INNER": [False, False],
         "LEFT": [False, True],
@@ -103,10 +109,16 @@ def test_a_view_joined_with_its_table_has_names_of_its_own():
 
 
 def test_a_subquery_of_on_does_not_take_a_name_inside_of_the_lateral_side():
-    text = "SELECT * FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IN (SELECT y FROM d)) q ON 1 IN (SELECT k FROM d)"
+    text = (
+        "SELECT * FROM a LEFT JOIN LATERAL (SELECT y FROM b WHERE b.k = a.k AND y IN (SELECT y FROM d)) q ON "
+        "1 IN (SELECT k FROM d)"
+    )
     plan = plan_of(text)
     assert wrong_names(plan) is None
-    assert sorted(n.mark for n in plan.walk() if isinstance(n, logical.Apply) and n.kind == "mark") == ["is_in", "is_in_1"]
+    assert sorted(n.mark for n in plan.walk() if isinstance(n, logical.Apply) and n.kind == "mark") == [
+        "is_in",
+        "is_in_1",
+    ]
 
 
 def test_every_join_of_a_plan_has_disjoint_sides():
@@ -118,9 +130,21 @@ def test_every_join_of_a_plan_has_disjoint_sides():
 
 
 @pytest.mark.parametrize(
-    "kind", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "NATURAL JOIN", "NATURAL LEFT JOIN", "NATURAL RIGHT JOIN", "NATURAL FULL JOIN"]
+    "kind",
+    [
+        "JOIN",
+        "LEFT JOIN",
+        "RIGHT JOIN",
+        "FULL JOIN",
+        "NATURAL JOIN",
+        "NATURAL LEFT JOIN",
+        "NATURAL RIGHT JOIN",
+        "NATURAL FULL JOIN",
+    ],
 )
-@pytest.mark.parametrize("select", ["*", "k", "a.*, d.*", "* EXCLUDE (k)", "d.k, a.k, k", "* REPLACE (k + 1 AS k)", "COLUMNS('k')"])
+@pytest.mark.parametrize(
+    "select", ["*", "k", "a.*, d.*", "* EXCLUDE (k)", "d.k, a.k, k", "* REPLACE (k + 1 AS k)", "COLUMNS('k')"]
+)
 def test_names_and_types_of_merged_columns(kind, select):
     connection = empty_duckdb()
     for name, columns in TABLES.items():

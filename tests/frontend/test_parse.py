@@ -42,7 +42,11 @@ SELECT a FROM t WHERE a IN (SELECT b FROM t) AND EXISTS (SELECT 1)
 WITH RECURSIVE r AS (SELECT 1 UNION ALL SELECT * FROM r) SELECT * FROM r
 SELECT a FROM t QUALIFY row_number() OVER () = 1
 """
-CORPUS = [*STATEMENTS.strip().splitlines(), *QUERIES.strip().splitlines(), *(f"SELECT {e} FROM t" for e in EXPRESSIONS.strip().splitlines())]
+CORPUS = [
+    *STATEMENTS.strip().splitlines(),
+    *QUERIES.strip().splitlines(),
+    *(f"SELECT {e} FROM t" for e in EXPRESSIONS.strip().splitlines()),
+]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +61,9 @@ def test_canonical_text_reads_back(text):
     assert second.node == first.node
 
 
-@pytest.mark.parametrize("text", [*QUERIES.strip().splitlines(), *(f"SELECT {e} FROM t" for e in EXPRESSIONS.strip().splitlines())])
+@pytest.mark.parametrize(
+    "text", [*QUERIES.strip().splitlines(), *(f"SELECT {e} FROM t" for e in EXPRESSIONS.strip().splitlines())]
+)
 def test_oracle_text_means_the_same_to_duckdb(duck, text):
     try:
         theirs = duck.sql(text).types
@@ -155,7 +161,11 @@ def test_work_grows_with_the_text():
     """Ten times the query is far from a hundred times the work, counted in calls of functions."""
 
     def calls(columns: int) -> int:
-        text = "SELECT " + ", ".join(f"sum(m * (1 - m) * (1 + m) + {i}) AS a{i}" for i in range(columns)) + " FROM t WHERE d <= DATE '1998-12-01' - INTERVAL '90' DAY GROUP BY s ORDER BY s"
+        text = (
+            "SELECT "
+            + ", ".join(f"sum(m * (1 - m) * (1 + m) + {i}) AS a{i}" for i in range(columns))
+            + " FROM t WHERE d <= DATE '1998-12-01' - INTERVAL '90' DAY GROUP BY s ORDER BY s"
+        )
         tables, count = catalog(), 0
 
         def note(frame, event, argument):

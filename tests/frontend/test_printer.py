@@ -22,7 +22,15 @@ SCHEMA = Schema.of(
     ("u", NAMED["UBIGINT"]), ("d", NAMED["DATE"]), ("ts", NAMED["TIMESTAMP"]), ("tz", NAMED["TIMESTAMPTZ"]), ("tm", NAMED["TIME"]), ("i", NAMED["INTERVAL"]), ("f", NAMED["FLOAT"]),
     ("o", NAMED["BLOB"]), ("select", INTEGER), ("A b", INTEGER), ('q"q', VARCHAR), ("Upper", VARCHAR), ("date", NAMED["DATE"]), ("year", INTEGER), ("é", INTEGER), ("1st", INTEGER),
 )  # fmt: skip
-TYPES = [*(t for t in NAMED.values() if t.name != "NULL"), DECIMAL(1, 1), DECIMAL(4, 1), DECIMAL(15, 2), DECIMAL(18, 0), DECIMAL(38, 10), DECIMAL(38, 38)]
+TYPES = [
+    *(t for t in NAMED.values() if t.name != "NULL"),
+    DECIMAL(1, 1),
+    DECIMAL(4, 1),
+    DECIMAL(15, 2),
+    DECIMAL(18, 0),
+    DECIMAL(38, 10),
+    DECIMAL(38, 38),
+]
 
 
 def literal_values(dtype: Type) -> st.SearchStrategy:
@@ -38,7 +46,11 @@ def literal_values(dtype: Type) -> st.SearchStrategy:
     if dtype.name == "BLOB":
         return st.binary(max_size=8)
     if dtype.name == "INTERVAL":
-        return st.tuples(st.integers(-(2**31) + 1, 2**31 - 1), st.integers(-(2**31) + 1, 2**31 - 1), st.integers(-(2**63) + 1, 2**63 - 1))
+        return st.tuples(
+            st.integers(-(2**31) + 1, 2**31 - 1),
+            st.integers(-(2**31) + 1, 2**31 - 1),
+            st.integers(-(2**63) + 1, 2**63 - 1),
+        )
     if dtype.name == "TIME":
         return st.integers(0, 86_399_999_999)
     if dtype.name in ("TIMESTAMP", "TIMESTAMPTZ"):
@@ -57,9 +69,10 @@ def literals(draw, dtype: Type | None = None) -> Literal:
 def values(dtype: Type) -> st.SearchStrategy[Expr]:
     columns = [Column(f.name, f.type) for f in SCHEMA if f.type == dtype]
     leaves = literals(dtype) | st.sampled_from(columns) if columns else literals(dtype)
-    return leaves | st.sampled_from([Column(f.name, f.type) for f in SCHEMA if f.type != dtype and VARCHAR in (f.type, dtype)] or [Column("s", VARCHAR)]).map(
-        lambda c: c if c.dtype == dtype else Cast(c, dtype)
-    )
+    return leaves | st.sampled_from(
+        [Column(f.name, f.type) for f in SCHEMA if f.type != dtype and VARCHAR in (f.type, dtype)]
+        or [Column("s", VARCHAR)]
+    ).map(lambda c: c if c.dtype == dtype else Cast(c, dtype))
 
 
 @st.composite
@@ -82,18 +95,32 @@ def expressions(draw, dtype: Type, depth: int = 3) -> Expr:
             return Call("coalesce", (inner(dtype), inner(dtype)), dtype)
         case "cast":
             arg = inner(VARCHAR)
-            return arg if dtype == VARCHAR else Cast(Column("s", VARCHAR) if isinstance(arg, Literal) else arg, dtype, draw(st.booleans()))
+            return (
+                arg
+                if dtype == VARCHAR
+                else Cast(Column("s", VARCHAR) if isinstance(arg, Literal) else arg, dtype, draw(st.booleans()))
+            )
         case "compare":
             of = draw(st.sampled_from(TYPES))
-            return Call(draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from"])), (inner(of), inner(of)), BOOLEAN)
+            return Call(
+                draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "is_distinct_from", "is_not_distinct_from"])),
+                (inner(of), inner(of)),
+                BOOLEAN,
+            )
         case "connector":
             name = draw(st.sampled_from(["and", "or"]))
             args = [inner(BOOLEAN) for _ in range(draw(st.integers(2, 4)))]
-            return Call(name, tuple(p for a in args for p in (a.args if isinstance(a, Call) and a.name == name else (a,))), BOOLEAN)
+            return Call(
+                name,
+                tuple(p for a in args for p in (a.args if isinstance(a, Call) and a.name == name else (a,))),
+                BOOLEAN,
+            )
         case "not":
             return Call("not", (inner(BOOLEAN),), BOOLEAN)
         case "null":
-            return Call(draw(st.sampled_from(["is_null", "is_not_null"])), (inner(draw(st.sampled_from(TYPES))),), BOOLEAN)
+            return Call(
+                draw(st.sampled_from(["is_null", "is_not_null"])), (inner(draw(st.sampled_from(TYPES))),), BOOLEAN
+            )
         case "in":
             of = draw(st.sampled_from(TYPES))
             return InList(inner(of), tuple(draw(st.lists(literals(of), min_size=2, max_size=4))))
@@ -135,7 +162,9 @@ def test_aggregates_round_trip(text):
     assert parse_aggregate(first.sql(), SCHEMA) == first
 
 
-@pytest.mark.parametrize("value", ["a\nb", "a\r\n", "\x0b\x0c\x1c\x1d\x1e", "\x85", "\u2028x\u2029", "it's\n", "back\\n\n", "\\", "é\n"])
+@pytest.mark.parametrize(
+    "value", ["a\nb", "a\r\n", "\x0b\x0c\x1c\x1d\x1e", "\x85", "\u2028x\u2029", "it's\n", "back\\n\n", "\\", "é\n"]
+)
 def test_strings_stay_on_one_line(value):
     text = Literal(value, VARCHAR).sql()
     assert len(text.splitlines()) == 1

@@ -126,7 +126,7 @@ def tree(text: str, **kwargs) -> str:
 
 
 def test_plan_of_an_aggregation():
-    assert tree("SELECT s, sum(a) AS total, count(*) FROM t WHERE b > 1 GROUP BY s HAVING total > 10 ORDER BY total DESC LIMIT 3") == """\
+    assert tree("SELECT s, sum(a) AS total, count(*) FROM t WHERE b > 1 GROUP BY s HAVING total > 10 ORDER BY total " "DESC LIMIT 3") == """\
 output (s, total, count_star as count_star())
   limit CAST(3 AS BIGINT)
     sort total desc nulls last
@@ -137,7 +137,9 @@ output (s, total, count_star as count_star())
 
 
 def test_equal_aggregates_are_computed_once():
-    assert tree("SELECT sum(a), sum(a) + 1, sum(t.A) FROM t").count("sum(a)") == 3  # twice in the names, once in the plan
+    assert (
+        tree("SELECT sum(a), sum(a) + 1, sum(t.A) FROM t").count("sum(a)") == 3
+    )  # twice in the names, once in the plan
 
 
 def test_order_by_what_is_not_selected_is_carried_along():
@@ -165,7 +167,13 @@ def test_grouping_sets():
 def test_files_are_opened_by_the_catalog():
     tables = catalog()
     plan("SELECT * FROM 'logs/*.parquet' WHERE f > 1", tables=tables)
-    plan("SELECT f FROM read_csv('x.csv', header => true, delim = '|', skip := 2, columns => {'f': 'INTEGER'}, nulls => ['', 'x'])", tables=tables)
+    plan(
+        (
+            "SELECT f FROM read_csv('x.csv', header => true, delim = '|', skip := 2, columns => {'f': "
+            "'INTEGER'}, nulls => ['', 'x'])"
+        ),
+        tables=tables,
+    )
     plan("SELECT * FROM read_parquet(['a', 'b']) AS q(z)", tables=tables)
     assert tables.opened == [
         ("logs/*.parquet", None, {}),
@@ -189,7 +197,9 @@ def test_views_are_analyzed_in_place():
 
 
 def test_parameters():
-    query = plan("SELECT ? + a, $name FROM t WHERE d = ? LIMIT ?", {"1": INTEGER, "2": VARCHAR, "3": BIGINT, "name": DATE})
+    query = plan(
+        "SELECT ? + a, $name FROM t WHERE d = ? LIMIT ?", {"1": INTEGER, "2": VARCHAR, "3": BIGINT, "name": DATE}
+    )
     text = show(query.plan)
     assert "$1 + a" in text
     assert "d = CAST($2 AS DATE)" in text
@@ -234,4 +244,8 @@ def test_statements():
     assert run("SHOW TABLES") == statements.ShowTables()
     assert run("DESCRIBE t").query.plan.names[:2] == ("a", "b")
     assert run("DESCRIBE SELECT 1 AS x").query.plan.names == ("x",)
-    assert [type(s).__name__ for s in analyze("SELECT 1; ; SET a = 1; SHOW TABLES;", tables)] == ["Query", "Set", "ShowTables"]
+    assert [type(s).__name__ for s in analyze("SELECT 1; ; SET a = 1; SHOW TABLES;", tables)] == [
+        "Query",
+        "Set",
+        "ShowTables",
+    ]

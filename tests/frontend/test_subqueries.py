@@ -104,26 +104,38 @@ def test_names_are_those_of_duckdb(duck, text):
 
 
 def test_equal_subqueries_are_one():
-    text = "SELECT (SELECT max(y) FROM b WHERE b.k = a.k), count(*) FROM a GROUP BY (SELECT max(y) FROM b WHERE b.k = a.k)"
+    text = (
+        "SELECT (SELECT max(y) FROM b WHERE b.k = a.k), count(*) FROM a GROUP BY (SELECT max(y) FROM b WHERE b.k = a.k)"
+    )
     assert kinds(plan_of(text)) == ["apply single"]
     assert kinds(plan_of("SELECT k IN (SELECT k FROM b) FROM a WHERE k IN (SELECT k FROM b)")) == ["apply mark"]
 
 
 def test_a_shared_cte_stays_shared_in_subqueries():
-    plan = plan_of("WITH c AS (SELECT k, max(y) AS m FROM b GROUP BY k) SELECT (SELECT m FROM c WHERE c.k = a.k) FROM a WHERE k IN (SELECT k FROM c)")
+    plan = plan_of(
+        "WITH c AS (SELECT k, max(y) AS m FROM b GROUP BY k) SELECT (SELECT m FROM c WHERE c.k = a.k) FROM "
+        "a WHERE k IN (SELECT k FROM c)"
+    )
     assert len({id(n) for n in plan.walk() if isinstance(n, logical.Aggregate)}) == 1
 
 
 def test_a_correlated_cte_stays_shared_when_its_query_groups():
-    text = "SELECT k, (WITH c AS (SELECT y FROM b WHERE b.k = a.k AND y > sum(a.x)) SELECT max(p.y + q.y) FROM c p, c q) FROM a GROUP BY k"
+    text = (
+        "SELECT k, (WITH c AS (SELECT y FROM b WHERE b.k = a.k AND y > sum(a.x)) SELECT max(p.y + q.y) FROM "
+        "c p, c q) FROM a GROUP BY k"
+    )
     plan = plan_of(text)
     assert sum(isinstance(n, logical.Filter) for n in plan.walk()) == 1
     assert logical.show(plan).count("filter") == 2
 
 
 def test_subqueries_of_a_cte_mean_their_own_outer_columns():
-    """`outer.k` inside of the CTE is a column of the CTE's table, though the query around has a `k` that it must not use."""
-    text = "WITH c AS (SELECT k FROM a z WHERE EXISTS (SELECT 1 FROM b WHERE b.k = z.k)) SELECT sum(x), (SELECT count(*) FROM c) FROM a"
+    """`outer.k` inside of the CTE is a column of the CTE's table, though the query around has a `k` that it must not
+    use."""
+    text = (
+        "WITH c AS (SELECT k FROM a z WHERE EXISTS (SELECT 1 FROM b WHERE b.k = z.k)) SELECT sum(x), (SELECT "
+        "count(*) FROM c) FROM a"
+    )
     assert kinds(plan_of(text)) == ["apply single", "apply mark"]
 
 

@@ -34,20 +34,33 @@ def duck():
 
 
 def check(duck, tables, expressions: list[str]) -> None:
-    """Compare the types of expressions over `every`, one query each; for us those that DuckDB accepts are one query, unless we refuse one of them.
+    """Compare the types of expressions over `every`, one query each; for us those that DuckDB accepts are one query,
+    unless we refuse one of them.
 
     DuckDB refuses some string literals and NULLs as ambiguous; there, a literal adapting to the other side is fine.
     """
     expected = {expression: oracle_types(duck, f"SELECT {expression} FROM every") for expression in expressions}
     accepted = [expression for expression, theirs in expected.items() if theirs is not None]
     try:
-        together = dict(zip(accepted, result_types(plan(f"SELECT {', '.join(accepted)} FROM every", tables=tables)), strict=True)) if accepted else {}
+        together = (
+            dict(
+                zip(
+                    accepted, result_types(plan(f"SELECT {', '.join(accepted)} FROM every", tables=tables)), strict=True
+                )
+            )
+            if accepted
+            else {}
+        )
     except BindError:
         together = {}
     wrong = []
     for expression, theirs in expected.items():
         try:
-            ours = [together[expression]] if expression in together else result_types(plan(f"SELECT {expression} FROM every", tables=tables))
+            ours = (
+                [together[expression]]
+                if expression in together
+                else result_types(plan(f"SELECT {expression} FROM every", tables=tables))
+            )
         except BindError as error:
             ours = None
             reason = error.message
@@ -84,7 +97,9 @@ def test_comparison_of_columns(duck, op):
     if op != "<":
         # Where there is no cast between the types, DuckDB fails on the first row and we fail when binding.
         types = [parse_type(t) for t in TYPES]
-        pairs = [(i, j) for i, j in pairs if all(castable(t, force_type(types[i], types[j])) for t in (types[i], types[j]))]
+        pairs = [
+            (i, j) for i, j in pairs if all(castable(t, force_type(types[i], types[j])) for t in (types[i], types[j]))
+        ]
     check(duck, catalog(), [f"c{i} {op} c{j}" for i, j in pairs])
 
 
@@ -126,7 +141,9 @@ def test_strings(duck):
     check(
         duck,
         catalog(),
-        [f"c{i} || 'a'" for i in COLUMNS] + [f"c{i} || c{j}" for i in (0, 3, 15, 16, 17) for j in (0, 3, 15, 16, 17)] + [f"c{i} LIKE 'a'" for i in COLUMNS],
+        [f"c{i} || 'a'" for i in COLUMNS]
+        + [f"c{i} || c{j}" for i in (0, 3, 15, 16, 17) for j in (0, 3, 15, 16, 17)]
+        + [f"c{i} LIKE 'a'" for i in COLUMNS],
     )
 
 

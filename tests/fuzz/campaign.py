@@ -2,14 +2,13 @@
 
     python -m tests.fuzz.campaign --queries 10000 --seed 1
 
-`--kind` says what is drawn: `plain` (tests/fuzz/relational.py), `limits` (any LIMIT in subqueries that name outer columns), `wide`
-(tests/fuzz/wide.py), `changes` (statements that change a table, tests/fuzz/changes.py). `--config` is a configuration of the corpus,
-or `parquet`, where the tables are files.
+`--kind` says what is drawn: `plain` (tests/fuzz/relational.py), `limits` (any LIMIT in subqueries that name outer
+columns), `wide` (tests/fuzz/wide.py), `changes` (statements that change a table, tests/fuzz/changes.py). `--config` is
+a configuration of the corpus, or `parquet`, where the tables are files.
 
-Query `n` of a seed and a kind is always the same: `--only n` runs it alone and prints its tables. What DuckDB refuses, or fails at, is
-left out and counted. A difference counts as DuckDB's own if it agrees with us once its optimizer is off. The exit code is 1 if
-there was another difference.
-"""
+Query `n` of a seed and a kind is always the same: `--only n` runs it alone and prints its tables. What DuckDB refuses,
+or fails at, is left out and counted. A difference counts as DuckDB's own if it agrees with us once its optimizer is
+off. The exit code is 1 if there was another difference."""
 
 from __future__ import annotations
 
@@ -159,7 +158,9 @@ def query_text(seed: int, number: int, tables: list[Table], kind: str = "plain")
     return make(Random(f"{seed}/query/{number}"), tables, limits).query()
 
 
-def differences(seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, kind: str = "plain") -> Iterator[Difference]:
+def differences(
+    seed: int, numbers: range, config: str = "default", counts: Counter[str] | None = None, kind: str = "plain"
+) -> Iterator[Difference]:
     """The queries of these numbers on which the engines differ."""
     counts = Counter() if counts is None else counts
     schema: Any = None
@@ -205,7 +206,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="the number of the first query")
     parser.add_argument("--only", type=int, help="show and run the query of this number alone")
-    parser.add_argument("--config", choices=sorted((*CONFIGS, PARQUET)), default="default", help="a configuration of the corpus, or tables in files")
+    parser.add_argument(
+        "--config",
+        choices=sorted((*CONFIGS, PARQUET)),
+        default="default",
+        help="a configuration of the corpus, or tables in files",
+    )
     parser.add_argument("--stop-after", type=int, default=0, help="stop after so many differences")
     parser.add_argument("--kind", choices=sorted(KINDS), default="plain", help="what is drawn")
     given = parser.parse_args(arguments)
@@ -214,11 +220,17 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     counts: Counter[str] = Counter()
     start = time.monotonic()
-    for found in differences(given.seed, range(given.first, given.first + given.queries), given.config, counts, given.kind):
+    for found in differences(
+        given.seed, range(given.first, given.first + given.queries), given.config, counts, given.kind
+    ):
         print(found, flush=True)
         if given.stop_after and counts["different"] >= given.stop_after:
             break
-    print(f"seed {given.seed}, {given.kind}, {given.config}: {counts['compared']} compared, {counts['left out']} left out, {counts['own']} of DuckDB's own, {counts['different']} different, {time.monotonic() - start:.0f} s")
+    print(
+        f"seed {given.seed}, {given.kind}, {given.config}: {counts['compared']} compared, "
+        f"{counts['left out']} left out, {counts['own']} of DuckDB's own, {counts['different']} different, "
+        f"{time.monotonic() - start:.0f} s"
+    )
     return 1 if counts["different"] else 0
 
 

@@ -1,8 +1,8 @@
-"""Random statements that change a table: INSERT .. SELECT, UPDATE [.. FROM], DELETE [.. USING], with subqueries of all kinds.
+"""Random statements that change a table: INSERT .. SELECT, UPDATE [.. FROM], DELETE [.. USING], with subqueries of all
+kinds.
 
-A text has the statement, and behind it a query over the changed table. What a statement does never depends on the order of rows: the
-values of SET are of the target alone, or of a relation in which a key is found once.
-"""
+A text has the statement, and behind it a query over the changed table. What a statement does never depends on the order
+of rows: the values of SET are of the target alone, or of a relation in which a key is found once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ class ChangeGenerator(WideGenerator):
         self.target = rng.choice(tables)
 
     def query(self) -> str:
-        change = self.rng.choice((self._insert, self._update, self._update, self._update_from, self._delete, self._delete_using))()
+        change = self.rng.choice(
+            (self._insert, self._update, self._update, self._update_from, self._delete, self._delete_using)
+        )()
         return f"{change}{SEPARATOR}SELECT * FROM {self.target.name}"
 
     def _scope(self) -> Scope:
@@ -53,13 +55,19 @@ class ChangeGenerator(WideGenerator):
         scope, rng = self._scope(), self.rng
         if self._chance(0.5):
             right = self._relation([], 2)
-            return f"UPDATE {self.target.name} AS o SET {self._assignments(scope, 1)} FROM {right.sql} WHERE {self._on(scope.columns, right.scope(), Scope([*scope.columns, *right.scope()], []))}"
+            return (
+                f"UPDATE {self.target.name} AS o SET {self._assignments(scope, 1)} FROM {right.sql} WHERE "
+                f"{self._on(scope.columns, right.scope(), Scope([*scope.columns, *right.scope()], []))}"
+            )
         name = rng.choice(list(self.target.columns))
         kind = self.target.columns[name]
         source, inner = self._from([], 1)
         key = self._value("int", Scope(inner.columns, []), 0)
         keyed = f"(SELECT {key} AS g, {self._aggregate(kind, inner, 0)} AS m FROM {source} GROUP BY 1) k"
-        return f"UPDATE {self.target.name} AS o SET {name} = k.m FROM {keyed} WHERE o.a {rng.choice(('=', 'IS NOT DISTINCT FROM'))} k.g"
+        return (
+            f"UPDATE {self.target.name} AS o SET {name} = k.m FROM {keyed} WHERE o.a "
+            f"{rng.choice(('=', 'IS NOT DISTINCT FROM'))} k.g"
+        )
 
     def _delete(self) -> str:
         return f"DELETE FROM {self.target.name} AS o WHERE {self._condition(self._scope(), 2)}"
@@ -73,4 +81,7 @@ class ChangeGenerator(WideGenerator):
             columns += inner.columns
         both = Scope([*scope.columns, *columns], [])
         more = f" AND {self._condition(both, 1)}" if self._chance(0.4) else ""
-        return f"DELETE FROM {self.target.name} AS o USING {', '.join(using)} WHERE {self._on(scope.columns, columns, both)}{more}"
+        return (
+            f"DELETE FROM {self.target.name} AS o USING {', '.join(using)} WHERE "
+            f"{self._on(scope.columns, columns, both)}{more}"
+        )

@@ -1,9 +1,9 @@
 """Hypothesis strategies for random typed SQL expressions, as text.
 
-An expression has a kind ("int", "double", "decimal", "text", "bool", "date", "timestamp", "interval"). Over the columns of `MIXED` an
-expression of this module never fails at run time: values are moderate, divisors are literals, casts that may fail are
-TRY_CAST. Expressions that may fail are in `checked_arithmetic`, for positions where they are evaluated for every row.
-"""
+An expression has a kind ("int", "double", "decimal", "text", "bool", "date", "timestamp", "interval"). Over the columns
+of `MIXED` an expression of this module never fails at run time: values are moderate, divisors are literals, casts that
+may fail are TRY_CAST. Expressions that may fail are in `checked_arithmetic`, for positions where they are evaluated for
+every row."""
 
 from __future__ import annotations
 
@@ -19,14 +19,22 @@ MIXED: Columns = {
     "id": "int", "a": "small", "b": "int", "c": "int", "u": "small", "x": "double", "n": "decimal", "s": "text", "p": "bool", "d": "date",
     "ts": "timestamp", "g": "int",
 }  # fmt: skip
-"""The table `mixed` of the corpus. A "small" column has a type that arithmetic on it could leave; it is widened first."""
+"""The table `mixed` of the corpus. A "small" column has a type that arithmetic on it could leave; it is widened
+first."""
 
 KINDS = ("int", "double", "decimal", "text", "bool", "date", "timestamp", "interval")
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=", "IS DISTINCT FROM", "IS NOT DISTINCT FROM")
 PARTS = ("year", "month", "day", "quarter", "week", "dow", "isodow", "doy", "isoyear")
 TIME_PARTS = ("hour", "minute", "microsecond")
 UNITS = ("year", "quarter", "month", "week", "day")
-INTERVALS = ("INTERVAL 1 DAY", "INTERVAL 1 MONTH", "INTERVAL '-1 month'", "INTERVAL '1 year 2 days'", "INTERVAL 90 MINUTE", "INTERVAL '-25 hours'")
+INTERVALS = (
+    "INTERVAL 1 DAY",
+    "INTERVAL 1 MONTH",
+    "INTERVAL '-1 month'",
+    "INTERVAL '1 year 2 days'",
+    "INTERVAL 90 MINUTE",
+    "INTERVAL '-25 hours'",
+)
 TEXTS = ("''", "'a'", "'b'", "'abc'", "'Hello'", "'é'", "'日'", "' '", "'10'", "'%'")
 PATTERNS = ("'%'", "'a%'", "'%b'", "'%l%'", "'_'", "'__'", "'a_b'", "'%é%'", "'H%o w%'", "''")
 
@@ -38,7 +46,8 @@ def expression(kind: str, columns: Columns, depth: int = 3) -> Strategy:
 
 @functools.cache
 def _expression(kind: str, columns: tuple[tuple[str, str], ...], depth: int) -> Strategy:
-    # Cached and deferred: the strategies of all kinds refer to each other, and to make a strategy costs more than to draw from it.
+    # Cached and deferred: the strategies of all kinds refer to each other, and to make a strategy costs more than to
+    # draw from it.
     leaf = _leaf(kind, columns)
     if depth <= 0:
         return leaf
@@ -63,7 +72,9 @@ _LITERALS: dict[str, Strategy] = {
     "text": st.sampled_from((*TEXTS, "NULL::VARCHAR")),
     "bool": st.sampled_from(("true", "false", "NULL::BOOLEAN")),
     "date": st.sampled_from(("DATE '2020-02-29'", "DATE '1969-12-31'", "DATE '2021-01-01'", "NULL::DATE")),
-    "timestamp": st.sampled_from(("TIMESTAMP '2020-02-29 12:30:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "NULL::TIMESTAMP")),
+    "timestamp": st.sampled_from(
+        ("TIMESTAMP '2020-02-29 12:30:00'", "TIMESTAMP '1969-12-31 23:59:59.999999'", "NULL::TIMESTAMP")
+    ),
     "interval": st.sampled_from(INTERVALS),
 }
 
@@ -130,31 +141,47 @@ def _text(of: Callable[[str], Strategy]) -> Strategy:
     position = st.integers(-3, 4)
     return st.one_of(
         st.builds("({} || {})".format, of("text"), of("text")),
-        st.builds("{}({})".format, st.sampled_from(("upper", "lower", "trim", "ltrim", "rtrim", "reverse")), of("text")),
+        st.builds(
+            "{}({})".format, st.sampled_from(("upper", "lower", "trim", "ltrim", "rtrim", "reverse")), of("text")
+        ),
         st.builds("substr({}, {}, {})".format, of("text"), position, st.integers(0, 4)),
         st.builds("{}({}, {})".format, st.sampled_from(("left", "right")), of("text"), position),
         st.builds("replace({}, {}, {})".format, of("text"), st.sampled_from(TEXTS), st.sampled_from(TEXTS)),
         st.builds("concat({}, {})".format, of("text"), of("int")),
         st.builds("split_part({}, {}, {})".format, of("text"), st.sampled_from(TEXTS), st.integers(1, 3)),
         st.builds("{}({}, 6, '*')".format, st.sampled_from(("lpad", "rpad")), of("text")),
-        st.builds("CAST({} AS VARCHAR)".format, st.one_of(of("int"), of("bool"), of("date"), of("timestamp"), of("decimal"))),
+        st.builds(
+            "CAST({} AS VARCHAR)".format, st.one_of(of("int"), of("bool"), of("date"), of("timestamp"), of("decimal"))
+        ),
         st.builds("strftime({}, '%Y/%m/%d')".format, of("date")),
     )
 
 
 def _bool(of: Callable[[str], Strategy]) -> Strategy:
     compared = [st.builds("({} {} {})".format, of(kind), st.sampled_from(COMPARISONS), of(kind)) for kind in KINDS]
-    tests = [st.builds("({} IS {}NULL)".format, of(kind), st.sampled_from(("", "NOT "))) for kind in ("int", "text", "date", "bool")]
+    tests = [
+        st.builds("({} IS {}NULL)".format, of(kind), st.sampled_from(("", "NOT ")))
+        for kind in ("int", "text", "date", "bool")
+    ]
     return st.one_of(
         *compared,
         *tests,
         st.builds("({} {} {})".format, of("bool"), st.sampled_from(("AND", "OR")), of("bool")),
         st.builds("(NOT {})".format, of("bool")),
         st.builds("({} {}BETWEEN {} AND {})".format, of("int"), st.sampled_from(("", "NOT ")), of("int"), of("int")),
-        st.builds("({} {}IN ({}, {}, NULL))".format, of("int"), st.sampled_from(("", "NOT ")), of("int"), st.integers(-20, 20)),
+        st.builds(
+            "({} {}IN ({}, {}, NULL))".format, of("int"), st.sampled_from(("", "NOT ")), of("int"), st.integers(-20, 20)
+        ),
         st.builds("({} IN ({}, {}))".format, of("text"), st.sampled_from(TEXTS), st.sampled_from(TEXTS)),
-        st.builds("({} {} {})".format, of("text"), st.sampled_from(("LIKE", "NOT LIKE", "ILIKE")), st.sampled_from(PATTERNS)),
-        st.builds("{}({}, {})".format, st.sampled_from(("contains", "starts_with", "ends_with")), of("text"), st.sampled_from(TEXTS)),
+        st.builds(
+            "({} {} {})".format, of("text"), st.sampled_from(("LIKE", "NOT LIKE", "ILIKE")), st.sampled_from(PATTERNS)
+        ),
+        st.builds(
+            "{}({}, {})".format,
+            st.sampled_from(("contains", "starts_with", "ends_with")),
+            of("text"),
+            st.sampled_from(TEXTS),
+        ),
         st.builds("({} < {})".format, of("date"), of("timestamp")),
         st.builds("({} > {})".format, of("int"), of("double")),
         st.builds("({} <= {})".format, of("decimal"), of("int")),
@@ -175,7 +202,11 @@ def _timestamp(of: Callable[[str], Strategy]) -> Strategy:
         st.builds("({} {} {})".format, of("timestamp"), st.sampled_from("+-"), of("interval")),
         st.builds("({} + {})".format, of("date"), of("interval")),
         st.builds("date_trunc('{}', {})".format, st.sampled_from((*UNITS, "hour", "minute")), of("timestamp")),
-        st.builds("time_bucket({}, {})".format, st.sampled_from(("INTERVAL 1 DAY", "INTERVAL 45 MINUTE", "INTERVAL 2 MONTH")), of("timestamp")),
+        st.builds(
+            "time_bucket({}, {})".format,
+            st.sampled_from(("INTERVAL 1 DAY", "INTERVAL 45 MINUTE", "INTERVAL 2 MONTH")),
+            of("timestamp"),
+        ),
         st.builds("CAST({} AS TIMESTAMP)".format, of("date")),
     )
 
@@ -188,7 +219,16 @@ def _interval(of: Callable[[str], Strategy]) -> Strategy:
     )
 
 
-_OPERATORS = {"int": _int, "double": _double, "decimal": _decimal, "text": _text, "bool": _bool, "date": _date, "timestamp": _timestamp, "interval": _interval}
+_OPERATORS = {
+    "int": _int,
+    "double": _double,
+    "decimal": _decimal,
+    "text": _text,
+    "bool": _bool,
+    "date": _date,
+    "timestamp": _timestamp,
+    "interval": _interval,
+}
 
 _NUMERIC_TYPES = (
     "TINYINT",
@@ -209,7 +249,8 @@ _NUMERIC_COLUMNS = ("i8", "i16", "i32", "i64", "i128", "u8", "u16", "u32", "u64"
 
 @functools.cache
 def checked_arithmetic(depth: int = 3) -> Strategy:
-    """Arithmetic and casts over the extreme numbers of `all_types`: overflow, division by zero and casts out of range happen.
+    """Arithmetic and casts over the extreme numbers of `all_types`: overflow, division by zero and casts out of range
+    happen.
 
     No literal 0, 1 or NULL: an optimizer may drop the other operand together with its error, and be right.
     """

@@ -1,4 +1,5 @@
-"""Aggregates over groups of values at the limits of their types, on our engine and on DuckDB: value or error, group by group.
+"""Aggregates over groups of values at the limits of their types, on our engine and on DuckDB: value or error, group by
+group.
 
 A query over all groups fails if one does; the groups are then halved until each has its value or its error.
 """
@@ -22,14 +23,20 @@ getcontext().prec = 120
 
 FORMS = {
     "groups": "SELECT g, CAST({call} AS VARCHAR) FROM {table} WHERE {wanted} GROUP BY g",
-    "running": "SELECT g * 10 + i, CAST({call} OVER (PARTITION BY g ORDER BY i) AS VARCHAR) FROM {table} WHERE {wanted}",
-    "sliding": "SELECT g * 10 + i, CAST({call} OVER (PARTITION BY g ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS VARCHAR) FROM {table} WHERE {wanted}",
+    "running": (
+        "SELECT g * 10 + i, CAST({call} OVER (PARTITION BY g ORDER BY i) AS VARCHAR) FROM {table} WHERE {wanted}"
+    ),
+    "sliding": (
+        "SELECT g * 10 + i, CAST({call} OVER (PARTITION BY g ORDER BY i ROWS BETWEEN 1 PRECEDING AND CURRENT "
+        "ROW) AS VARCHAR) FROM {table} WHERE {wanted}"
+    ),
     "whole": "SELECT g * 10 + i, CAST({call} OVER (PARTITION BY g) AS VARCHAR) FROM {table} WHERE {wanted}",
 }
 FAILS = "an error"
 WIDE = ("HUGEINT", "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(38,38)")
 CHOSEN = {
-    # What is further out DuckDB adds in 32 bits, or does not survive; and Arrow, in which windows keep their rows, has no larger intervals.
+    # What is further out DuckDB adds in 32 bits, or does not survive; and Arrow, in which windows keep their rows, has
+    # no larger intervals.
     "INTERVAL": ["0 days", "1 day", "-1 day", "1 month", "-1 month", "1 microsecond", "-1 microsecond", "100000000 months", "-100000000 months", "100000000 days", "-100000000 days",
                  "2000000 hours", "-2000000 hours", "1 month -1 day 86400000000 microseconds", "24 hours", "30 days"],
     "DATE": ["1970-01-01", "2000-02-29", "infinity", "-infinity", "0001-01-01", "9999-12-31", "294247-01-10", "290309-12-22 (BC)"],
@@ -69,14 +76,24 @@ class GroupEngines:
             rng, values = Random(f"{self.seed}/{t}"), CHOSEN.get(t, VALUES[t])
             pairs = list(combinations_with_replacement(values, 2))
             rng.shuffle(pairs)
-            self.groups[t] = [(v,) for v in values] + pairs[:GROUPS] + [tuple(rng.choices(values, k=rng.randint(3, 5))) for _ in range(GROUPS // 3)]
+            self.groups[t] = (
+                [(v,) for v in values]
+                + pairs[:GROUPS]
+                + [tuple(rng.choices(values, k=rng.randint(3, 5))) for _ in range(GROUPS // 3)]
+            )
             self._fill(self.ours, name, t)
             self._fill(self.oracle, name, t)
         return name
 
     def _fill(self, engine: Any, name: str, t: str) -> None:
         rows = [(g, i, v) for g, group in enumerate(self.groups[t]) for i, v in enumerate(group)]
-        texts = pa.table({"g": pa.array([r[0] for r in rows], pa.int32()), "i": pa.array([r[1] for r in rows], pa.int32()), "a": [r[2] for r in rows]})
+        texts = pa.table(
+            {
+                "g": pa.array([r[0] for r in rows], pa.int32()),
+                "i": pa.array([r[1] for r in rows], pa.int32()),
+                "a": [r[2] for r in rows],
+            }
+        )
         engine.register("texts", texts)
         engine.execute(f"CREATE TABLE {name} AS SELECT g, i, CAST(a AS {SQL.get(t, t)}) AS a FROM texts")
 
@@ -109,9 +126,15 @@ class GroupEngines:
 
 
 def _exact_sums(case: GroupCase, values: tuple[str, ...], g: int) -> Any:
-    """Sums by their definition: DuckDB fails too where a sum leaves 128 bits on its way, in an order of its own, and comes back."""
+    """Sums by their definition: DuckDB fails too where a sum leaves 128 bits on its way, in an order of its own, and
+    comes back."""
     digits = [Decimal(v) for v in values]
-    first = {"running": lambda i: digits[: i + 1], "sliding": lambda i: digits[max(i - 1, 0) : i + 1], "whole": lambda i: digits, "groups": lambda i: digits}[case.form]
+    first = {
+        "running": lambda i: digits[: i + 1],
+        "sliding": lambda i: digits[max(i - 1, 0) : i + 1],
+        "whole": lambda i: digits,
+        "groups": lambda i: digits,
+    }[case.form]
     scale = int(case.type[8:-1].split(",")[1]) if case.type.startswith("DECIMAL") else None
     found = []
     for i in range(1 if case.form == "groups" else len(values)):
@@ -127,7 +150,10 @@ def _exact_sums(case: GroupCase, values: tuple[str, ...], g: int) -> Any:
 def _same(a: Any, b: Any, t: str) -> bool:
     if a == b or FAILS in (a, b):
         return a == b
-    return len(a) == len(b) and all(x == y or (None not in (x[1], y[1]) and x[0] == y[0] and _is_float(x[1], y[1]) and close(x[1], y[1], 1e-9)) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(
+        x == y or (None not in (x[1], y[1]) and x[0] == y[0] and _is_float(x[1], y[1]) and close(x[1], y[1], 1e-9))
+        for x, y in zip(a, b, strict=True)
+    )
 
 
 def _is_float(a: str, b: str) -> bool:
@@ -154,15 +180,42 @@ def outcomes(run: Callable[[int, int], list[tuple[int, Any]]], error: type[Excep
 def group_cases() -> Iterator[GroupCase]:
     """What is compared."""
     for t in NUMBERS:
-        calls = ["sum(a)", "avg(a)", "min(a)", "max(a)", "product(a)", "median(a)", "quantile_cont(a, 0.25)", "quantile_disc(a, 0.25)", "mode(a)", "var_pop(a)", "kahan_sum(a)", "favg(a)"]
+        calls = [
+            "sum(a)",
+            "avg(a)",
+            "min(a)",
+            "max(a)",
+            "product(a)",
+            "median(a)",
+            "quantile_cont(a, 0.25)",
+            "quantile_disc(a, 0.25)",
+            "mode(a)",
+            "var_pop(a)",
+            "kahan_sum(a)",
+            "favg(a)",
+        ]
         if t in INTEGERS or t in UNSIGNED:
             calls += ["bit_and(a)", "bit_or(a)", "bit_xor(a)"]
         for call in calls:
             for form in FORMS:
-                if form == "groups" or call in ("sum(a)", "avg(a)", "median(a)", "quantile_cont(a, 0.25)", "bit_xor(a)"):
+                if form == "groups" or call in (
+                    "sum(a)",
+                    "avg(a)",
+                    "median(a)",
+                    "quantile_cont(a, 0.25)",
+                    "bit_xor(a)",
+                ):
                     yield GroupCase(call, t, form)
     for t in ("INTERVAL", "DATE", "TIMESTAMP"):
-        for call in (("sum(a)",) if t == "INTERVAL" else ()) + ("avg(a)", "min(a)", "max(a)", "median(a)", "quantile_cont(a, 0.25)", "quantile_disc(a, 0.75)", "mode(a)"):
+        for call in (("sum(a)",) if t == "INTERVAL" else ()) + (
+            "avg(a)",
+            "min(a)",
+            "max(a)",
+            "median(a)",
+            "quantile_cont(a, 0.25)",
+            "quantile_disc(a, 0.75)",
+            "mode(a)",
+        ):
             for form in FORMS:
                 yield GroupCase(call, t, form)
 

@@ -1,8 +1,8 @@
 """Functions over values at the limits of their types, on our engine and on DuckDB: value or error, row by row.
 
-DuckDB evaluates an expression over all rows at once inside of TRY. Rows that have a value there go through one query of ours; for each
-that fails there, ours has to fail too, alone. What DuckDB is plainly wrong about is left out by `Case.but`.
-"""
+DuckDB evaluates an expression over all rows at once inside of TRY. Rows that have a value there go through one query of
+ours; for each that fails there, ours has to fail too, alone. What DuckDB is plainly wrong about is left out by
+`Case.but`."""
 
 from __future__ import annotations
 
@@ -17,9 +17,23 @@ import pyarrow as pa
 
 from tests.slt.render import close
 
-INTEGERS = {"TINYINT": (8, True), "SMALLINT": (16, True), "INTEGER": (32, True), "BIGINT": (64, True), "HUGEINT": (128, True)}
+INTEGERS = {
+    "TINYINT": (8, True),
+    "SMALLINT": (16, True),
+    "INTEGER": (32, True),
+    "BIGINT": (64, True),
+    "HUGEINT": (128, True),
+}
 UNSIGNED = {"UTINYINT": (8, False), "USMALLINT": (16, False), "UINTEGER": (32, False), "UBIGINT": (64, False)}
-DECIMALS = ("DECIMAL(4,1)", "DECIMAL(9,2)", "DECIMAL(18,0)", "DECIMAL(18,4)", "DECIMAL(38,0)", "DECIMAL(38,10)", "DECIMAL(38,38)")
+DECIMALS = (
+    "DECIMAL(4,1)",
+    "DECIMAL(9,2)",
+    "DECIMAL(18,0)",
+    "DECIMAL(18,4)",
+    "DECIMAL(38,0)",
+    "DECIMAL(38,10)",
+    "DECIMAL(38,38)",
+)
 FLOATS = ("FLOAT", "DOUBLE")
 NUMBERS = (*INTEGERS, *UNSIGNED, *DECIMALS, *FLOATS)
 
@@ -27,7 +41,25 @@ NUMBERS = (*INTEGERS, *UNSIGNED, *DECIMALS, *FLOATS)
 def integers(bits: int, signed: bool) -> list[str]:
     """Values beside the limits, beside zero, beside the halves and the roots of the limits, and powers of ten."""
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
-    around = [low, low + 1, low // 2, low // 2 - 1, -(2 ** (bits // 2)), -3, -1, 0, 1, 2, 10, 2 ** (bits // 2 - 1), 2 ** (bits // 2), high // 2, high // 2 + 1, high - 1, high]
+    around = [
+        low,
+        low + 1,
+        low // 2,
+        low // 2 - 1,
+        -(2 ** (bits // 2)),
+        -3,
+        -1,
+        0,
+        1,
+        2,
+        10,
+        2 ** (bits // 2 - 1),
+        2 ** (bits // 2),
+        high // 2,
+        high // 2 + 1,
+        high - 1,
+        high,
+    ]
     power = 10 ** (len(str(high)) - 1)
     around += [power, -power, power // 2, high // power * power, bits - 1, bits]
     return [str(v) for v in dict.fromkeys(around) if low <= v <= high]
@@ -36,7 +68,25 @@ def integers(bits: int, signed: bool) -> list[str]:
 def decimals(width: int, scale: int) -> list[str]:
     """The same of a DECIMAL."""
     top = 10**width - 1
-    around = [-top, -top + 1, -(top // 2), -(10**scale), -5, -1, 0, 1, 5, 10**scale // 2, 10**scale, 15 * 10**scale // 10, top // 2, top // 2 + 1, top - 5, top - 1, top]
+    around = [
+        -top,
+        -top + 1,
+        -(top // 2),
+        -(10**scale),
+        -5,
+        -1,
+        0,
+        1,
+        5,
+        10**scale // 2,
+        10**scale,
+        15 * 10**scale // 10,
+        top // 2,
+        top // 2 + 1,
+        top - 5,
+        top - 1,
+        top,
+    ]
     found = []
     for v in dict.fromkeys(around):
         if abs(v) <= top:
@@ -55,16 +105,32 @@ INTERVALS = ["0 days", "1 day", "-1 day", "1 month", "-1 month", "1 microsecond"
              "-2147483648 days", "2147483646 days", "9223372036854775807 microseconds", "-9223372036854775807 microseconds", "2562047788 hours", "1073741824 months",
              "1073741824 days", "4611686018427387904 microseconds", "2147483647 months 2147483647 days 9223372036854775807 microseconds", "1 month -1 day 86400000000 microseconds",
              "24 hours", "30 days", "178956970 years", "3000000 years"]  # fmt: skip
-DATES = ["1970-01-01", "2000-02-29", "infinity", "-infinity", "5877642-06-25 (BC)", "5881580-07-10", "5881580-07-09", "0001-01-01", "9999-12-31", "294247-01-10", "290309-12-22 (BC)"]
+DATES = [
+    "1970-01-01",
+    "2000-02-29",
+    "infinity",
+    "-infinity",
+    "5877642-06-25 (BC)",
+    "5881580-07-10",
+    "5881580-07-09",
+    "0001-01-01",
+    "9999-12-31",
+    "294247-01-10",
+    "290309-12-22 (BC)",
+]
 TIMES = ["1970-01-01 00:00:00", "2000-02-29 23:59:59.999999", "infinity", "-infinity", "290309-12-22 (BC) 00:00:00", "294247-01-10 04:00:54.775806", "294247-01-10 04:00:54.775805",
          "0001-01-01 00:00:00", "9999-12-31 23:59:59", "1969-12-31 23:59:59.999999"]  # fmt: skip
 
 VALUES: dict[str, list[str]] = {name: integers(*about) for name, about in {**INTEGERS, **UNSIGNED}.items()}
 VALUES |= {name: decimals(*map(int, name[8:-1].split(","))) for name in DECIMALS}
 VALUES |= {"DOUBLE": DOUBLES, "FLOAT": SINGLES, "INTERVAL": INTERVALS, "DATE": DATES, "TIMESTAMP": TIMES}
-VALUES |= {"DIGITS": ["-40", "-39", "-38", "-19", "-2", "-1", "0", "1", "2", "5", "40"], "FACTOR": ["0", "1", "-1", "2", "-2", "3", "2147483647", "9223372036854775807", "-9223372036854775808"]}
+VALUES |= {
+    "DIGITS": ["-40", "-39", "-38", "-19", "-2", "-1", "0", "1", "2", "5", "40"],
+    "FACTOR": ["0", "1", "-1", "2", "-2", "3", "2147483647", "9223372036854775807", "-9223372036854775808"],
+}
 SQL = {"DIGITS": "INTEGER", "FACTOR": "BIGINT", "INTERVAL": "VARCHAR"}
-"""Of columns. Intervals are cast in the expression: Arrow, in which we keep columns, does not have the largest of DuckDB's."""
+"""Of columns. Intervals are cast in the expression: Arrow, in which we keep columns, does not have the largest of
+DuckDB's."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +180,9 @@ class Engines:
             name = self._tables[key] = f"limits_{len(self._tables)}"
             columns = ["id", "a", "b"][: len(case.types) + 1]
             texts = _texts(columns, case.rows)
-            casts = ", ".join(f"CAST({c} AS {SQL.get(t, t)}) AS {c}" for c, t in zip(columns[1:], case.types, strict=True))
+            casts = ", ".join(
+                f"CAST({c} AS {SQL.get(t, t)}) AS {c}" for c, t in zip(columns[1:], case.types, strict=True)
+            )
             self.oracle.register("texts", texts)
             self.oracle.execute(f"CREATE TABLE {name} AS SELECT id, {casts} FROM texts")
             self.ours.register("texts", texts)
@@ -145,7 +213,11 @@ class Engines:
             yield f"{case.id}: only DuckDB refuses it: {str(problem).splitlines()[0]}"
             return
         kind = self.oracle.execute(kind_of).fetchall()[-1][0]
-        fails = {i for i, value in wanted.items() if value is None and self._fails(f"SELECT {text} FROM {table} WHERE id = {i}")}
+        fails = {
+            i
+            for i, value in wanted.items()
+            if value is None and self._fails(f"SELECT {text} FROM {table} WHERE id = {i}")
+        }
         good = [i for i in wanted if i not in fails]
         try:
             given_kind = self.ours.sql(kind_of).fetchall()[-1][0]
@@ -157,7 +229,9 @@ class Engines:
         given = self._ours(text, table, good)
         for i in good:
             a, b = given[i], wanted[i]
-            if a != b and not (kind in FLOATS and a is not None and b is not None and close(a, b, 1e-6 if kind == "FLOAT" else 1e-9)):
+            if a != b and not (
+                kind in FLOATS and a is not None and b is not None and close(a, b, 1e-6 if kind == "FLOAT" else 1e-9)
+            ):
                 yield f"{case.id}: {case.rows[i]}: {a} instead of {b}"
         for i in fails:
             try:
@@ -189,7 +263,10 @@ class Engines:
 
 
 def _texts(columns: list[str], rows: list[tuple[str, ...]]) -> pa.Table:
-    arrays = [pa.array(range(len(rows)), pa.int32()), *(pa.array(values, pa.string()) for values in zip(*rows, strict=True))]
+    arrays = [
+        pa.array(range(len(rows)), pa.int32()),
+        *(pa.array(values, pa.string()) for values in zip(*rows, strict=True)),
+    ]
     return pa.table(arrays, names=columns)
 
 
@@ -215,8 +292,17 @@ def cases() -> Iterator[Case]:
     for t in (*INTEGERS, *UNSIGNED, *FLOATS):
         for name in ("round", "trunc", "round_even"):
             # DuckDB truncates to nothing what has a twentieth digit.
-            yield Case(f"{name}(a, b)", (t, "DIGITS"), lambda a, b, of=(name, t): of == ("trunc", "UBIGINT") and b == "-19")
-    for a, b in (("BIGINT", "UBIGINT"), ("HUGEINT", "UBIGINT"), ("DECIMAL(18,0)", "BIGINT"), ("DECIMAL(38,0)", "HUGEINT"), ("DECIMAL(18,4)", "DECIMAL(38,10)"), ("INTEGER", "DECIMAL(9,2)")):
+            yield Case(
+                f"{name}(a, b)", (t, "DIGITS"), lambda a, b, of=(name, t): of == ("trunc", "UBIGINT") and b == "-19"
+            )
+    for a, b in (
+        ("BIGINT", "UBIGINT"),
+        ("HUGEINT", "UBIGINT"),
+        ("DECIMAL(18,0)", "BIGINT"),
+        ("DECIMAL(38,0)", "HUGEINT"),
+        ("DECIMAL(18,4)", "DECIMAL(38,10)"),
+        ("INTEGER", "DECIMAL(9,2)"),
+    ):
         for op in ("+", "-", "*", "//", "%", "<", "="):
             # DuckDB computes with a HUGEINT of 39 digits as if it were a DECIMAL(38,0), which a cast refuses.
             yield Case(f"a {op} b", (a, b), lambda a, b: len(b.lstrip("-")) > 38)
@@ -227,7 +313,15 @@ def cases() -> Iterator[Case]:
     for b in ("FACTOR", "DOUBLE"):
         # Whether a fraction of billions of days is fused into the product depends on the processor that DuckDB runs on.
         def is_fused(a: str, b: str) -> bool:
-            return ("178956970" in a or len(a.split()[0]) >= 9 or (a == "30 days" and b > "9")) and b not in ("0", "1", "-1", "0.5", "-0.5", "2", "-2")
+            return ("178956970" in a or len(a.split()[0]) >= 9 or (a == "30 days" and b > "9")) and b not in (
+                "0",
+                "1",
+                "-1",
+                "0.5",
+                "-0.5",
+                "2",
+                "-2",
+            )
 
         yield Case("a * b", ("INTERVAL", b), is_fused if b == "DOUBLE" else lambda a, b: False)
         yield Case("a / b", ("INTERVAL", b), is_fused)
@@ -237,7 +331,17 @@ def cases() -> Iterator[Case]:
             yield Case(f"a {op} b", (t, "INTERVAL"))
         for call in ("date_add(a, b)", "time_bucket(b, a)"):
             yield Case(call, (t, "INTERVAL"))
-        for call in ("a - b", "age(a, b)", "date_diff('day', a, b)", "date_diff('microsecond', a, b)", "date_diff('millisecond', a, b)", "date_diff('second', a, b)", "date_diff('month', a, b)", "date_sub('hour', a, b)", "date_sub('month', a, b)"):
+        for call in (
+            "a - b",
+            "age(a, b)",
+            "date_diff('day', a, b)",
+            "date_diff('microsecond', a, b)",
+            "date_diff('millisecond', a, b)",
+            "date_diff('second', a, b)",
+            "date_diff('month', a, b)",
+            "date_sub('hour', a, b)",
+            "date_sub('month', a, b)",
+        ):
             yield Case(call, (t, t))
         for call in ("a::DATE", "a::TIMESTAMP", "a::TIMESTAMPTZ", "a::VARCHAR", "epoch_us(a)", "epoch_ns(a)", "date_trunc('year', a)", "date_trunc('week', a)", "last_day(a)", "julian(a)",
                      "date_trunc('millennium', a)", "dayofyear(a)", "yearweek(a)"):  # fmt: skip
@@ -245,7 +349,11 @@ def cases() -> Iterator[Case]:
             yield Case(call, (t,), lambda a, call=call: call == "yearweek(a)" and a.startswith("5877642"))
     for call in ("a + b", "a - b"):
         # DuckDB goes to a date before the number that stands for -infinity.
-        yield Case(call, ("DATE", "INTEGER"), lambda a, b: (a, b) in (("1970-01-01", "-2147483648"), ("5877642-06-25 (BC)", "2")))
+        yield Case(
+            call,
+            ("DATE", "INTEGER"),
+            lambda a, b: (a, b) in (("1970-01-01", "-2147483648"), ("5877642-06-25 (BC)", "2")),
+        )
     for call in ("make_date(a)", "to_timestamp(a)", "to_days(a)", "to_hours(a)", "to_months(a)", "to_years(a)", "to_weeks(a)", "to_minutes(a)", "to_seconds(a)", "to_milliseconds(a)",
                  "to_microseconds(a)", "to_decades(a)", "to_centuries(a)", "to_millennia(a)", "to_quarters(a)"):  # fmt: skip
         yield Case(call, ("INTEGER",))

@@ -1,4 +1,5 @@
-"""Hypothesis strategies for random single-table queries, as SQL text: filters, groups, DISTINCT, order, set operations, nesting."""
+"""Hypothesis strategies for random single-table queries, as SQL text: filters, groups, DISTINCT, order, set operations,
+nesting."""
 
 from __future__ import annotations
 
@@ -63,7 +64,9 @@ def _items(draw: Any, columns: Columns, kinds: tuple[str, ...] = KINDS) -> list[
 
 
 def _listed(items: list[tuple[str, str]]) -> tuple[str, Columns]:
-    return ", ".join(f"{text} AS c{i}" for i, (text, _) in enumerate(items)), {f"c{i}": kind for i, (_, kind) in enumerate(items)}
+    return ", ".join(f"{text} AS c{i}" for i, (text, _) in enumerate(items)), {
+        f"c{i}": kind for i, (_, kind) in enumerate(items)
+    }
 
 
 @st.composite
@@ -91,7 +94,12 @@ def _aggregate(draw: Any, columns: Columns) -> tuple[str, str]:
     if kind != "bool":
         forms += [(f"min({value})", kind), (f"max({value})", kind)]
     if kind == "int":
-        forms += [(f"sum({distinct}{value})", "total"), (f"avg({value})", "mean"), (f"median({value})", "mean"), (f"quantile_disc({value}, 0.25)", "mean")]
+        forms += [
+            (f"sum({distinct}{value})", "total"),
+            (f"avg({value})", "mean"),
+            (f"median({value})", "mean"),
+            (f"quantile_disc({value}, 0.25)", "mean"),
+        ]
     if kind == "decimal":
         forms += [(f"sum({value})", "total"), (f"avg({value})", "mean")]
     if kind == "bool":

@@ -2,9 +2,8 @@
 
     python -m tests.fuzz.reduce --seed 2 --only 37 --kind wide
 
-Parts of the syntax tree are left out or replaced by what is below them, then rows of the tables are. What is printed is a start for
-a record in `tests/slt/regressions/`.
-"""
+Parts of the syntax tree are left out or replaced by what is below them, then rows of the tables are. What is printed is
+a start for a record in `tests/slt/regressions/`."""
 
 from __future__ import annotations
 
@@ -22,7 +21,22 @@ from tests.fuzz.campaign import KINDS, PARQUET, QUERIES_PER_SCHEMA, Schema, quer
 from tests.fuzz.schemas import Table, script
 from tests.slt.engines import CONFIGS
 
-CLAUSES = ("where", "having", "qualify", "distinct", "limit", "offset", "order", "group", "with_", "joins", "windows", "filter", "partition_by", "spec")
+CLAUSES = (
+    "where",
+    "having",
+    "qualify",
+    "distinct",
+    "limit",
+    "offset",
+    "order",
+    "group",
+    "with_",
+    "joins",
+    "windows",
+    "filter",
+    "partition_by",
+    "spec",
+)
 
 
 class Reducer:
@@ -71,7 +85,11 @@ class Reducer:
                 while start < self.tables[number].data.num_rows:
                     table = self.tables[number]
                     kept = [i for i in range(table.data.num_rows) if not start <= i < start + step]
-                    fewer = [*self.tables[:number], replace(table, data=table.data.take(pa.array(kept, pa.int64()))), *self.tables[number + 1 :]]
+                    fewer = [
+                        *self.tables[:number],
+                        replace(table, data=table.data.take(pa.array(kept, pa.int64()))),
+                        *self.tables[number + 1 :],
+                    ]
                     if self._keeps(fewer, self.sql):
                         self.tables = fewer
                     else:
@@ -105,8 +123,24 @@ def _change(node: exp.Expression, choice: int) -> str:
     if isinstance(node, exp.Select) and len(node.expressions) > 1:
         parts += [("item", i) for i in range(len(node.expressions))]
     parts += [("join", i) for i in range(len(node.args.get("joins") or [])) if len(node.args["joins"]) > 1]
-    if isinstance(node, (exp.SetOperation, exp.Connector, exp.Binary, exp.Func, exp.Not, exp.Paren, exp.Case, exp.Window, exp.Filter, exp.Cast)):
-        parts += [("child", child) for child in node.iter_expressions() if isinstance(child, (exp.Condition, exp.Query))]
+    if isinstance(
+        node,
+        (
+            exp.SetOperation,
+            exp.Connector,
+            exp.Binary,
+            exp.Func,
+            exp.Not,
+            exp.Paren,
+            exp.Case,
+            exp.Window,
+            exp.Filter,
+            exp.Cast,
+        ),
+    ):
+        parts += [
+            ("child", child) for child in node.iter_expressions() if isinstance(child, (exp.Condition, exp.Query))
+        ]
     if isinstance(node, (exp.Predicate, exp.In, exp.Exists, exp.Not)) and not isinstance(node, exp.Boolean):
         parts.append(("constant", exp.true()))
     if choice >= len(parts):
@@ -125,7 +159,9 @@ def _change(node: exp.Expression, choice: int) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.fuzz.reduce", description="A smaller query on which the engines differ.")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.fuzz.reduce", description="A smaller query on which the engines differ."
+    )
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--only", type=int, required=True, help="the number of the query")
     parser.add_argument("--config", choices=sorted((*CONFIGS, PARQUET)), default="default")

@@ -1,5 +1,5 @@
-"""Random queries over several tables, as SQL text: joins of all kinds, subqueries of all kinds at any depth, grouping, set
-operations, CTEs, lateral relations. What they give does not depend on the order of rows.
+"""Random queries over several tables, as SQL text: joins of all kinds, subqueries of all kinds at any depth, grouping,
+set operations, CTEs, lateral relations. What they give does not depend on the order of rows.
 
 Everything is drawn from one `random.Random`, so that a seed is a query.
 """
@@ -81,8 +81,13 @@ class Generator:
         distinct = "DISTINCT " if self._chance(0.15) else ""
         sql = f"SELECT {distinct}{_listed(items)} FROM {source}{self._where(scope, depth)}"
         if (self.limits or not outer) and self._chance(0.12):
-            order = ", ".join(f"{i + 1}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}" for i in range(len(items)))
-            sql += f" ORDER BY {order} LIMIT {self.rng.choice((0, 1, 3, 10))}" + (f" OFFSET {self.rng.randint(0, 3)}" if self._chance(0.3) else "")
+            order = ", ".join(
+                f"{i + 1}{self.rng.choice(('', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST'))}"
+                for i in range(len(items))
+            )
+            sql += f" ORDER BY {order} LIMIT {self.rng.choice((0, 1, 3, 10))}" + (
+                f" OFFSET {self.rng.randint(0, 3)}" if self._chance(0.3) else ""
+            )
         return sql, {f"x{i}": kind for i, kind in enumerate(wanted)}
 
     def _grouped(self, outer: list[Column], depth: int, kinds: list[str] | None) -> tuple[str, dict[str, str]]:
@@ -100,7 +105,10 @@ class Generator:
         if keys:
             sql += f" GROUP BY {', '.join(str(i + 1) for i in range(len(keys)))}"
             if self._chance(0.3):
-                sql += f" HAVING {self._aggregate('big', scope, 0)} {self.rng.choice(('>', '<=', '<>'))} {self.rng.randint(-2, 3)}"
+                sql += (
+                    f" HAVING {self._aggregate('big', scope, 0)} {self.rng.choice(('>', '<=', '<>'))} "
+                    f"{self.rng.randint(-2, 3)}"
+                )
         return sql, {f"x{i}": kind for i, kind in enumerate([*keys, *values])}
 
     def _aggregate(self, kind: str, scope: Scope, depth: int) -> str:
@@ -137,10 +145,24 @@ class Generator:
             name, columns = rng.choice(self.ctes)
             return Relation(f"{name} {alias}({', '.join(columns)})", alias, columns)
         if choice < 0.34:
-            rows = ", ".join(f"({rng.choice(('NULL', str(rng.randint(-3, 3))))}, {rng.choice(('NULL', repr(rng.choice(('a', 'b')))))})" for _ in range(rng.randint(1, 3)))
-            return Relation(f"(SELECT CAST(p AS INTEGER) AS a, CAST(q AS VARCHAR) AS b FROM (VALUES {rows}) v(p, q)) {alias}", alias, {"a": "int", "b": "text"})
+            rows = ", ".join(
+                (
+                    f"({rng.choice(('NULL', str(rng.randint(-3, 3))))}, "
+                    f"{rng.choice(('NULL', repr(rng.choice(('a', 'b')))))})"
+                )
+                for _ in range(rng.randint(1, 3))
+            )
+            return Relation(
+                f"(SELECT CAST(p AS INTEGER) AS a, CAST(q AS VARCHAR) AS b FROM (VALUES {rows}) v(p, q)) {alias}",
+                alias,
+                {"a": "int", "b": "text"},
+            )
         if choice < 0.37:
-            bound = rng.choice([c.sql for c in outer if c.kind in ("int", "big")] or ["3"]) if self._chance(0.5) else str(rng.randint(0, 4))
+            bound = (
+                rng.choice([c.sql for c in outer if c.kind in ("int", "big")] or ["3"])
+                if self._chance(0.5)
+                else str(rng.randint(0, 4))
+            )
             return Relation(f"range({bound}) {alias}(n)", alias, {"n": "big"})
         table = rng.choice(self.tables)
         return Relation(f"{table.name} {alias}", alias, dict(table.columns))
@@ -154,14 +176,32 @@ class Generator:
 
     def _join(self, sql: str, columns: list[Column], outer: list[Column], depth: int) -> tuple[str, list[Column]]:
         rng = self.rng
-        kind = rng.choice(("JOIN", "JOIN", "LEFT JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "CROSS JOIN", "SEMI JOIN", "ANTI JOIN", "LATERAL"))
+        kind = rng.choice(
+            (
+                "JOIN",
+                "JOIN",
+                "LEFT JOIN",
+                "LEFT JOIN",
+                "RIGHT JOIN",
+                "FULL JOIN",
+                "CROSS JOIN",
+                "SEMI JOIN",
+                "ANTI JOIN",
+                "LATERAL",
+            )
+        )
         if kind == "LATERAL":
             alias = self._alias()
             inner, found = self._select([*outer, *columns], max(0, depth - 1))
-            word, end = rng.choice(((", LATERAL", ""), (" JOIN LATERAL", " ON true"), (" LEFT JOIN LATERAL", " ON true")))
+            word, end = rng.choice(
+                ((", LATERAL", ""), (" JOIN LATERAL", " ON true"), (" LEFT JOIN LATERAL", " ON true"))
+            )
             if word.startswith(","):
                 word = " CROSS JOIN LATERAL"
-            return f"{sql}{word} ({inner}) {alias}({', '.join(found)}){end}", [*columns, *(Column(f"{alias}.{n}", k) for n, k in found.items())]
+            return f"{sql}{word} ({inner}) {alias}({', '.join(found)}){end}", [
+                *columns,
+                *(Column(f"{alias}.{n}", k) for n, k in found.items()),
+            ]
         right = self._relation([], depth - 1)
         if kind == "CROSS JOIN":
             return f"{sql} CROSS JOIN {right.sql}", [*columns, *right.scope()]
@@ -204,7 +244,10 @@ class Generator:
         if form == "null":
             return f"{value} IS {rng.choice(('', 'NOT '))}NULL"
         if form == "list":
-            return f"{value} {rng.choice(('', 'NOT '))}IN ({', '.join(self._literal(kind) for _ in range(rng.randint(1, 3)))})"
+            return (
+                f"{value} {rng.choice(('', 'NOT '))}IN "
+                f"({', '.join(self._literal(kind) for _ in range(rng.randint(1, 3)))})"
+            )
         if form == "between":
             return f"{value} BETWEEN {self._literal(kind)} AND {self._value(kind, scope, 0)}"
         if form == "bool":
@@ -221,7 +264,10 @@ class Generator:
         if form == "in":
             return f"{value} {rng.choice(('', 'NOT '))}IN ({self._select(outer, depth, [kind])[0]})"
         if form == "any":
-            return f"{value} {rng.choice(('=', '<>', '<', '>='))} {rng.choice(('ANY', 'ALL'))} ({self._select(outer, depth, [kind])[0]})"
+            return (
+                f"{value} {rng.choice(('=', '<>', '<', '>='))} {rng.choice(('ANY', 'ALL'))} "
+                f"({self._select(outer, depth, [kind])[0]})"
+            )
         return f"{value} {rng.choice(('=', '<', '>', '<>'))} {self._scalar(kind, outer, depth)}"
 
     def _scalar(self, kind: str, outer: list[Column], depth: int) -> str:
@@ -231,7 +277,10 @@ class Generator:
         if self._chance(0.7):
             return f"(SELECT {self._aggregate(kind, scope, 0)} FROM {scope_from}{where})"
         value = self._value(kind, Scope(scope.columns, []), 0)
-        return f"(SELECT {value} FROM {scope_from}{where} ORDER BY 1 {self.rng.choice(('NULLS FIRST', 'DESC NULLS LAST', 'NULLS LAST'))} LIMIT 1)"
+        return (
+            f"(SELECT {value} FROM {scope_from}{where} ORDER BY 1 "
+            f"{self.rng.choice(('NULLS FIRST', 'DESC NULLS LAST', 'NULLS LAST'))} LIMIT 1)"
+        )
 
     def _value(self, kind: str, scope: Scope, depth: int) -> str:
         """An expression of a kind. Outer columns come at times; with `depth` subqueries do too."""
@@ -247,7 +296,11 @@ class Generator:
             return column
         match kind:
             case "int":
-                return rng.choice(("{} + 1", "-{}", "{} % 3", "abs({})", "coalesce({}, 0)", "nullif({}, 1)", "{} * 2")).join(("(", ")")).format(column)
+                return (
+                    rng.choice(("{} + 1", "-{}", "{} % 3", "abs({})", "coalesce({}, 0)", "nullif({}, 1)", "{} * 2"))
+                    .join(("(", ")"))
+                    .format(column)
+                )
             case "big":
                 return rng.choice(("({} + 1)", "coalesce({}, 0)", "abs({})")).format(column)
             case "text":
@@ -255,7 +308,9 @@ class Generator:
             case "bool":
                 return rng.choice(("(NOT {})", "coalesce({}, true)")).format(column)
             case "date":
-                return rng.choice(("coalesce({}, DATE '2024-01-02')", "CAST({} + INTERVAL 1 DAY AS DATE)")).format(column)
+                return rng.choice(("coalesce({}, DATE '2024-01-02')", "CAST({} + INTERVAL 1 DAY AS DATE)")).format(
+                    column
+                )
         return f"({column} + 1.25)::DECIMAL(9, 2)"
 
     def _made(self, kind: str, scope: Scope) -> str:
@@ -272,7 +327,10 @@ class Generator:
     def _literal(self, kind: str) -> str:
         rng = self.rng
         if self._chance(0.05):
-            return f"CAST(NULL AS {dict(int='INTEGER', big='BIGINT', text='VARCHAR', date='DATE', bool='BOOLEAN', dec='DECIMAL(9, 2)')[kind]})"
+            return (
+                "CAST(NULL AS "
+                f"{dict(int='INTEGER', big='BIGINT', text='VARCHAR', date='DATE', bool='BOOLEAN', dec='DECIMAL(9, 2)')[kind]})"
+            )
         match kind:
             case "int":
                 return f"CAST({rng.randint(-4, 5)} AS INTEGER)"

@@ -9,7 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 
-TYPES = {"int": pa.int32(), "big": pa.int64(), "text": pa.string(), "date": pa.date32(), "bool": pa.bool_(), "dec": pa.decimal128(9, 2)}
+TYPES = {
+    "int": pa.int32(),
+    "big": pa.int64(),
+    "text": pa.string(),
+    "date": pa.date32(),
+    "bool": pa.bool_(),
+    "dec": pa.decimal128(9, 2),
+}
 """The kinds of columns; `int` and `big` meet in comparisons and joins."""
 
 WORDS = ("a", "b", "ab", "", "B", "ba", "é", "a b")
@@ -57,13 +64,23 @@ def _value(rng: Random, kind: str, spread: int) -> Any:
 
 def script(tables: list[Table]) -> str:
     """The statements that make the tables, for a report or a regression."""
-    names = {"int": "INTEGER", "big": "BIGINT", "text": "VARCHAR", "date": "DATE", "bool": "BOOLEAN", "dec": "DECIMAL(9, 2)"}
+    names = {
+        "int": "INTEGER",
+        "big": "BIGINT",
+        "text": "VARCHAR",
+        "date": "DATE",
+        "bool": "BOOLEAN",
+        "dec": "DECIMAL(9, 2)",
+    }
     parts = []
     for table in tables:
         casts = ", ".join(f"CAST({c} AS {names[k]}) AS {c}" for c, k in table.columns.items())
         rows = [f"({', '.join(_text(v) for v in row.values())})" for row in table.data.to_pylist()]
         listed = ", ".join(rows) if rows else f"({', '.join('NULL' for _ in table.columns)})"
-        parts.append(f"CREATE TABLE {table.name} AS SELECT {casts} FROM (VALUES {listed}) v({', '.join(table.columns)}){'' if rows else ' WHERE false'};")
+        parts.append(
+            f"CREATE TABLE {table.name} AS SELECT {casts} FROM (VALUES {listed}) "
+            f"v({', '.join(table.columns)}){'' if rows else ' WHERE false'};"
+        )
     return "\n".join(parts)
 
 

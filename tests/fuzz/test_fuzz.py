@@ -33,7 +33,9 @@ def test_predicates(text: str) -> None:
 @given(checked_arithmetic(), st.lists(st.integers(0, 11), min_size=1, max_size=4))
 def test_errors_are_the_same(text: str, ids: list[int]) -> None:
     """Overflow, division by zero and bad casts fail in both engines or in none."""
-    assert_same(f"SELECT id, {text} AS c FROM all_types WHERE id IN ({', '.join(map(str, ids))}) ORDER BY id", ordered=True)
+    assert_same(
+        f"SELECT id, {text} AS c FROM all_types WHERE id IN ({', '.join(map(str, ids))}) ORDER BY id", ordered=True
+    )
 
 
 @fuzz

@@ -1,4 +1,5 @@
-"""Functions, operators, aggregates, texts and formats at the limits: a part of what `limits.py` and its neighbours compare, all under --all-configurations."""
+"""Functions, operators, aggregates, texts and formats at the limits: a part of what `limits.py` and its neighbours
+compare, all under --all-configurations."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def test_expressions(start: int) -> None:
 
 def test_aggregates() -> None:
     engines = GroupEngines(SEED)
-    numeric = [case for case in group_cases() if case.call in ("sum(a)", "avg(a)", "min(a)", "max(a)", "bit_xor(a)") and case.type not in ("DATE", "INTERVAL", "TIMESTAMP")]
+    numeric = [
+        case
+        for case in group_cases()
+        if case.call in ("sum(a)", "avg(a)", "min(a)", "max(a)", "bit_xor(a)")
+        and case.type not in ("DATE", "INTERVAL", "TIMESTAMP")
+    ]
     found = [line for case in numeric[:: _part()] for line in engines.differences(case)]
     assert not found, f"seed {SEED}\n" + "\n".join(found)
 
@@ -56,7 +62,8 @@ def test_sums_of_128_bits_in_any_order(settings: dict[str, int]) -> None:
 
 
 def _exact(text: str, target: str) -> int | None:
-    """A number as a text says it, times 10^scale and rounded half away from zero; None where it is none, or out of range."""
+    """A number as a text says it, times 10^scale and rounded half away from zero; None where it is none, or out of
+    range."""
     try:
         number = Decimal(text)
     except ArithmeticError:
@@ -76,7 +83,11 @@ def _exact(text: str, target: str) -> int | None:
 def test_texts_of_numbers_keep_all_digits() -> None:
     """By definition, and not by DuckDB, which drops digits of long numbers with exponents."""
     rng = Random(SEED)
-    texts = [text for text in (number_text(rng) for _ in range(900)) if "_" not in text and " " not in text and "\t" not in text]
+    texts = [
+        text
+        for text in (number_text(rng) for _ in range(900))
+        if "_" not in text and " " not in text and "\t" not in text
+    ]
     ours = tsql.connect()
     ours.register("t", pa.table({"s": texts}))
     for target in TYPES:
@@ -117,8 +128,14 @@ def test_formats_of_values(name: str, make: object) -> None:
     for kind, values in VALUES.items():
         for _ in range(24 // step()):
             template, value = make(rng), rng.choice(values)
-            # fmt's digits of 1e300 are not all right, its 0 digits of general numbers are not 0, and it writes two points where # asks for one.
-            if value == "1e300" or (kind in ("DOUBLE", "DECIMAL(9,2)") and (".0" in template or "#" in template or "." in template and not template.split(".")[1][:1].isdigit())):
+            # fmt's digits of 1e300 are not all right, its 0 digits of general numbers are not 0, and it writes two
+            # points where # asks for one.
+            if value == "1e300" or (
+                kind in ("DOUBLE", "DECIMAL(9,2)")
+                and (
+                    ".0" in template or "#" in template or "." in template and not template.split(".")[1][:1].isdigit()
+                )
+            ):
                 continue
             sql = f"SELECT {name}({_literal(template)}, CAST({_literal(value)} AS {kind}))"
             assert _fill(ours, sql) == _filled(oracle, sql), f"seed {SEED}: {sql}"
@@ -126,7 +143,15 @@ def test_formats_of_values(name: str, make: object) -> None:
 
 def test_formats_of_times() -> None:
     rng, ours, oracle = Random(SEED), tsql.connect(), duckdb.connect()
-    stamps = ("1992-03-02 20:32:45.123456", "2020-12-31 00:00:00", "2021-01-01 12:00:00", "2019-12-30 11:59:59.999999", "0099-01-01 01:02:03", "9999-12-31 23:59:59", "2024-01-07 00:00:01")
+    stamps = (
+        "1992-03-02 20:32:45.123456",
+        "2020-12-31 00:00:00",
+        "2021-01-01 12:00:00",
+        "2019-12-30 11:59:59.999999",
+        "0099-01-01 01:02:03",
+        "9999-12-31 23:59:59",
+        "2024-01-07 00:00:01",
+    )
     for _ in range(60 // step()):
         # %n is TIMESTAMP_NS in DuckDB, which has other limits, and strftime does not fill it.
         template, stamp = strftime_format(rng).replace("%-n", "%d").replace("%n", "%d"), rng.choice(stamps)

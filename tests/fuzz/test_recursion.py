@@ -32,4 +32,3 @@ def test_correlated_recursions(start: int) -> None:
         difference = differing_row(given.sorted("rowsort"), wanted.sorted("rowsort"), wanted.types)
         assert difference is None, f"seed {SEED}, query {number}: {difference}\n{sql}"
     assert compared
-

@@ -21,7 +21,9 @@ def test_windows(calls: list[Window]) -> None:
     assert_same(_query(calls), ordered=True)
 
 
-@pytest.mark.parametrize("config", ["no_optimizer", "shards_3", "batch_rows_1", "equal_hashes", "plan_text", "blocks", "interp"])
+@pytest.mark.parametrize(
+    "config", ["no_optimizer", "shards_3", "batch_rows_1", "equal_hashes", "plan_text", "blocks", "interp"]
+)
 def test_windows_under(config: str) -> None:
     """Less often than the default configuration: the corpus runs under these too."""
 

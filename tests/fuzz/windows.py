@@ -1,7 +1,7 @@
 """Random window functions over the table `mixed`: any function, partition, order and frame that DuckDB binds.
 
-Where the order has ties, functions that depend on the order of rows are left out: which of them comes first is nobody's promise.
-"""
+Where the order has ties, functions that depend on the order of rows are left out: which of them comes first is nobody's
+promise."""
 
 from __future__ import annotations
 
@@ -27,7 +27,15 @@ UNFRAMED = (
 )  # fmt: skip
 PEERS = ("rank()", "dense_rank()", "percent_rank()", "cume_dist()")
 FILTERS = ("", "", "", " FILTER (WHERE b > 0)", " FILTER (WHERE p)", " FILTER (WHERE id % 3 <> 1)")
-PARTITIONS = ("", "", "PARTITION BY g ", "PARTITION BY p ", "PARTITION BY g, p ", "PARTITION BY b % 3 ", "PARTITION BY s ")
+PARTITIONS = (
+    "",
+    "",
+    "PARTITION BY g ",
+    "PARTITION BY p ",
+    "PARTITION BY g, p ",
+    "PARTITION BY b % 3 ",
+    "PARTITION BY s ",
+)
 KEYS = ("a", "b", "x", "n", "s", "d", "ts", "p", "g", "b % 5", "-x")
 DIRECTIONS = ("", " DESC", " NULLS FIRST", " DESC NULLS FIRST")
 STEPS = {"a": ("1", "10"), "b": ("0", "5", "40"), "c": ("100", "3000"), "x": ("0.5", "1", "2"), "n": ("0.25", "5", "1.125"), "d": ("30", "INTERVAL 1 MONTH", "INTERVAL 40 DAYS"),
@@ -77,5 +85,7 @@ def windows(draw: st.DrawFn) -> Window:
     if kind == "groups":
         return Window(f"{plain} OVER ({partition}ORDER BY {key}{direction} GROUPS {draw(ends(offsets))}{exclude})")
     ordered = draw(st.sampled_from(ORDERED))
-    plain = draw(st.sampled_from((plain, ordered + (condition if not ordered.startswith(("first", "last", "nth")) else ""))))
+    plain = draw(
+        st.sampled_from((plain, ordered + (condition if not ordered.startswith(("first", "last", "nth")) else "")))
+    )
     return Window(f"{plain} OVER ({partition}{total} ROWS {draw(ends(offsets))}{exclude})")

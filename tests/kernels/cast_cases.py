@@ -1,11 +1,27 @@
-"""Values and texts on which casts are compared with DuckDB: edges of every type, and every form of text with its near misses."""
+"""Values and texts on which casts are compared with DuckDB: edges of every type, and every form of text with its near
+misses."""
 
 from __future__ import annotations
 
 import math
 from decimal import Decimal
 
-from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, DOUBLE, FLOAT, HUGEINT, INTEGER, SMALLINT, TINYINT, UBIGINT, UINTEGER, USMALLINT, UTINYINT, Type
+from tsql.kernels.expr.types import (
+    BIGINT,
+    BOOLEAN,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    HUGEINT,
+    INTEGER,
+    SMALLINT,
+    TINYINT,
+    UBIGINT,
+    UINTEGER,
+    USMALLINT,
+    UTINYINT,
+    Type,
+)
 
 D = Decimal
 NUMBERS: dict[Type, list] = {
@@ -48,7 +64,30 @@ NUMBER_TEXTS = [
     "0000000000000000000001.5", "9223372036854775807.5", "-9223372036854775808.4", "1.5e19", "-00", "-0.0", "99e-2", "9.99e-1", "125e-1", "1.249e1", "1e32768", "1e2 ", "1 e2",
     "2.2250738585072014e-308", "1.7976931348623157e308", "123456789012345678901234567890123456789", "٣", None,
 ]  # fmt: skip
-BOOLEAN_TEXTS = ["true", "TRUE", "tRuE", "t", "T", "yes", "y", "1", "on", "f", "0", "no", "n", "N", "off", "false", " true ", "2", "", "truee", "a very long text indeed", None]
+BOOLEAN_TEXTS = [
+    "true",
+    "TRUE",
+    "tRuE",
+    "t",
+    "T",
+    "yes",
+    "y",
+    "1",
+    "on",
+    "f",
+    "0",
+    "no",
+    "n",
+    "N",
+    "off",
+    "false",
+    " true ",
+    "2",
+    "",
+    "truee",
+    "a very long text indeed",
+    None,
+]
 BLOB_TEXTS = ["abc", "\\x00\\xFF", "\\x4", "a\\b", "é", "\\xzz", "", "\\X41", "a\\x41b", "'\"", "\\x7f", None]
 
 DATE_TEXTS = [

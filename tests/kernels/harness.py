@@ -1,4 +1,5 @@
-"""Evaluates expressions over an Arrow table through a pipeline, compiled and interpreted: the bench on which functions are tested."""
+"""Evaluates expressions over an Arrow table through a pipeline, compiled and interpreted: the bench on which functions
+are tested."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ class Bench:
         reads_back(self.program.module)
 
     def run(self, interpret: bool, rows: list[int] | None = None) -> list[pa.Array]:
-        """The values of the expressions for each row, or for those with the given numbers (each is a morsel of its own)."""
+        """The values of the expressions for each row, or for those with the given numbers (each is a morsel of its
+        own)."""
         shared = Shared(Run(parameters=self.parameters))
         context = Context(self.program, shared, self.sink.state_bytes)
         morsels = Morsels(len(self.arrays))
@@ -44,7 +46,10 @@ class Bench:
             chunks = take_chunks(context.state_address, self.sink.columns, shared)
         finally:
             context.close()
-        return [pa.chunked_array([c.arrays[i] for c in chunks], e.type.to_arrow()).combine_chunks() for i, e in enumerate(self.expressions)]
+        return [
+            pa.chunked_array([c.arrays[i] for c in chunks], e.type.to_arrow()).combine_chunks()
+            for i, e in enumerate(self.expressions)
+        ]
 
 
 READ_BACK: set[str] = set()
@@ -60,14 +65,22 @@ def reads_back(module: Module) -> None:
         READ_BACK.update(texts)
 
 
-def evaluate(expressions: list[Expr], table: pa.Table | None = None, interpret: bool = False, parameters: dict | None = None) -> list[pa.Array]:
+def evaluate(
+    expressions: list[Expr], table: pa.Table | None = None, interpret: bool = False, parameters: dict | None = None
+) -> list[pa.Array]:
     """The values of the expressions for each row of `table`."""
     return Bench(expressions, table, parameters).run(interpret)
 
 
-def both(expressions: list[Expr], table: pa.Table | None = None, parameters: dict | None = None, random_from: int | None = None) -> list[pa.Array]:
-    """As `evaluate`, and the interpreter and LLVM must agree. Where the rows from number `random_from` on are random values, of which one is as good as
-    another, the interpreter, which takes a thousand times as long for a row, computes every third of them."""
+def both(
+    expressions: list[Expr],
+    table: pa.Table | None = None,
+    parameters: dict | None = None,
+    random_from: int | None = None,
+) -> list[pa.Array]:
+    """As `evaluate`, and the interpreter and LLVM must agree. Where the rows from number `random_from` on are random
+    values, of which one is as good as another, the interpreter, which takes a thousand times as long for a row,
+    computes every third of them."""
     bench = Bench(expressions, table, parameters)
     compiled = bench.run(False)
     if random_from is None or bench.rows <= random_from:
@@ -85,4 +98,8 @@ def agree(compiled: list[pa.Array], interpreted: list[pa.Array]) -> None:
 
 def stored(array: pa.Array) -> pa.Array:
     """Dates and times as the integers that they are, because Python's end at the year 9999."""
-    return array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64()) if pa.types.is_temporal(array.type) and not pa.types.is_interval(array.type) else array
+    return (
+        array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
+        if pa.types.is_temporal(array.type) and not pa.types.is_interval(array.type)
+        else array
+    )

@@ -1,4 +1,5 @@
-"""Compares calls of scalar functions with DuckDB: the same function over the same Arrow table, compiled, interpreted and by the oracle."""
+"""Compares calls of scalar functions with DuckDB: the same function over the same Arrow table, compiled, interpreted
+and by the oracle."""
 
 from __future__ import annotations
 
@@ -69,14 +70,19 @@ def oracle(sql: list[str], table: pa.Table | None = None) -> list[pa.Array]:
     connection = connect()
     if table is not None:
         connection.register("t", table)
-    result = connection.sql(f"SELECT {', '.join(f'{s} AS c{i}' for i, s in enumerate(sql))} {'FROM t' if table is not None else ''}").to_arrow_table()
+    result = connection.sql(
+        f"SELECT {', '.join(f'{s} AS c{i}' for i, s in enumerate(sql))} {'FROM t' if table is not None else ''}"
+    ).to_arrow_table()
     return [c.combine_chunks() for c in result.columns]
 
 
 def plain(array: pa.Array) -> list[Any]:
     """Values that compare: times as integers (Python's datetimes end at the year 9999), intervals as tuples."""
     t, array = array.type, stored(array)
-    return [tuple(v) if v is not None and not isinstance(v, str | bytes) and pa.types.is_interval(t) else v for v in array.to_pylist()]
+    return [
+        tuple(v) if v is not None and not isinstance(v, str | bytes) and pa.types.is_interval(t) else v
+        for v in array.to_pylist()
+    ]
 
 
 def same(a: Any, b: Any) -> bool:
@@ -93,11 +99,15 @@ def check(pairs: list[tuple[str, Expr]], table: pa.Table | None = None, interpre
     ours = both(expressions, table) if interpret else evaluate(expressions, table)
     theirs = oracle([sql for sql, _ in pairs], table)
     for (sql, expr), mine, expected in zip(pairs, ours, theirs, strict=True):
-        assert mine.type == expected.type or from_arrow(mine.type) == from_arrow(expected.type), f"{sql}: {mine.type}, not {expected.type}"
+        assert mine.type == expected.type or from_arrow(mine.type) == from_arrow(expected.type), (
+            f"{sql}: {mine.type}, not {expected.type}"
+        )
         for row, (x, y) in enumerate(zip(plain(mine), plain(expected), strict=True)):
             assert same(x, y), f"{sql}{_row(table, expr, row)}: {x!r}, but DuckDB says {y!r}"
 
 
 def _row(table: pa.Table | None, expr: Expr, row: int) -> str:
     """The arguments in one row, for a message."""
-    return "" if table is None else f" of {[str(stored(table.column(c).combine_chunks())[row]) for c in expr.columns()]}"
+    return (
+        "" if table is None else f" of {[str(stored(table.column(c).combine_chunks())[row]) for c in expr.columns()]}"
+    )

@@ -1,9 +1,8 @@
 """Hypothesis strategy for random legal KIR programs, and the bench that runs one program on every engine.
 
 A program reads the input buffer (parameter 1), computes, branches, loops, calls, and writes its values into the scratch
-buffer (parameter 0). What LLVM leaves undefined is guarded here by selects, so that nearly every program can be compared;
-the bits of a NaN are left open by LLVM too, so NaNs are replaced before their bits are seen.
-"""
+buffer (parameter 0). What LLVM leaves undefined is guarded here by selects, so that nearly every program can be
+compared; the bits of a NaN are left open by LLVM too, so NaNs are replaced before their bits are seen."""
 
 from __future__ import annotations
 
@@ -90,7 +89,14 @@ def apply(k: Kernel, name: str, result: str, args: list[Val]) -> Val:
 class Writer:
     """Writes one function: `pool` holds the values that may be used in the open blocks."""
 
-    def __init__(self, draw: Callable[[Any], Any], k: Kernel, inputs: Val, scratch: Val, routines: list[tuple[str, tuple[str, ...], str]]):
+    def __init__(
+        self,
+        draw: Callable[[Any], Any],
+        k: Kernel,
+        inputs: Val,
+        scratch: Val,
+        routines: list[tuple[str, tuple[str, ...], str]],
+    ):
         self.draw, self.k, self.inputs, self.scratch, self.routines = draw, k, inputs, scratch, routines
         self.pool: list[Val] = list(k.params[2:])
         self.vars: list[Any] = []
@@ -113,7 +119,8 @@ class Writer:
         return self.k.offset(self.scratch, SLOT * self.draw(st.integers(0, SCRATCH_SLOTS - 1)))
 
     def keep(self, value: Val) -> None:
-        """Make a value visible. Addresses differ from run to run: what is kept of one is its distance from the scratch buffer."""
+        """Make a value visible. Addresses differ from run to run: what is kept of one is its distance from the scratch
+        buffer."""
         if value.type == "ptr":
             distance = value.bits_as("i64") - self.scratch.bits_as("i64")
             value = self.k.select(value == self.k.null, self.k.i64(-1), distance)
@@ -129,7 +136,12 @@ class Writer:
         del self.pool[outer:], self.vars[outer_vars:]
 
     def statement(self, depth: int) -> None:
-        choices = ["compute"] * 8 + ["var", "set", "memory", "call"] + (["when", "loop"] if depth else []) + (["break"] if self.loops else [])
+        choices = (
+            ["compute"] * 8
+            + ["var", "set", "memory", "call"]
+            + (["when", "loop"] if depth else [])
+            + (["break"] if self.loops else [])
+        )
         getattr(self, "_" + self.draw(st.sampled_from(choices)))(depth)
 
     def _compute(self, depth: int) -> None:

@@ -1,4 +1,5 @@
-"""Aggregates beyond the basic ones against DuckDB: all types, NULLs, empty groups, single rows, every way to run a plan."""
+"""Aggregates beyond the basic ones against DuckDB: all types, NULLs, empty groups, single rows, every way to run a
+plan."""
 
 from __future__ import annotations
 
@@ -28,13 +29,22 @@ def make_table(rows: int, seed: int) -> pa.Table:
         return pa.array([None if g == 4 or rng.random() < 0.2 else make() for g in groups], type)
 
     groups = [rng.choice([0, 1, 2, 3, 4, None]) for _ in range(rows - 1)] + [5] if rows else []
-    integers = {name: pa.type_for_alias(name) for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")}
+    integers = {
+        name: pa.type_for_alias(name)
+        for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+    }
     columns = {"g": pa.array(groups, pa.int32()), "id": pa.array(range(rows), pa.int64())}
     for name, t in integers.items():
-        low, high = (0, 2**t.bit_width - 1) if name.startswith("u") else (-(2 ** (t.bit_width - 1)), 2 ** (t.bit_width - 1) - 1)
-        columns[name] = column(lambda low=low, high=high: rng.choice([low, high, rng.randint(low, high), rng.randint(max(low, -9), 9)]), t)
+        low, high = (
+            (0, 2**t.bit_width - 1) if name.startswith("u") else (-(2 ** (t.bit_width - 1)), 2 ** (t.bit_width - 1) - 1)
+        )
+        columns[name] = column(
+            lambda low=low, high=high: rng.choice([low, high, rng.randint(low, high), rng.randint(max(low, -9), 9)]), t
+        )
     columns["small"] = column(lambda: rng.randint(-9, 9), pa.int32())
-    columns["huge"] = column(lambda: Decimal(rng.choice([rng.randint(-9, 9), rng.randint(-(10**37), 10**37)])), pa.decimal128(38, 0))
+    columns["huge"] = column(
+        lambda: Decimal(rng.choice([rng.randint(-9, 9), rng.randint(-(10**37), 10**37)])), pa.decimal128(38, 0)
+    )
     columns["x"] = column(lambda: rng.choice([rng.uniform(-100, 100), float(rng.randint(-3, 3))]), pa.float64())
     columns["y"] = column(lambda: rng.uniform(-5, 20), pa.float64())
     columns["c"] = column(lambda: 2.5, pa.float64())
@@ -45,12 +55,19 @@ def make_table(rows: int, seed: int) -> pa.Table:
     columns["flag"] = column(lambda: rng.random() < 0.5, pa.bool_())
     columns["s"] = column(lambda: rng.choice(WORDS), pa.string())
     columns["b"] = column(lambda: rng.choice([b"", b"\x00", b"\xff\xfe", b"abc"]), pa.binary())
-    columns["d"] = column(lambda: datetime.date(2020, 1, 1) + datetime.timedelta(rng.randint(-30000, 3000)), pa.date32())
+    columns["d"] = column(
+        lambda: datetime.date(2020, 1, 1) + datetime.timedelta(rng.randint(-30000, 3000)), pa.date32()
+    )
     columns["t"] = column(lambda: rng.randint(0, 86_399_999_999), pa.time64("us"))
-    columns["ts"] = column(lambda: EPOCH + datetime.timedelta(microseconds=rng.randint(-(10**15), 10**15)), pa.timestamp("us"))
-    columns["tz"] = column(lambda: EPOCH + datetime.timedelta(microseconds=rng.randint(-(10**15), 10**15)), pa.timestamp("us", "UTC"))
+    columns["ts"] = column(
+        lambda: EPOCH + datetime.timedelta(microseconds=rng.randint(-(10**15), 10**15)), pa.timestamp("us")
+    )
+    columns["tz"] = column(
+        lambda: EPOCH + datetime.timedelta(microseconds=rng.randint(-(10**15), 10**15)), pa.timestamp("us", "UTC")
+    )
     columns["iv"] = column(
-        lambda: pa.MonthDayNano([rng.randint(-2, 2), rng.randint(-40, 40), rng.randint(-(10**9), 10**9) * 1000]), pa.month_day_nano_interval()
+        lambda: pa.MonthDayNano([rng.randint(-2, 2), rng.randint(-40, 40), rng.randint(-(10**9), 10**9) * 1000]),
+        pa.month_day_nano_interval(),
     )
     return pa.table(columns)
 
@@ -61,15 +78,26 @@ def one_after_another(tables: list[pa.Table]) -> pa.Table:
     return rows.set_column(rows.column_names.index("id"), "id", pa.array(range(rows.num_rows), pa.int64()))
 
 
-TABLES = {"many": make_table(400, 1), "small": one_after_another([make_table(12, 2), make_table(1, 3)]), "none": make_table(0, 4)}
+TABLES = {
+    "many": make_table(400, 1),
+    "small": one_after_another([make_table(12, 2), make_table(1, 3)]),
+    "none": make_table(0, 4),
+}
 PARTS = {"few": (0, 12), "one": (12, 13), "none": (13, 99)}
-"""Rows of the table `small`, by `id`: a query with parameters for the limits is planned and emitted once for all of them."""
+"""Rows of the table `small`, by `id`: a query with parameters for the limits is planned and emitted once for all of
+them."""
 WAYS = ("all", "groups")
 NUMBERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "huge", "x", "f", "d2", "d30")
 TIMES = ("d", "t", "ts", "tz")
 ANY = (*NUMBERS, *TIMES, "flag", "s", "b", "iv")
-ONE_VARIABLE = "stddev stddev_samp stddev_pop variance var_samp var_pop sem skewness kurtosis kurtosis_pop product fsum kahan_sum sumkahan favg".split()
-PAIRS = "corr covar_samp covar_pop regr_slope regr_intercept regr_r2 regr_count regr_avgx regr_avgy regr_sxx regr_syy regr_sxy".split()
+ONE_VARIABLE = (
+    "stddev stddev_samp stddev_pop variance var_samp var_pop sem skewness kurtosis kurtosis_pop product "
+    "fsum kahan_sum sumkahan favg"
+).split()
+PAIRS = (
+    "corr covar_samp covar_pop regr_slope regr_intercept regr_r2 regr_count regr_avgx regr_avgy regr_sxx "
+    "regr_syy regr_sxy"
+).split()
 
 QUERIES: dict[str, list[str]] = {
     **{f"variable_{c}": [f"{name}({c})" for name in ONE_VARIABLE] for c in ("x", "small", "d2", "c")},
@@ -149,7 +177,9 @@ def oracle() -> Iterator[duckdb.DuckDBPyConnection]:
     connection.close()
 
 
-def check(db: Any, oracle: duckdb.DuckDBPyConnection, expressions: list[str], table: str, ways: tuple[str, ...] = WAYS) -> None:
+def check(
+    db: Any, oracle: duckdb.DuckDBPyConnection, expressions: list[str], table: str, ways: tuple[str, ...] = WAYS
+) -> None:
     """The aggregates of all rows of a table, and of its groups, are those of DuckDB."""
     for sql in texts(expressions, table, ways):
         compare(expressions, db.sql(sql).arrow(), answer(oracle, sql), table)

@@ -58,7 +58,10 @@ def test_approx_count_distinct(distinct: int, shards: int) -> None:
     values = list(range(distinct)) * 2
     random.Random(1).shuffle(values)
     with tsql.connect(threads=2, shards=shards) as db:
-        db.register("t", pa.table({"x": pa.array(values, pa.int64()), "s": pa.array([f"text {v}" for v in values], pa.string())}))
+        db.register(
+            "t",
+            pa.table({"x": pa.array(values, pa.int64()), "s": pa.array([f"text {v}" for v in values], pa.string())}),
+        )
         for found in rows(db, "SELECT approx_count_distinct(x), approx_count_distinct(s) FROM t")[0]:
             assert found == distinct if distinct <= 1000 else abs(found / distinct - 1) < 0.03
 
@@ -77,9 +80,13 @@ def test_sketches_do_not_depend_on_sharding() -> None:
 def test_selection_of_many_values(db: Any, order: str) -> None:
     count = 5001
     rng = random.Random(2)
-    make = {"ascending": lambda i: i, "descending": lambda i: -i, "equal": lambda i: 3, "saw": lambda i: i % 17, "random": lambda i: rng.randrange(10**6)}[
-        order
-    ]
+    make = {
+        "ascending": lambda i: i,
+        "descending": lambda i: -i,
+        "equal": lambda i: 3,
+        "saw": lambda i: i % 17,
+        "random": lambda i: rng.randrange(10**6),
+    }[order]
     values = [make(i) for i in range(count)]
     in_order = sorted(values)
     db.register(
@@ -92,7 +99,9 @@ def test_selection_of_many_values(db: Any, order: str) -> None:
             }
         ),
     )
-    got = rows(db, "SELECT median(x), quantile_disc(x, 0.1), quantile_disc(x, 1), median(h), quantile_disc(s, 0.1) FROM t")[0]
+    got = rows(
+        db, "SELECT median(x), quantile_disc(x, 0.1), quantile_disc(x, 1), median(h), quantile_disc(s, 0.1) FROM t"
+    )[0]
     texts = sorted(f"{v:+08d}" for v in values)
     assert got == (in_order[2500], in_order[500], in_order[-1], in_order[2500], texts[500])
 
@@ -112,8 +121,17 @@ def test_string_agg_of_many_rows_is_in_order() -> None:
 
 def test_picks_do_not_depend_on_sharding() -> None:
     rng = random.Random(4)
-    table = pa.table({"g": [rng.randrange(50) for _ in range(20000)], "id": range(20000), "v": [rng.randrange(5) for _ in range(20000)]})
-    sql = "SELECT g, first(id), last(id), any_value(id), arg_min(id, v), arg_max(id, v), mode(v), last(id ORDER BY v) FROM t GROUP BY g ORDER BY g"
+    table = pa.table(
+        {
+            "g": [rng.randrange(50) for _ in range(20000)],
+            "id": range(20000),
+            "v": [rng.randrange(5) for _ in range(20000)],
+        }
+    )
+    sql = (
+        "SELECT g, first(id), last(id), any_value(id), arg_min(id, v), arg_max(id, v), mode(v), last(id "
+        "ORDER BY v) FROM t GROUP BY g ORDER BY g"
+    )
     answers = []
     for settings in ({"shards": 1}, {"shards": 3, "batch_rows": 500}, {"shards": 5}):
         with tsql.connect(threads=2, **settings) as db:

@@ -1,4 +1,5 @@
-"""Casts against DuckDB: every pair of types on edges, every form of text, random values; and the errors of casts that fail."""
+"""Casts against DuckDB: every pair of types on edges, every form of text, random values; and the errors of casts that
+fail."""
 
 from __future__ import annotations
 
@@ -49,14 +50,19 @@ def oracle():
         yield connection
 
 
-def check(oracle: duckdb.DuckDBPyConnection, values: list, source: Type, *targets: Type, random_from: int | None = None) -> None:
-    """TRY_CAST of the values to each target agrees with DuckDB, compared as text. From number `random_from` on the values are random."""
+def check(
+    oracle: duckdb.DuckDBPyConnection, values: list, source: Type, *targets: Type, random_from: int | None = None
+) -> None:
+    """TRY_CAST of the values to each target agrees with DuckDB, compared as text. From number `random_from` on the
+    values are random."""
     table = pa.table({"c": pa.array(values, source.to_arrow())})
     oracle.register("input", table)
     query = ", ".join(f"TRY_CAST(c AS {target})::VARCHAR" for target in targets)
     expected = oracle.execute(f"SELECT {query} FROM (SELECT c::{source} AS c FROM input)").fetchall()
     casts = [Cast(Column("c", source), target, safe=True) for target in targets]
-    got = both([cast if cast.type == VARCHAR else Cast(cast, VARCHAR) for cast in casts], table, random_from=random_from)
+    got = both(
+        [cast if cast.type == VARCHAR else Cast(cast, VARCHAR) for cast in casts], table, random_from=random_from
+    )
     for target, theirs, ours in zip(targets, zip(*expected, strict=True), got, strict=True):
         wrong = [(v, a, b) for v, a, b in zip(values, theirs, ours.to_pylist(), strict=True) if a != b]
         assert not wrong, f"{source} to {target} (value, DuckDB, tsql): {wrong}"
@@ -68,12 +74,28 @@ def test_numbers(oracle, source):
 
 
 def test_number_texts(oracle):
-    targets = [TINYINT, UTINYINT, INTEGER, BIGINT, UBIGINT, HUGEINT, DOUBLE, FLOAT, DECIMAL(3, 1), DECIMAL(5, 2), DECIMAL(18, 3), DECIMAL(38, 0), DECIMAL(38, 38)]
+    targets = [
+        TINYINT,
+        UTINYINT,
+        INTEGER,
+        BIGINT,
+        UBIGINT,
+        HUGEINT,
+        DOUBLE,
+        FLOAT,
+        DECIMAL(3, 1),
+        DECIMAL(5, 2),
+        DECIMAL(18, 3),
+        DECIMAL(38, 0),
+        DECIMAL(38, 38),
+    ]
     check(oracle, cases.NUMBER_TEXTS, VARCHAR, *targets)
 
 
 def test_time_texts(oracle):
-    check(oracle, cases.DATE_TEXTS + cases.TIME_TEXTS + cases.TIMESTAMP_TEXTS, VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ)
+    check(
+        oracle, cases.DATE_TEXTS + cases.TIME_TEXTS + cases.TIMESTAMP_TEXTS, VARCHAR, DATE, TIME, TIMESTAMP, TIMESTAMPTZ
+    )
 
 
 def test_interval_texts(oracle):
@@ -89,7 +111,9 @@ def test_other_texts(oracle):
 def test_random_floats(oracle):
     chance = random.Random(11)
     doubles = [struct.unpack("<d", chance.randbytes(8))[0] for _ in range(100)]
-    doubles = [d for d in doubles if not math.isnan(d)] + [round(chance.uniform(-1e6, 1e6), chance.randrange(8)) for _ in range(100)]
+    doubles = [d for d in doubles if not math.isnan(d)] + [
+        round(chance.uniform(-1e6, 1e6), chance.randrange(8)) for _ in range(100)
+    ]
     singles = [struct.unpack("<f", chance.randbytes(4))[0] for _ in range(200)]
     singles = [s for s in singles if not math.isnan(s)]
     check(oracle, doubles, DOUBLE, VARCHAR, BIGINT, HUGEINT, FLOAT, DECIMAL(18, 4), DECIMAL(38, 10), random_from=0)
@@ -97,12 +121,34 @@ def test_random_floats(oracle):
     check(oracle, [repr(d) for d in doubles] + [f"{d:.25g}" for d in doubles], VARCHAR, DOUBLE, random_from=0)
 
 
-@pytest.mark.parametrize("source", [DECIMAL(4, 2), DECIMAL(9, 4), DECIMAL(18, 3), DECIMAL(30, 2), DECIMAL(38, 30)], ids=str)
+@pytest.mark.parametrize(
+    "source", [DECIMAL(4, 2), DECIMAL(9, 4), DECIMAL(18, 3), DECIMAL(30, 2), DECIMAL(38, 30)], ids=str
+)
 def test_random_decimals(oracle, source):
     chance = random.Random(source.width * 100 + source.scale)
-    unscaled = [chance.randrange(1 - 10**source.width, 10**source.width) // 10 ** chance.randrange(source.width) for _ in range(60)]
-    texts = [f"{'-' if v < 0 else ''}{abs(v) // 10**source.scale}.{abs(v) % 10**source.scale:0{source.scale}d}" for v in unscaled]
-    check(oracle, [Decimal(t) for t in texts], source, VARCHAR, INTEGER, UBIGINT, HUGEINT, DOUBLE, FLOAT, DECIMAL(18, 1), DECIMAL(38, 8), DECIMAL(9, 3), random_from=0)
+    unscaled = [
+        chance.randrange(1 - 10**source.width, 10**source.width) // 10 ** chance.randrange(source.width)
+        for _ in range(60)
+    ]
+    texts = [
+        f"{'-' if v < 0 else ''}{abs(v) // 10**source.scale}.{abs(v) % 10**source.scale:0{source.scale}d}"
+        for v in unscaled
+    ]
+    check(
+        oracle,
+        [Decimal(t) for t in texts],
+        source,
+        VARCHAR,
+        INTEGER,
+        UBIGINT,
+        HUGEINT,
+        DOUBLE,
+        FLOAT,
+        DECIMAL(18, 1),
+        DECIMAL(38, 8),
+        DECIMAL(9, 3),
+        random_from=0,
+    )
     check(oracle, texts, VARCHAR, source, random_from=0)
 
 
@@ -115,7 +161,11 @@ def test_random_hugeints(oracle):
     query = ", ".join(f"TRY_CAST(c::HUGEINT AS {target})::VARCHAR" for target in targets)
     expected = oracle.execute(f"SELECT {query} FROM input").fetchall()
     huge = Cast(Column("c", VARCHAR), HUGEINT)
-    got = both([*(Cast(Cast(huge, target, safe=True), VARCHAR) for target in targets[:-1]), Cast(huge, VARCHAR)], table, random_from=0)
+    got = both(
+        [*(Cast(Cast(huge, target, safe=True), VARCHAR) for target in targets[:-1]), Cast(huge, VARCHAR)],
+        table,
+        random_from=0,
+    )
     assert list(zip(*(column.to_pylist() for column in got), strict=True)) == expected
 
 
@@ -126,7 +176,9 @@ def test_random_times(oracle):
     edges = {TIMESTAMP: len(micros), TIMESTAMPTZ: len(micros), DATE: len(days)}
     micros += [chance.randrange(-62135596800000000, 253402300799999999) for _ in range(60)]
     micros += [chance.randrange(-9223372022400000000, 2**63 - 2) for _ in range(60)]
-    days += [chance.randrange(-(2**31) + 2, 2**31 - 1) for _ in range(60)] + [chance.randrange(-719162, 2932896) for _ in range(60)]
+    days += [chance.randrange(-(2**31) + 2, 2**31 - 1) for _ in range(60)] + [
+        chance.randrange(-719162, 2932896) for _ in range(60)
+    ]
     check(oracle, micros, TIMESTAMP, VARCHAR, DATE, TIME, TIMESTAMPTZ, random_from=edges[TIMESTAMP])
     check(oracle, micros, TIMESTAMPTZ, VARCHAR, DATE, TIMESTAMP, random_from=edges[TIMESTAMPTZ])
     check(oracle, days, DATE, VARCHAR, TIMESTAMP, TIMESTAMPTZ, random_from=edges[DATE])
@@ -149,7 +201,9 @@ def test_failures(oracle, value, source, target):
     oracle.register("input", table)
     with pytest.raises(duckdb.Error) as theirs:
         oracle.execute(f"SELECT CAST(c::{source} AS {target}) FROM input").fetchall()
-    expected = re.sub(r"^[\w ]+ Error: ", "", str(theirs.value)).split("\n")[0].split(" when casting from source column")[0]
+    expected = (
+        re.sub(r"^[\w ]+ Error: ", "", str(theirs.value)).split("\n")[0].split(" when casting from source column")[0]
+    )
     bench = Bench([Cast(Column("c", source), target, position=7)], table)
     for interpret in (False, True):
         with pytest.raises(ExecutionError) as ours:

@@ -1,4 +1,5 @@
-"""The compile cache: object code by fingerprint in memory and on disk. A cache that is damaged, read-only or off costs time, never an answer."""
+"""The compile cache: object code by fingerprint in memory and on disk. A cache that is damaged, read-only or off costs
+time, never an answer."""
 
 from __future__ import annotations
 
@@ -129,7 +130,13 @@ def test_a_damaged_entry_is_written_again(fresh: Path, monkeypatch: pytest.Monke
     good = entry.read_bytes()
     middle = len(good) // 2
     entry.write_bytes(
-        {"empty": b"", "cut": good[:middle], "changed": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :], "garbage": b"x" * 500, "longer": good + b"\0"}[damage]
+        {
+            "empty": b"",
+            "cut": good[:middle],
+            "changed": good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :],
+            "garbage": b"x" * 500,
+            "longer": good + b"\0",
+        }[damage]
     )
     forget(monkeypatch)
     assert works(3) == "llvm"

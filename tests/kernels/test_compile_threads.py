@@ -1,4 +1,5 @@
-"""Compiling from several threads: a kernel is made once, one that is slow does not keep another waiting, and work can be ended."""
+"""Compiling from several threads: a kernel is made once, one that is slow does not keep another waiting, and work can
+be ended."""
 
 from __future__ import annotations
 
@@ -62,20 +63,36 @@ def test_work_that_is_ended_can_be_done_again(compiler: Compiler) -> None:
 
 
 def test_code_that_was_found_on_disk_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A query may find code on disk just before the thread that wrote it there links it: both have the same code, and a function keeps it."""
+    """A query may find code on disk just before the thread that wrote it there links it: both have the same code, and a
+    function keeps it."""
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path))
     compiler, module, found = Compiler(), square_plus(5), []
     write = llvm.write_later
-    monkeypatch.setattr(llvm, "write_later", lambda kind, key, make, made_by: (write(kind, key, make, made_by), flush(), found.append(compiler.known(module))))
+    monkeypatch.setattr(
+        llvm,
+        "write_later",
+        lambda kind, key, make, made_by: (
+            write(kind, key, make, made_by),
+            flush(),
+            found.append(compiler.known(module)),
+        ),
+    )
     made = compiler.compile(module)
     assert found == [made] and found[0] is made
     assert made.function.tracker is made.tracker
 
 
 def test_threads_are_in_llvm_at_the_same_time(compiler: Compiler) -> None:
-    """The calls that take long are not behind llvmlite's lock, and threads that make different kernels do not disturb each other."""
+    """The calls that take long are not behind llvmlite's lock, and threads that make different kernels do not disturb
+    each other."""
     assert not [name for name in llvm._UNLOCKED if hasattr(getattr(llvm.ffi.lib, name), "_lock")]
-    alone = {(number, level): compiler._build(square_plus(number), level, lambda: None) for number in range(20) for level in (QUICK, FULL)}
+    alone = {
+        (number, level): compiler._build(square_plus(number), level, lambda: None)
+        for number in range(20)
+        for level in (QUICK, FULL)
+    }
     with ThreadPoolExecutor(4) as threads:
         wanted = [*alone] * 5
-        assert list(threads.map(lambda one: compiler._build(square_plus(one[0]), one[1], lambda: None), wanted)) == [alone[one] for one in wanted]
+        assert list(threads.map(lambda one: compiler._build(square_plus(one[0]), one[1], lambda: None), wanted)) == [
+            alone[one] for one in wanted
+        ]

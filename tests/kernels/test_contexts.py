@@ -9,7 +9,8 @@ from tsql.kernels.codegen.llvm import compiler
 
 
 def test_a_module_that_dies_with_its_thread() -> None:
-    """A traceback may keep a module in a cycle, with the thread that made it: freeing the context first crashes LLVM."""
+    """A traceback may keep a module in a cycle, with the thread that made it: freeing the context first crashes
+    LLVM."""
     import llvmlite.binding as binding
 
     contexts = set()

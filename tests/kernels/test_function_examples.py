@@ -15,7 +15,12 @@ GROUPS = ("numeric", "rounding", "intervals", "datetime")
 
 def examples(group: str) -> dict[str, object]:
     overloads = (f for name in SCALARS.names() for f in SCALARS.overloads[name])
-    return {sql: value for f in overloads if f.emit is not None and f.emit.__module__.rpartition(".")[2].startswith(group) for sql, value in f.examples}
+    return {
+        sql: value
+        for f in overloads
+        if f.emit is not None and f.emit.__module__.rpartition(".")[2].startswith(group)
+        for sql, value in f.examples
+    }
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -26,4 +31,6 @@ def test_examples(group):
     for (sql, expected), mine, other in zip(known.items(), ours, theirs, strict=True):
         (value,), (oracle_value,) = plain(mine), plain(other)
         assert same(value, oracle_value), f"{sql}: {value!r}, but DuckDB says {oracle_value!r}"
-        assert expected is None or same(value, expected) or str(value) == expected, f"{sql}: {value!r}, but the example says {expected!r}"
+        assert expected is None or same(value, expected) or str(value) == expected, (
+            f"{sql}: {value!r}, but the example says {expected!r}"
+        )

@@ -52,9 +52,16 @@ def test_it_pauses_while_a_pipeline_is_emitted(monkeypatch: pytest.MonkeyPatch) 
     assert seen and not any(seen) and gc.isenabled()
 
 
-@pytest.mark.parametrize("sql", ["SELECT a % 7 AS b, sum(a) AS s FROM t WHERE a > 5 GROUP BY b", "SELECT t.a, u.a AS b FROM t JOIN t u ON t.a = u.a + 1 ORDER BY 1"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a % 7 AS b, sum(a) AS s FROM t WHERE a > 5 GROUP BY b",
+        "SELECT t.a, u.a AS b FROM t JOIN t u ON t.a = u.a + 1 ORDER BY 1",
+    ],
+)
 def test_the_code_of_a_plan_goes_with_it(sql: str) -> None:
-    """A plan has thousands of operations, and who asks many questions would wait for the collector to look at all of them."""
+    """A plan has thousands of operations, and who asks many questions would wait for the collector to look at all of
+    them."""
     _asked(sql)  # routines that all kernels share are made once, and stay
     gc.collect()
     gc.disable()

@@ -1,4 +1,5 @@
-"""KIR itself: each op has a rule, a meaning and a rendering; interpreter and machine code agree; text round-trips; bad programs are refused."""
+"""KIR itself: each op has a rule, a meaning and a rendering; interpreter and machine code agree; text round-trips; bad
+programs are refused."""
 
 from __future__ import annotations
 
@@ -109,10 +110,18 @@ def test_symbols() -> None:
     k.store(k.params[0], k.load("i64", k.symbol(pool.STATE), pool.REGION))
     k.ret()
     k.finish()
-    assert int.from_bytes(agree(module)[:8], "little") == ctypes.c_int64.from_address(memory.STATE + 8 * pool.REGION).value
+    assert (
+        int.from_bytes(agree(module)[:8], "little") == ctypes.c_int64.from_address(memory.STATE + 8 * pool.REGION).value
+    )
 
 
-@hypothesis.settings(max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    database=None,
+    derandomize=True,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
 @hypothesis.given(programs.programs(), st.binary(max_size=INPUT_SLOTS * SLOT))
 def test_random_programs_agree(text: str, data: bytes) -> None:
     module = parse(text)
@@ -123,10 +132,13 @@ def test_random_programs_agree(text: str, data: bytes) -> None:
     agree(module, data)
 
 
-@pytest.mark.parametrize("value", [2**24 + 1, 2**54 + 2**30 + 1, -(2**54 + 2**30 + 1), 2**63 - 1, -(2**63), 2**25 + 2, 2**25 + 6])
+@pytest.mark.parametrize(
+    "value", [2**24 + 1, 2**54 + 2**30 + 1, -(2**54 + 2**30 + 1), 2**63 - 1, -(2**63), 2**25 + 2, 2**25 + 6]
+)
 @pytest.mark.parametrize("name", ["itof", "utof"])
 def test_integers_are_rounded_once(name: str, value: int) -> None:
-    """2**54 + 2**30 + 1 lies just above the middle of two FLOATs; by way of DOUBLE it would land on the middle, and then below."""
+    """2**54 + 2**30 + 1 lies just above the middle of two FLOATs; by way of DOUBLE it would land on the middle, and
+    then below."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     k.store(k.params[0], k.emit(name, "f32", k.load("i64", k.params[1])))
@@ -135,7 +147,9 @@ def test_integers_are_rounded_once(name: str, value: int) -> None:
     agree(module, value.to_bytes(8, "little", signed=True))
 
 
-@pytest.mark.parametrize("value", [2**128 - 1, 2**127 + 2**103 + 1, 2**100 + 2**76 + 1, 2**100 + 2**76, 3 * 2**100 + 2**77])
+@pytest.mark.parametrize(
+    "value", [2**128 - 1, 2**127 + 2**103 + 1, 2**100 + 2**76 + 1, 2**100 + 2**76, 3 * 2**100 + 2**77]
+)
 def test_wide_integers_are_rounded_once(value: int) -> None:
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
@@ -245,13 +259,24 @@ def test_verify_refuses(what: str) -> None:
         verify(module)
 
 
-@pytest.mark.parametrize("body", ["ret", "ret %0", "%3: i64 = add %2 %2", "%3: i1 = const 1\nwhen %3 {\nret %2\n}", "loop {\n%3: i1 = const 1\nbreak_if %3\nret %2\n}"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        "ret",
+        "ret %0",
+        "%3: i64 = add %2 %2",
+        "%3: i1 = const 1\nwhen %3 {\nret %2\n}",
+        "loop {\n%3: i1 = const 1\nbreak_if %3\nret %2\n}",
+    ],
+)
 def test_verify_refuses_functions_that_do_not_return_their_type(body: str) -> None:
     with pytest.raises(IllegalKernel):
         verify(program(body, "i64"))
 
 
-@pytest.mark.parametrize("body", ["ret %2", "%3: i1 = const 1\nwhen %3 {\nret %2\n} else {\nret %2\n}", "loop {\nret %2\n}"])
+@pytest.mark.parametrize(
+    "body", ["ret %2", "%3: i1 = const 1\nwhen %3 {\nret %2\n} else {\nret %2\n}", "loop {\nret %2\n}"]
+)
 def test_verify_takes_functions_that_return_on_every_path(body: str) -> None:
     verify(program(body, "i64"))
 
@@ -262,7 +287,19 @@ def test_verify_refuses_an_unknown_op() -> None:
         verify(Module({"main": function}))
 
 
-@pytest.mark.parametrize("text", ["%3: i64 = frobnicate %2", "add %2, %2", "%3 = add %2 %2", "when %2 {{", "} else {", "}\n}\nret", "%3: i64 = const", "%3: i64 = const one"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "%3: i64 = frobnicate %2",
+        "add %2, %2",
+        "%3 = add %2 %2",
+        "when %2 {{",
+        "} else {",
+        "}\n}\nret",
+        "%3: i64 = const",
+        "%3: i64 = const one",
+    ],
+)
 def test_parse_refuses(text: str) -> None:
     with pytest.raises(ValueError, match="KIR line"):
         program(text)

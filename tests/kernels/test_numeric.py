@@ -57,7 +57,12 @@ def numbers() -> pa.Table:
         -1.0,
         2.0,
     ]
-    doubles = lambda: some(lambda: rng.choice([rng.uniform(-10, 10), rng.uniform(-1e6, 1e6), rng.uniform(-1, 1), float(rng.randint(-100, 100)) / 2]), specials)
+    doubles = lambda: some(
+        lambda: rng.choice(
+            [rng.uniform(-10, 10), rng.uniform(-1e6, 1e6), rng.uniform(-1, 1), float(rng.randint(-100, 100)) / 2]
+        ),
+        specials,
+    )
     return pa.table(
         {
             "i8": pa.array(ints(8), pa.int8()), "i16": pa.array(ints(16), pa.int16()), "i32": pa.array(ints(32), pa.int32()), "i64": pa.array(ints(64), pa.int64()),
@@ -101,7 +106,11 @@ def test_rounding_to_constant_digits(name):
 
 def test_rounding_to_digits_of_the_row():
     small = [("i32 % 100000", call("%", c("i32"), lit(100000)))]
-    pairs = [(f"{name}({column}, n)", call(name, c(column), c("n"))) for name in ("round", "trunc") for column in ("f32", "f64")]
+    pairs = [
+        (f"{name}({column}, n)", call(name, c(column), c("n")))
+        for name in ("round", "trunc")
+        for column in ("f32", "f64")
+    ]
     pairs += [(f"round({sql}, n)", call("round", e, c("n"))) for sql, e in small]
     pairs += [(f"trunc({column}, n)", call("trunc", c(column), c("n"))) for column in INTEGERS]
     check(pairs, TABLE)
@@ -116,7 +125,10 @@ def test_functions_of_one_double(name):
 
 
 def test_functions_of_two_numbers():
-    pairs = [(f"{name}(f64, g64)", call(name, c("f64"), c("g64"))) for name in ("pow", "atan2", "log", "nextafter", "fmod", "fdiv")]
+    pairs = [
+        (f"{name}(f64, g64)", call(name, c("f64"), c("g64")))
+        for name in ("pow", "atan2", "log", "nextafter", "fmod", "fdiv")
+    ]
     pairs += [("nextafter(f32, g32)", call("nextafter", c("f32"), c("g32"))), ("pi()", call("pi"))]
     pairs += [("gcd(i64, j64)", call("gcd", c("i64"), c("j64")))]
     pairs += [(f"bit_count({column})", call("bit_count", c(column))) for column in INTEGERS]
@@ -129,13 +141,20 @@ def test_gamma_of_positive_numbers():
 
 
 def test_modulo():
-    table = pa.table({"a": pa.array([5, -5, 0, None, 2**31 - 1], pa.int32()), "b": pa.array([3, 3, 7, 1, -1], pa.int32())})
+    table = pa.table(
+        {"a": pa.array([5, -5, 0, None, 2**31 - 1], pa.int32()), "b": pa.array([3, 3, 7, 1, -1], pa.int32())}
+    )
     check([("mod(a, b)", call("mod", col(table, "a"), col(table, "b")))], table)
 
 
 def test_lcm_and_factorial():
     rng = random.Random(3)
-    table = pa.table({"a": [rng.randint(-(10**6), 10**6) for _ in range(50)] + [0, 5], "b": [rng.randint(-(10**6), 10**6) for _ in range(50)] + [4, 0]})
+    table = pa.table(
+        {
+            "a": [rng.randint(-(10**6), 10**6) for _ in range(50)] + [0, 5],
+            "b": [rng.randint(-(10**6), 10**6) for _ in range(50)] + [4, 0],
+        }
+    )
     check([("lcm(a, b)", call("lcm", col(table, "a"), col(table, "b")))], table)
     table = pa.table({"n": pa.array([*range(34), None], pa.int32())})
     check([("factorial(n)", call("factorial", col(table, "n")))], table)
@@ -143,7 +162,16 @@ def test_lcm_and_factorial():
 
 @pytest.mark.parametrize("name", ["greatest", "least"])
 def test_extremes(name):
-    groups = [("i32", "j32"), ("i64", "j64"), ("f64", "g64"), ("f32", "g32"), ("d10", "e10"), ("s", "r"), ("i32", "j32", "n"), ("u64",)]
+    groups = [
+        ("i32", "j32"),
+        ("i64", "j64"),
+        ("f64", "g64"),
+        ("f32", "g32"),
+        ("d10", "e10"),
+        ("s", "r"),
+        ("i32", "j32", "n"),
+        ("u64",),
+    ]
     check([(f"{name}({', '.join(g)})", call(name, *(c(x) for x in g))) for g in groups], TABLE)
 
 
@@ -182,7 +210,10 @@ def test_round_of_extremes():
     check(
         [
             ("round(32767::SMALLINT, -5)", call("round", lit(32767, SMALLINT), lit(-5))),
-            ("round(170141183460469231731687303715884105727::HUGEINT, -39)", call("round", lit(2**127 - 1, HUGEINT), lit(-39))),
+            (
+                "round(170141183460469231731687303715884105727::HUGEINT, -39)",
+                call("round", lit(2**127 - 1, HUGEINT), lit(-39)),
+            ),
             ("gcd((-9223372036854775808)::BIGINT, -1)", call("gcd", lit(-(2**63), BIGINT), lit(-1, BIGINT))),
             ("round(1.5::DOUBLE, NULL)", call("round", lit(1.5), lit(None, INTEGER))),
             ("round(99.95::DECIMAL(4,2), 7)", call("round", lit(9995, DECIMAL(4, 2)), lit(7))),

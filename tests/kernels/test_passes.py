@@ -1,4 +1,5 @@
-"""What is left of a function before it is printed: nothing is computed twice in a row, and nothing that nobody asks for."""
+"""What is left of a function before it is printed: nothing is computed twice in a row, and nothing that nobody asks
+for."""
 
 from __future__ import annotations
 
@@ -79,7 +80,13 @@ def test_what_nobody_asks_for_goes() -> None:
         k.store(k.params[0], count)
     k.atomic_add(k.params[0], 1)
     found = finished(k)
-    assert "mul" not in found and "load" not in found and found["atomic_add"] == 1 and found["store"] == 1 and found["add"] == 0
+    assert (
+        "mul" not in found
+        and "load" not in found
+        and found["atomic_add"] == 1
+        and found["store"] == 1
+        and found["add"] == 0
+    )
 
 
 @pytest.mark.parametrize("type", ["i8", "i64"])
@@ -94,7 +101,18 @@ def test_constants_wrap(type: str) -> None:
 def test_ops_that_change_nothing() -> None:
     k = kernel()
     count = k.params[2]
-    for same in (count + 0, count - 0, count * 1, count | 0, count ^ 0, count << 0, count >> 0, count.ushr(0), k.i64(0) + count, k.i64(1) * count):
+    for same in (
+        count + 0,
+        count - 0,
+        count * 1,
+        count | 0,
+        count ^ 0,
+        count << 0,
+        count >> 0,
+        count.ushr(0),
+        k.i64(0) + count,
+        k.i64(1) * count,
+    ):
         assert same.id == count.id
     assert (k.i64(0) - count).id != count.id
     assert ((count > 3) & True).id == (count > 3).id

@@ -1,4 +1,5 @@
-"""Row patterns without a kernel: their text reads back, and their automaton, run step by step in Python, finds what the reference does."""
+"""Row patterns without a kernel: their text reads back, and their automaton, run step by step in Python, finds what the
+reference does."""
 
 from __future__ import annotations
 
@@ -7,7 +8,18 @@ import random
 import pytest
 
 from tests.temporal.reference import pattern as reference
-from tsql.kernels.patterns.program import ACCEPT, END, FAIL, MAX_INSTRUCTIONS, ROW, SPLIT, START, WORDS, PatternProgram, TooLarge
+from tsql.kernels.patterns.program import (
+    ACCEPT,
+    END,
+    FAIL,
+    MAX_INSTRUCTIONS,
+    ROW,
+    SPLIT,
+    START,
+    WORDS,
+    PatternProgram,
+    TooLarge,
+)
 from tsql.kernels.patterns.tree import Anchor, Choice, Pattern, Repeat, Sequence, Variable, read_pattern
 
 QUANTIFIERS = ((0, None), (1, None), (0, 1), (2, 2), (1, 2), (0, 3), (2, None))
@@ -53,8 +65,11 @@ def in_reference(pattern: Pattern) -> reference.Pattern:
     raise AssertionError(pattern)
 
 
-def preferred(program: PatternProgram, text: str, start: int, marks: dict[int, int], failed: set[tuple[int, int]]) -> str | None:
-    """What `matcher.py` does: the labels of the first way that accepts; `failed` are the marks, which later starts use too."""
+def preferred(
+    program: PatternProgram, text: str, start: int, marks: dict[int, int], failed: set[tuple[int, int]]
+) -> str | None:
+    """What `matcher.py` does: the labels of the first way that accepts; `failed` are the marks, which later starts use
+    too."""
     stack = [(program.entry, start, "")]
     while stack:
         at, row, labels = stack.pop()
@@ -84,7 +99,9 @@ def test_text() -> None:
     assert odd.text() == '"a b" """"{2} ü' and read_pattern(odd.text()) == odd
 
 
-@pytest.mark.parametrize("bad", ["", "A |", "(A", "A)", "A{}", "A{2,1}", "A{0}", "A ; B", "*", "(" * 201 + "A" + ")" * 201])
+@pytest.mark.parametrize(
+    "bad", ["", "A |", "(A", "A)", "A{}", "A{2,1}", "A{0}", "A ; B", "*", "(" * 201 + "A" + ")" * 201]
+)
 def test_bad_text(bad: str) -> None:
     with pytest.raises(ValueError, match="pattern|quantifier"):
         read_pattern(bad)
@@ -102,9 +119,16 @@ def test_automaton_is_the_reference() -> None:
         failed: set[tuple[int, int]] = set()
         for start in range(len(text)):
             place = reference.Place(start, len(text))
-            found = next(tree.routes(place, (), lambda labels, start=start, text=text: text[start + len(labels) - 1] == labels[-1]), None)
+            found = next(
+                tree.routes(
+                    place, (), lambda labels, start=start, text=text: text[start + len(labels) - 1] == labels[-1]
+                ),
+                None,
+            )
             expected = None if found is None else "".join(found)
-            assert preferred(program, text, start, marks, failed) == expected, f"seed {seed}: {pattern} over {text!r} from {start}"
+            assert preferred(program, text, start, marks, failed) == expected, (
+                f"seed {seed}: {pattern} over {text!r} from {start}"
+            )
             matches += bool(expected)
     assert matches > 500
 

@@ -1,4 +1,5 @@
-"""Tiered compilation: the first run takes quick code, the full code is made behind its back, and all runs give the same answer."""
+"""Tiered compilation: the first run takes quick code, the full code is made behind its back, and all runs give the same
+answer."""
 
 from __future__ import annotations
 
@@ -26,9 +27,15 @@ from tsql.kernels.codegen.promote import Promoter, promoter
 
 ROWS = 20_000
 QUERIES = [
-    "SELECT g, count(*) AS n, sum(x) AS total, min(s) AS low, max(d) AS high FROM t WHERE x % 7 <> 3 GROUP BY g ORDER BY g",
+    (
+        "SELECT g, count(*) AS n, sum(x) AS total, min(s) AS low, max(d) AS high FROM t WHERE x % 7 <> 3 "
+        "GROUP BY g ORDER BY g"
+    ),
     "SELECT a.g, sum(a.x * b.x) AS total FROM t a JOIN t b ON a.x = b.x AND a.g < b.g GROUP BY a.g ORDER BY a.g",
-    "SELECT id, sum(d) OVER (PARTITION BY g ORDER BY x, id ROWS 5 PRECEDING) AS w FROM t QUALIFY w > 40 ORDER BY id LIMIT 50",
+    (
+        "SELECT id, sum(d) OVER (PARTITION BY g ORDER BY x, id ROWS 5 PRECEDING) AS w FROM t QUALIFY w > 40 "
+        "ORDER BY id LIMIT 50"
+    ),
     "SELECT DISTINCT upper(s) || g AS u FROM t WHERE s LIKE '%1%' ORDER BY u",
     "SELECT x, d FROM t ORDER BY d DESC, x LIMIT 20",
 ]
@@ -45,7 +52,15 @@ def better_code(one_level_of_code: Any, monkeypatch: pytest.MonkeyPatch) -> None
 def table() -> pa.Table:
     rng = np.random.default_rng(5)
     numbers = rng.integers(0, 3000, ROWS)
-    return pa.table({"id": range(ROWS), "g": pa.array(numbers % 11, mask=numbers % 17 == 0), "x": numbers, "d": numbers / 8 + 0.25, "s": pa.array(numbers * 31 % 977).cast(pa.string())})
+    return pa.table(
+        {
+            "id": range(ROWS),
+            "g": pa.array(numbers % 11, mask=numbers % 17 == 0),
+            "x": numbers,
+            "d": numbers / 8 + 0.25,
+            "s": pa.array(numbers * 31 % 977).cast(pa.string()),
+        }
+    )
 
 
 @pytest.fixture
@@ -76,15 +91,20 @@ def test_both_tiers_give_the_same_answer(table: pa.Table, levels: list[tuple[int
         assert db.sql(query).fetchall() == expected
         promoter.wait()
         assert (QUICK, True) in levels and (FULL, False) in levels
-        # What links the table of a join, and what places the rows of a window, are kernels for all queries, and always made in full.
-        assert (FULL, True) not in levels or "JOIN" in query or "OVER" in query, "the first run does not wait for full code"
+        # What links the table of a join, and what places the rows of a window, are kernels for all queries, and always
+        # made in full.
+        assert (FULL, True) not in levels or "JOIN" in query or "OVER" in query, (
+            "the first run does not wait for full code"
+        )
         before = len(levels)
         assert db.sql(query).fetchall() == expected
         promoter.wait()
         assert (FULL, False) not in levels[before:], "what is compiled in full is not compiled again"
 
 
-def test_few_rows_stay_with_quick_code(table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_rows_stay_with_quick_code(
+    table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """However many a user calls few."""
     monkeypatch.setattr(runner, "FULL_ROWS", ROWS // 2)
     with tsql.connect(threads=2, small_rows=ROWS) as db:
@@ -94,7 +114,9 @@ def test_few_rows_stay_with_quick_code(table: pa.Table, levels: list[tuple[int, 
     assert {level for level, _ in levels} == {QUICK}
 
 
-def test_many_rows_wait_for_full_code(table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_rows_wait_for_full_code(
+    table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(runner, "FULL_ROWS", ROWS // 2)
     with tsql.connect(threads=2, small_rows=1) as db:
         db.register("t", table)
@@ -102,7 +124,9 @@ def test_many_rows_wait_for_full_code(table: pa.Table, levels: list[tuple[int, b
     assert (FULL, True) in levels
 
 
-def test_rows_of_unknown_number_begin_with_quick_code(table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_rows_of_unknown_number_begin_with_quick_code(
+    table: pa.Table, levels: list[tuple[int, bool]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """They may be many: the full code is asked for at once, and taken while the query runs."""
     asked: list[int] = []
     add = promoter.add

@@ -1,4 +1,5 @@
-"""Routines in code that is made quickly: compiled once in a process, lent to other kernels, and found again on disk with the kernel that has them."""
+"""Routines in code that is made quickly: compiled once in a process, lent to other kernels, and found again on disk
+with the kernel that has them."""
 
 from __future__ import annotations
 
@@ -132,7 +133,9 @@ def test_entries_that_need_each_other_are_made_again(cache: Path) -> None:
         right(compiler, module)
         found = kept(compiler, module)
         assert [*found.imports] == [names[borrowed.__name__]] and len(found.exports) == 2
-        entries[key(module.fingerprint(), QUICK)] = ObjectCode(found.code, found.exports, dict.fromkeys(found.imports, key(owner.fingerprint(), QUICK)))
+        entries[key(module.fingerprint(), QUICK)] = ObjectCode(
+            found.code, found.exports, dict.fromkeys(found.imports, key(owner.fingerprint(), QUICK))
+        )
     for name, entry in entries.items():
         write_later("code", name, entry.encode, compiler._made_by)
     flush()
@@ -180,11 +183,24 @@ def test_what_is_elsewhere_is_only_declared() -> None:
     module = module_of(1, twice, four_times)
     names = shared_names(module)
     text = render(module, names, {names["twice"]})
-    assert f"declare i64 @{names['twice']}(i64) nounwind" in text and f"define i64 @{names['four_times']}(i64 %v0)" in text
+    assert (
+        f"declare i64 @{names['twice']}(i64) nounwind" in text and f"define i64 @{names['four_times']}(i64 %v0)" in text
+    )
     assert "define internal i64 @twice(" in render(module) and names["twice"] not in render(module)
 
 
-@pytest.mark.parametrize("data", [b"", b"\x01\x00\x00\x00", b"\x02\x00\x00\x00[]", b"\x04\x00\x00\x00null", b"\xff\xff\xff\xff{", b"\x08\x00\x00\x00[[], {}]", b"\x09\x00\x00\x00[[1], {}]"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\x01\x00\x00\x00",
+        b"\x02\x00\x00\x00[]",
+        b"\x04\x00\x00\x00null",
+        b"\xff\xff\xff\xff{",
+        b"\x08\x00\x00\x00[[], {}]",
+        b"\x09\x00\x00\x00[[1], {}]",
+    ],
+)
 def test_what_is_no_object_code_says_so(data: bytes) -> None:
     with pytest.raises(DamagedObject):
         ObjectCode.decode(data)

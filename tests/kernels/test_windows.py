@@ -1,4 +1,5 @@
-"""Window kernels: each way to compute a call is chosen where it should be, and the interpreter agrees with LLVM on all of them."""
+"""Window kernels: each way to compute a call is chosen where it should be, and the interpreter agrees with LLVM on all
+of them."""
 
 from __future__ import annotations
 
@@ -69,7 +70,15 @@ def test_choice(call: str, frame: str, how: str) -> None:
 
 
 def test_codes_are_computed_only_where_they_are_read() -> None:
-    wanted = {"mode(i)", "mode(s)", "count(DISTINCT s)", "median(x)", "quantile_disc(s, 0.5)", "approx_count_distinct(i)", "sum(DISTINCT x)"}
+    wanted = {
+        "mode(i)",
+        "mode(s)",
+        "count(DISTINCT s)",
+        "median(x)",
+        "quantile_disc(s, 0.5)",
+        "approx_count_distinct(i)",
+        "sum(DISTINCT x)",
+    }
     for call, frame, _ in WAYS:
         parsed = parse_window(f"{call} OVER ({frame})" if frame else call, SCHEMA, ORDER)
         assert needs_codes(parsed) == (call in wanted and (call != "mode(i)" or "EXCLUDE" not in frame)), call
@@ -107,11 +116,17 @@ def test_interpreter_agrees(seed: int, partition: str) -> None:
     for frame in dict.fromkeys(frame for _, frame, _ in WAYS):
         calls = [(call.replace("(h)", "(i::HUGEINT)"), how) for call, its_frame, how in WAYS if its_frame == frame]
         window = f"{partition}ORDER BY {'g, n' if frame else 'g'} {frame.replace('i PRECEDING', 'n % 5 PRECEDING')}"
-        sql = f"SELECT n, {', '.join(f'{call} OVER ({window.strip()}) AS w{i}' for i, (call, _) in enumerate(calls))} FROM t ORDER BY n"
+        sql = (
+            "SELECT n, "
+            f"{', '.join(f'{call} OVER ({window.strip()}) AS w{i}' for i, (call, _) in enumerate(calls))} FROM "
+            "t ORDER BY n"
+        )
         compiled, interpreted = (db.sql(sql).arrow() for db in sessions)
         assert compiled["n"].to_pylist() == interpreted["n"].to_pylist() == list(range(ROWS))
         for i, (call, how) in enumerate(calls):
-            assert repr(compiled[f"w{i}"].to_pylist()) == repr(interpreted[f"w{i}"].to_pylist()), f"seed {seed}, {how}: {call} OVER ({window.strip()})"
+            assert repr(compiled[f"w{i}"].to_pylist()) == repr(interpreted[f"w{i}"].to_pylist()), (
+                f"seed {seed}, {how}: {call} OVER ({window.strip()})"
+            )
 
 
 def test_kernels_are_legal_and_print() -> None:
@@ -119,7 +134,9 @@ def test_kernels_are_legal_and_print() -> None:
     db.register("t", table(0))
     for call, frame, _ in WAYS:
         window = f"PARTITION BY g ORDER BY g, n {frame.replace('i PRECEDING', 'n % 5 PRECEDING')}"
-        plan = physical_plan(db, f"SELECT {call.replace('(h)', '(i::HUGEINT)')} OVER ({window.strip()}) AS w FROM t", shards=1)
+        plan = physical_plan(
+            db, f"SELECT {call.replace('(h)', '(i::HUGEINT)')} OVER ({window.strip()}) AS w FROM t", shards=1
+        )
         found = [p for p in pipelines(plan, Run(settings=db.settings)) if isinstance(p.source, WindowScan)]
         assert len(found) == 1
         module = found[0].emit().module

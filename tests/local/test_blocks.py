@@ -28,9 +28,15 @@ def column(kind: str, rng: np.random.Generator) -> pa.Array:
         case "ubigint":
             return pa.array(numbers.astype(np.uint64) * 4 + 1, pa.uint64(), mask=mask)
         case "hugeint":
-            return pa.array([None if m else Decimal(int(n)) * 10**15 for n, m in zip(numbers, mask, strict=True)], pa.decimal128(38, 0))
+            return pa.array(
+                [None if m else Decimal(int(n)) * 10**15 for n, m in zip(numbers, mask, strict=True)],
+                pa.decimal128(38, 0),
+            )
         case "decimal":
-            return pa.array([None if m else Decimal(int(n) % 10**9).scaleb(-2) for n, m in zip(numbers, mask, strict=True)], pa.decimal128(15, 2))
+            return pa.array(
+                [None if m else Decimal(int(n) % 10**9).scaleb(-2) for n, m in zip(numbers, mask, strict=True)],
+                pa.decimal128(15, 2),
+            )
         case "bigint":
             return pa.array(numbers - 2**61, pa.int64(), mask=mask)
         case "smallint":
@@ -44,13 +50,35 @@ def column(kind: str, rng: np.random.Generator) -> pa.Array:
         case "dictionary":
             return pa.array([None if m else f"word {n % 300}" for n, m in zip(numbers, mask, strict=True)])
         case "date":
-            return pa.array([None if m else dt.date(1960, 1, 1) + dt.timedelta(int(n) % 30000) for n, m in zip(numbers, mask, strict=True)])
+            return pa.array(
+                [
+                    None if m else dt.date(1960, 1, 1) + dt.timedelta(int(n) % 30000)
+                    for n, m in zip(numbers, mask, strict=True)
+                ]
+            )
         case "interval":
-            return pa.array([None if m else pa.MonthDayNano([int(n) % 50, int(n) % 31, int(n) % 10**6 * 1000]) for n, m in zip(numbers, mask, strict=True)])
+            return pa.array(
+                [
+                    None if m else pa.MonthDayNano([int(n) % 50, int(n) % 31, int(n) % 10**6 * 1000])
+                    for n, m in zip(numbers, mask, strict=True)
+                ]
+            )
     raise ValueError(kind)
 
 
-KINDS = ["ubigint", "hugeint", "decimal", "bigint", "smallint", "double", "boolean", "text", "dictionary", "date", "interval"]
+KINDS = [
+    "ubigint",
+    "hugeint",
+    "decimal",
+    "bigint",
+    "smallint",
+    "double",
+    "boolean",
+    "text",
+    "dictionary",
+    "date",
+    "interval",
+]
 
 
 @pytest.fixture(scope="module")
@@ -77,14 +105,20 @@ def test_filters_use_zone_maps_rightly(table: pa.Table, kind: str) -> None:
     con.register("t", table)
     middle: Any = table[kind].take(pc.sort_indices(table[kind]))[ROWS // 2].as_py()
     for op in ("<", "<=", "=", ">", ">=", "<>"):
-        query = f"SELECT count(*) AS n, min(id) AS low, max(id) AS high FROM t WHERE {kind} {op} $1 AND id BETWEEN 100 AND 69000"
+        query = (
+            f"SELECT count(*) AS n, min(id) AS low, max(id) AS high FROM t WHERE {kind} {op} $1 AND id BETWEEN "
+            "100 AND 69000"
+        )
         assert db.sql(query, [middle]).fetchall() == con.execute(query, [middle]).fetchall()
         literal = f"'{middle}'" if kind in ("text", "dictionary", "date") else str(middle)
         query = query.replace("$1", literal)
         assert db.sql(query).fetchall() == con.sql(query).fetchall()
 
 
-@pytest.mark.parametrize(("fall", "is_sorted"), [(None, True), (3, False), (BLOCK_ROWS, False), (3 * BLOCK_ROWS - 1, False), (4 * BLOCK_ROWS, False)])
+@pytest.mark.parametrize(
+    ("fall", "is_sorted"),
+    [(None, True), (3, False), (BLOCK_ROWS, False), (3 * BLOCK_ROWS - 1, False), (4 * BLOCK_ROWS, False)],
+)
 def test_order_is_found_block_by_block(fall: int | None, is_sorted: bool) -> None:
     """`fall`: the row whose value is less than the one before it. Only a block of the rows is looked at at a time."""
     values = np.arange(4 * BLOCK_ROWS + 2) // 3 * 3

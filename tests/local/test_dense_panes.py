@@ -1,4 +1,5 @@
-"""Windows of panes that lie in arrays, which are walked where they lie; the answers are DuckDB's, by a join with all windows."""
+"""Windows of panes that lie in arrays, which are walked where they lie; the answers are DuckDB's, by a join with all
+windows."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ TABLE = f"""CREATE TABLE t AS SELECT
     CASE WHEN range % 7 = 0 THEN NULL ELSE ((range * 131) % 2003 - 1000)::INTEGER END AS x,
     (range % 1000) / 8 AS f
     FROM range({ROWS})"""
-CALLS = "count(*) AS n, count(x) AS c, sum(x) AS s, avg(x) AS a, min(x) AS low, max(x) AS high, sum(x) FILTER (WHERE x > 500) AS part, sum(f) AS floats, bool_or(x > 995) AS any_high"
+CALLS = (
+    "count(*) AS n, count(x) AS c, sum(x) AS s, avg(x) AS a, min(x) AS low, max(x) AS high, sum(x) "
+    "FILTER (WHERE x > 500) AS part, sum(f) AS floats, bool_or(x > 995) AS any_high"
+)
 KEYS = ("k", "j", "k, j", "j, k")
 
 
@@ -34,16 +38,27 @@ def engines() -> Any:
 
 
 def hop(engines: Any, keys: str, size: int, slide: int, calls: str = CALLS) -> tuple[str, str]:
-    ours = f"SELECT {keys}, window_start AS w, {calls} FROM HOP(t, ts, slide => INTERVAL '{slide} seconds', size => INTERVAL '{size} seconds') GROUP BY {keys}, window_start"
-    windows = f"SELECT make_timestamp(range * {slide}000000) AS w FROM range({-(60 + size) // slide - 1}, {200 // slide + 1})"
-    theirs = f"SELECT {keys}, w, {calls} FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '{size} seconds' GROUP BY {keys}, w"
+    ours = (
+        f"SELECT {keys}, window_start AS w, {calls} FROM HOP(t, ts, slide => INTERVAL '{slide} seconds', size "
+        f"=> INTERVAL '{size} seconds') GROUP BY {keys}, window_start"
+    )
+    windows = (
+        f"SELECT make_timestamp(range * {slide}000000) AS w FROM range({-(60 + size) // slide - 1}, {200 // slide + 1})"
+    )
+    theirs = (
+        f"SELECT {keys}, w, {calls} FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '{size} seconds' "
+        f"GROUP BY {keys}, w"
+    )
     return ours, theirs
 
 
 def check(engines: Any, ours: str, theirs: str, order: str) -> None:
     db, duck = engines
     assert "over groups of" in db.sql(ours).explain("pipelines")
-    assert db.sql(f"SELECT * FROM ({ours}) ORDER BY {order}").fetchall() == duck.sql(f"SELECT * FROM ({theirs}) ORDER BY {order}").fetchall()
+    assert (
+        db.sql(f"SELECT * FROM ({ours}) ORDER BY {order}").fetchall()
+        == duck.sql(f"SELECT * FROM ({theirs}) ORDER BY {order}").fetchall()
+    )
 
 
 @pytest.mark.parametrize("keys", KEYS)
@@ -55,8 +70,14 @@ def test_hops(engines: Any, keys: str, size: int, slide: int) -> None:
 
 @pytest.mark.parametrize("keys", KEYS[:3])
 def test_cumulating(engines: Any, keys: str) -> None:
-    ours = f"SELECT {keys}, window_start AS w, window_end AS e, {CALLS} FROM CUMULATE(t, ts, step => INTERVAL '2 seconds', size => INTERVAL '20 seconds') GROUP BY {keys}, window_start, window_end"
-    windows = "SELECT make_timestamp(s.range * 20000000) AS w, make_timestamp(s.range * 20000000 + e.range * 2000000) AS e FROM range(-4, 11) s, range(1, 11) e"
+    ours = (
+        f"SELECT {keys}, window_start AS w, window_end AS e, {CALLS} FROM CUMULATE(t, ts, step => INTERVAL '2 "
+        f"seconds', size => INTERVAL '20 seconds') GROUP BY {keys}, window_start, window_end"
+    )
+    windows = (
+        "SELECT make_timestamp(s.range * 20000000) AS w, make_timestamp(s.range * 20000000 + e.range * "
+        "2000000) AS e FROM range(-4, 11) s, range(1, 11) e"
+    )
     theirs = f"SELECT {keys}, w, e, {CALLS} FROM t JOIN ({windows}) ON ts >= w AND ts < e GROUP BY {keys}, w, e"
     check(engines, ours, theirs, f"{keys}, w, e")
 
@@ -88,7 +109,8 @@ def test_windows_stay_in_the_shards_of_their_keys(engines: Any) -> None:
 
 @pytest.mark.parametrize("megabytes", [1, 3])
 def test_a_limit_of_memory(megabytes: int) -> None:
-    """With little memory panes are hashed and spilled; with some more the arrays are taken, and what remains is enough for the walk."""
+    """With little memory panes are hashed and spilled; with some more the arrays are taken, and what remains is enough
+    for the walk."""
     with tsql.connect(threads=2, memory_limit=megabytes << 20) as db, empty_duckdb() as duck:
         duck.execute(TABLE)
         db.register("t", duck.sql("FROM t").to_arrow_table())
@@ -100,7 +122,9 @@ def test_a_limit_of_memory(megabytes: int) -> None:
 def test_rows_are_counted(engines: Any) -> None:
     db, _ = engines
     text = db.sql(hop(engines, "k", 10, 1, "count(*) AS n")[0]).explain("analyze")
-    groups = int(next(line for line in text.splitlines() if line.startswith("partial")).split("#")[1].split()[0].replace(",", ""))
+    groups = int(
+        next(line for line in text.splitlines() if line.startswith("partial")).split("#")[1].split()[0].replace(",", "")
+    )
     assert 29 * 240 <= groups <= 2 * 29 * 241
 
 
@@ -108,7 +132,10 @@ def test_more_windows_than_rows() -> None:
     """Sums over windows are as wide as so many windows need: each pane is in many."""
     with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for engine in (db, duck):
-            engine.execute("CREATE TABLE t AS SELECT make_timestamp(range % 8 * 1000000) AS ts, (144115188075855872 - range % 2)::BIGINT AS k FROM range(20000)")
+            engine.execute(
+                "CREATE TABLE t AS SELECT make_timestamp(range % 8 * 1000000) AS ts, (144115188075855872 - "
+                "range % 2)::BIGINT AS k FROM range(20000)"
+            )
         ours, theirs = hop((db, duck), "k", 1000, 1, "count(*) AS n")
         assert "over groups of" in db.sql(ours).explain("pipelines")
         total = "SELECT sum(k) AS total, count(*) AS windows FROM ({})"
@@ -116,14 +143,21 @@ def test_more_windows_than_rows() -> None:
 
 
 def test_windows_without_keys(engines: Any) -> None:
-    ours = "SELECT window_start AS w, count(*) AS n, sum(x) AS s, max(x) AS high FROM HOP(t, ts, slide => INTERVAL '1 second', size => INTERVAL '10 seconds') GROUP BY window_start"
+    ours = (
+        "SELECT window_start AS w, count(*) AS n, sum(x) AS s, max(x) AS high FROM HOP(t, ts, slide => "
+        "INTERVAL '1 second', size => INTERVAL '10 seconds') GROUP BY window_start"
+    )
     windows = "SELECT make_timestamp(range * 1000000) AS w FROM range(-71, 201)"
-    theirs = f"SELECT w, count(*) AS n, sum(x) AS s, max(x) AS high FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '10 seconds' GROUP BY w"
+    theirs = (
+        f"SELECT w, count(*) AS n, sum(x) AS s, max(x) AS high FROM t JOIN ({windows}) ON ts >= w AND ts < w "
+        "+ INTERVAL '10 seconds' GROUP BY w"
+    )
     check(engines, ours, theirs, "w")
 
 
 def test_arrays_stay_until_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A plan that has all windows in one shard gives its result in waves, each of which is done with its rows when it ends."""
+    """A plan that has all windows in one shard gives its result in waves, each of which is done with its rows when it
+    ends."""
 
     def free_and_spoil(sink: Any, context: Any, shared: Any) -> None:
         ctypes.memset(context.state_address, 0, context.state_bytes)
@@ -131,14 +165,27 @@ def test_arrays_stay_until_all_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(dataset, "free_state", free_and_spoil)
     with tsql.connect(threads=2, memory_limit=400 << 20) as db, empty_duckdb() as duck:
-        table = "CREATE TABLE t AS SELECT make_timestamp((range * 7919) % 600000000) AS ts, (range * 31) % 100 AS k FROM range(200000)"
+        table = (
+            "CREATE TABLE t AS SELECT make_timestamp((range * 7919) % 600000000) AS ts, (range * 31) % 100 AS "
+            "k FROM range(200000)"
+        )
         for engine in (db, duck):
             engine.execute(table)
-        ours = "SELECT k, window_start AS w, count(*) AS n FROM HOP(t, ts, slide => INTERVAL '1 second', size => INTERVAL '3 seconds') GROUP BY k, window_start"
-        plan = db.sql(f"SELECT /*+ SHARDS(2) */ * FROM ({ours})").plan().replace("scope=local shards=2", "scope=local shards=1")
+        ours = (
+            "SELECT k, window_start AS w, count(*) AS n FROM HOP(t, ts, slide => INTERVAL '1 second', size => "
+            "INTERVAL '3 seconds') GROUP BY k, window_start"
+        )
+        plan = (
+            db.sql(f"SELECT /*+ SHARDS(2) */ * FROM ({ours})")
+            .plan()
+            .replace("scope=local shards=2", "scope=local shards=1")
+        )
         assert "scope=local shards=1" in plan
         kept = LoadedPlan(plan).run(db)
         assert "over groups of" in kept.explain("pipelines")
         windows = "SELECT make_timestamp(range * 1000000) AS w FROM range(-3, 601)"
-        theirs = f"SELECT k, w, count(*) AS n FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '3 seconds' GROUP BY k, w ORDER BY k, w"
+        theirs = (
+            f"SELECT k, w, count(*) AS n FROM t JOIN ({windows}) ON ts >= w AND ts < w + INTERVAL '3 seconds' "
+            "GROUP BY k, w ORDER BY k, w"
+        )
         assert sorted(kept.fetchall()) == duck.sql(theirs).fetchall()

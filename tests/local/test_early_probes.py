@@ -58,10 +58,14 @@ output total (n, s)
 
 @pytest.mark.parametrize("kind", ["inner", "semi"])
 def test_a_probe_behind_other_names_of_columns(kind: str) -> None:
-    """Rows are told apart before the names are changed: what looks at columns by other names is decided for many rows too."""
+    """Rows are told apart before the names are changed: what looks at columns by other names is decided for many rows
+    too."""
     with tsql.connect(threads=2) as db, empty_duckdb() as oracle:
         for engine in (db, oracle):
-            engine.execute("CREATE TABLE a AS SELECT CASE WHEN range % 11 = 3 THEN NULL ELSE range * 7 % 100003 END AS x, range AS v FROM range(300000)")
+            engine.execute(
+                "CREATE TABLE a AS SELECT CASE WHEN range % 11 = 3 THEN NULL ELSE range * 7 % 100003 END "
+                "AS x, range AS v FROM range(300000)"
+            )
             engine.execute("CREATE TABLE b AS SELECT range * 500 AS y FROM range(200)")
         plan = tsql.load_plan_text(RENAMED.format(kind=kind))
         expected = oracle.sql("SELECT count(*), sum(v)::BIGINT FROM a JOIN b ON x = y WHERE v % 2 = 0").fetchall()
@@ -69,9 +73,13 @@ def test_a_probe_behind_other_names_of_columns(kind: str) -> None:
 
 
 def test_what_is_looked_at_ahead() -> None:
-    """A renaming is seen through, also twice; what is computed is not, and neither is a column that is not the scan's."""
+    """A renaming is seen through, also twice; what is computed is not, and neither is a column that is not the
+    scan's."""
     scan = ColumnarScan(tuple(SourceColumn(name, BIGINT, Layout("fixed", "i64", False)) for name in ("x", "v")))
-    over = lambda name, **columns: [Project(tuple(columns.items())), Filter(Call(">", (Column(name, BIGINT), Literal(5, BIGINT)), BOOLEAN), selects=True)]  # noqa: E731
+    over = lambda name, **columns: [
+        Project(tuple(columns.items())),
+        Filter(Call(">", (Column(name, BIGINT), Literal(5, BIGINT)), BOOLEAN), selects=True),
+    ]  # noqa: E731
     first = over("k", k=Column("x", BIGINT))
     second = over("z", z=Column("k", BIGINT))
     computed = over("c", c=Call("+", (Column("z", BIGINT), Literal(1, BIGINT)), BIGINT))

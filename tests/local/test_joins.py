@@ -1,4 +1,5 @@
-"""Every kind of join, built on either side, against DuckDB: logical joins over random tables with NULLs and duplicates."""
+"""Every kind of join, built on either side, against DuckDB: logical joins over random tables with NULLs and
+duplicates."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ from tsql.planner.physical.planfile import parse_plan
 CONDITIONS = {
     "key": ("ak = bk", [("=", "ak", "bk")]),
     "two keys": ("ak = bk AND a_s = b_s", [("=", "ak", "bk"), ("=", "a_s", "b_s")]),
-    "NULL equals NULL": ("ak = bk AND a_s IS NOT DISTINCT FROM b_s", [("=", "ak", "bk"), ("is_not_distinct_from", "a_s", "b_s")]),
+    "NULL equals NULL": (
+        "ak = bk AND a_s IS NOT DISTINCT FROM b_s",
+        [("=", "ak", "bk"), ("is_not_distinct_from", "a_s", "b_s")],
+    ),
     "key and rest": ("ak = bk AND av < bv", [("=", "ak", "bk"), ("<", "av", "bv")]),
     "no key": ("av < bv", [("<", "av", "bv")]),
     "product": ("true", []),
@@ -55,7 +59,10 @@ class Case:
     def __init__(self, seed: int, stored: bool, sizes: tuple[int, int]):
         print(f"seed {seed}")
         chance = random.Random(seed)
-        self.tables = {"a": table(sizes[0], chance.choice([3, 20, 100]), "a", chance), "b": table(sizes[1], chance.choice([3, 20, 100]), "b", chance)}
+        self.tables = {
+            "a": table(sizes[0], chance.choice([3, 20, 100]), "a", chance),
+            "b": table(sizes[1], chance.choice([3, 20, 100]), "b", chance),
+        }
         self.db, self.oracle = tsql.connect(threads=2), empty_duckdb()
         for name, data in self.tables.items():
             self.db.register(f"{name}_arrow", data)
@@ -78,7 +85,10 @@ class Case:
     def expected(self, kind: str, condition: str) -> list[Row]:
         match kind:
             case "semi" | "anti":
-                sql = f"SELECT * FROM a WHERE {'NOT' if kind == 'anti' else ''} EXISTS (SELECT 1 FROM b WHERE {condition})"
+                sql = (
+                    f"SELECT * FROM a WHERE {'NOT' if kind == 'anti' else ''} EXISTS (SELECT 1 FROM b WHERE "
+                    f"{condition})"
+                )
             case "mark":
                 some = f"EXISTS (SELECT 1 FROM b WHERE {condition})"
                 open_ends = f"EXISTS (SELECT 1 FROM b WHERE ({condition}) IS NULL)"
@@ -90,7 +100,10 @@ class Case:
         return self.oracle.execute(sql).fetchall()
 
     def has_two_partners(self, condition: str) -> bool:
-        sql = f"SELECT max(n) > 1 FROM (SELECT count(*) AS n FROM (SELECT row_number() OVER () AS r, * FROM a) JOIN b ON {condition} GROUP BY r)"
+        sql = (
+            "SELECT max(n) > 1 FROM (SELECT count(*) AS n FROM (SELECT row_number() OVER () AS r, * FROM a) "
+            f"JOIN b ON {condition} GROUP BY r)"
+        )
         return bool(self.oracle.execute(sql).fetchone()[0])
 
 
@@ -105,12 +118,26 @@ def choices() -> Iterator[tuple[str, str]]:
                 yield kind, build
 
 
-@pytest.fixture(scope="module", params=[(1, False, (60, 40)), (2, True, (40, 300)), (3, True, (300, 50)), (4, False, (0, 20)), (5, True, (20, 0)), (6, False, (1, 1))])
+@pytest.fixture(
+    scope="module",
+    params=[
+        (1, False, (60, 40)),
+        (2, True, (40, 300)),
+        (3, True, (300, 50)),
+        (4, False, (0, 20)),
+        (5, True, (20, 0)),
+        (6, False, (1, 1)),
+    ],
+)
 def case(request: pytest.FixtureRequest) -> Case:
     return Case(*request.param)
 
 
-@pytest.mark.parametrize("settings", [Settings(threads=1, shards=1), Settings(threads=2, shards=3), Settings(threads=2, shards=2, equal_hashes=True)], ids=["one", "shards", "equal hashes"])
+@pytest.mark.parametrize(
+    "settings",
+    [Settings(threads=1, shards=1), Settings(threads=2, shards=3), Settings(threads=2, shards=2, equal_hashes=True)],
+    ids=["one", "shards", "equal hashes"],
+)
 @pytest.mark.parametrize(("kind", "build"), list(choices()))
 @pytest.mark.in_turn(6)
 def test_join(case: Case, kind: str, build: str, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +147,9 @@ def test_join(case: Case, kind: str, build: str, settings: Settings, monkeypatch
         plan = make_plan(logical.Output(node, node.schema.names, node.schema.names), settings)
         assert parse_plan(plan.text(), case.db.catalog) == plan, name
         try:
-            got = [tuple(row.values()) for batch in LocalBackend().run(plan, Run(settings)) for row in batch.to_pylist()]
+            got = [
+                tuple(row.values()) for batch in LocalBackend().run(plan, Run(settings)) for row in batch.to_pylist()
+            ]
         except ExecutionError as error:
             assert "More than one row" in error.message and kind == "single" and case.has_two_partners(text), name
             continue
@@ -157,7 +186,9 @@ def test_both_sides_placed(kind: str, build: str, monkeypatch: pytest.MonkeyPatc
             for side, keys in (("a", "ak, a_s"), ("b", "bk, b_s")):
                 lines.append(f"{side}_keyed = rekey {side} key=({keys})")
                 lines.append(f"{side}_placed = redistribute {side}_keyed scope=local shards=5")
-            line = line.replace("hash_join a everywhere", "hash_join a_placed b_placed").replace("hash_join everywhere b", "hash_join a_placed b_placed")
+            line = line.replace("hash_join a everywhere", "hash_join a_placed b_placed").replace(
+                "hash_join everywhere b", "hash_join a_placed b_placed"
+            )
         lines.append(line)
     assert any("a_placed b_placed" in line and f"build={moved}" in line for line in lines), whole
     plan = parse_plan("\n".join(lines), case.db.catalog)
@@ -166,7 +197,8 @@ def test_both_sides_placed(kind: str, build: str, monkeypatch: pytest.MonkeyPatc
 
 
 def test_early_joins_by_what_a_join_brings() -> None:
-    """A key that comes from the table of the join before, and a filter on such a column, cannot be decided from the scan."""
+    """A key that comes from the table of the join before, and a filter on such a column, cannot be decided from the
+    scan."""
     db = tsql.connect(threads=2)
     db.execute("CREATE TABLE a AS SELECT i AS a, i % 5 AS x FROM range(20) AS r(i)")
     db.execute("CREATE TABLE b AS SELECT i AS b, i % 3 AS y FROM range(4) AS r(i)")
@@ -183,5 +215,8 @@ abc  = hash_join kept c kind=inner on=(y = c) build=right early=yes
 output abc (a, b, c)
 """
     expected = {(a, a % 5, (a % 5) % 3) for a in range(20) if a % 5 < 4 and (a % 5) % 3 < 2}
-    for plan in (text, text.replace("kept = filter ab how=select where=(y < 2)\n", "").replace("hash_join kept", "hash_join ab")):
+    for plan in (
+        text,
+        text.replace("kept = filter ab how=select where=(y < 2)\n", "").replace("hash_join kept", "hash_join ab"),
+    ):
         assert set(tsql.load_plan_text(plan).run(db).fetchall()) == expected

@@ -1,4 +1,5 @@
-"""Kernels are kept with their plan: another run of it, over rows with other bounds and NULLs, must not use code for other layouts."""
+"""Kernels are kept with their plan: another run of it, over rows with other bounds and NULLs, must not use code for
+other layouts."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ ROWS = pa.table({
     "id": pa.array(range(200), pa.int32()),
     "s": pa.array([None if i % 11 == 0 else f"text {i % 13}" for i in range(200)]),
 })  # fmt: skip
-INPUT = "(SELECT g, id, s, lag(id) OVER (PARTITION BY g ORDER BY id) AS p FROM t WHERE id >= $low AND id < $high AND (g IS NOT NULL OR $low = 0))"
+INPUT = (
+    "(SELECT g, id, s, lag(id) OVER (PARTITION BY g ORDER BY id) AS p FROM t WHERE id >= $low AND id < "
+    "$high AND (g IS NOT NULL OR $low = 0))"
+)
 QUERIES = {
     "groups": f"SELECT g, max(id - p) AS gap FROM {INPUT} GROUP BY g",
     "groups of two keys": f"SELECT g, s, count(*) AS n, min(p) AS p FROM {INPUT} GROUP BY g, s",

@@ -1,4 +1,5 @@
-"""Joins whose table outgrows a core's cache have entries fetched ahead: the rows are those of the same join without that."""
+"""Joins whose table outgrows a core's cache have entries fetched ahead: the rows are those of the same join without
+that."""
 
 from __future__ import annotations
 
@@ -16,11 +17,15 @@ QUERIES = {
     "filtered": "SELECT count(*), sum(v + w) FROM l JOIN r ON l.k = r.k WHERE v % 7 = 1 AND l.j < 5",
     "two keys": "SELECT count(*), sum(v + w) FROM l JOIN r ON l.k = r.k AND l.j = r.j",
     "left": "SELECT count(*), count(w), sum(v + coalesce(w, -1)) FROM l LEFT JOIN r ON l.k = r.k",
-    "full": "SELECT count(*), count(w), count(v), sum(coalesce(v, 3) + coalesce(w, -1)) FROM l FULL JOIN r ON l.k = r.k",
+    "full": (
+        "SELECT count(*), count(w), count(v), sum(coalesce(v, 3) + coalesce(w, -1)) FROM l FULL JOIN r ON l.k = r.k"
+    ),
     "semi": "SELECT count(*), sum(v) FROM l WHERE k IN (SELECT k FROM r WHERE w % 3 = 0)",
     "anti": "SELECT count(*), sum(v) FROM l WHERE NOT EXISTS (SELECT 1 FROM r WHERE r.k = l.k AND r.w > l.j)",
     "not in": "SELECT count(*), sum(v) FROM l WHERE k NOT IN (SELECT k FROM r WHERE k IS NOT NULL)",
-    "two joins": "SELECT count(*), sum(l.v + a.w + b.w) FROM l JOIN r a ON l.k = a.k JOIN r b ON l.j = b.j AND b.k = l.k",
+    "two joins": (
+        "SELECT count(*), sum(l.v + a.w + b.w) FROM l JOIN r a ON l.k = a.k JOIN r b ON l.j = b.j AND b.k = l.k"
+    ),
 }
 
 
@@ -29,7 +34,9 @@ def tables(kind: str) -> tuple[pa.Table, pa.Table]:
     random = np.random.default_rng(5)
 
     def side(rows: int, keys: int, value: str) -> pa.Table:
-        k = pa.array([None if n % 50 == 0 else KEYS[kind](n) for n in random.integers(1, keys, rows).tolist()], pa.int64())
+        k = pa.array(
+            [None if n % 50 == 0 else KEYS[kind](n) for n in random.integers(1, keys, rows).tolist()], pa.int64()
+        )
         return pa.table({"k": k, "j": random.integers(0, 10, rows), value: random.integers(0, 1000, rows)})
 
     return side(9_000, 6_000, "v"), side(4_000, 4_500, "w")

@@ -1,4 +1,5 @@
-"""Groupings with more groups than a core's cache holds: rows are placed into many shards and aggregated in one phase."""
+"""Groupings with more groups than a core's cache holds: rows are placed into many shards and aggregated in one
+phase."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def test_first_and_last_follow_the_input(db: Any, table: pa.Table) -> None:
     numbers = np.asarray(texts.indices)
     names, first = np.unique(numbers, return_index=True)
     last = len(numbers) - 1 - np.unique(numbers[::-1], return_index=True)[1]
-    expected = pa.table({"s": texts.dictionary.take(pa.array(names)), "f": table["x"].take(first), "l": table["x"].take(last)}).sort_by("s")
+    expected = pa.table(
+        {"s": texts.dictionary.take(pa.array(names)), "f": table["x"].take(first), "l": table["x"].take(last)}
+    ).sort_by("s")
     found = db.sql("SELECT s, first(x) AS f, last(x) AS l FROM t GROUP BY s").arrow()
     assert found.sort_by("s").cast(expected.schema).equals(expected)
 
@@ -74,7 +77,8 @@ def test_many_groups_are_placed_first(db: Any) -> None:
 
 
 def test_chunks_are_filled_across_the_batches_of_a_file(tmp_path: Path) -> None:
-    """Rows that are placed by key come from many batches with NULLs and strings; a failure in a late batch leaves nothing open."""
+    """Rows that are placed by key come from many batches with NULLs and strings; a failure in a late batch leaves
+    nothing open."""
     path = tmp_path / "f.parquet"
     rows = 60_000
     table = pa.table(
@@ -92,5 +96,8 @@ def test_chunks_are_filled_across_the_batches_of_a_file(tmp_path: Path) -> None:
     assert "= redistribute " in ours.plan()
     assert ours.fetchall() == duckdb.sql(query.format("", path)).fetchall()
     with pytest.raises(ExecutionError, match="convert"):
-        db.sql(f"SELECT /*+ AGG('one_phase') */ q, count(*) FROM (SELECT k + t::INTEGER AS q FROM '{path}') AS t GROUP BY q").arrow()
+        db.sql(
+            f"SELECT /*+ AGG('one_phase') */ q, count(*) FROM (SELECT k + t::INTEGER AS q FROM '{path}') "
+            "AS t GROUP BY q"
+        ).arrow()
     assert ours.fetchall() == duckdb.sql(query.format("", path)).fetchall()

@@ -1,4 +1,5 @@
-"""IN and NOT IN over rows of several columns, with NULLs on both sides: three-valued answers, by hash, as DuckDB gives them."""
+"""IN and NOT IN over rows of several columns, with NULLs on both sides: three-valued answers, by hash, as DuckDB gives
+them."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ def random_table(prefix: str, rows: int, values: int, nulls: float, rng: random.
 
 CORRELATED = "SELECT ln, (li, lj) IN (SELECT ri, rj FROM r WHERE rf > lf) AS found FROM l"
 ORACLES = {
-    CORRELATED: "SELECT ln, (SELECT CASE WHEN bool_or(li = ri AND lj = rj) THEN true WHEN bool_or((li = ri AND lj = rj) IS NULL) THEN NULL ELSE false END FROM r WHERE rf > lf) AS found FROM l",
+    CORRELATED: (
+        "SELECT ln, (SELECT CASE WHEN bool_or(li = ri AND lj = rj) THEN true WHEN bool_or((li = ri AND lj = "
+        "rj) IS NULL) THEN NULL ELSE false END FROM r WHERE rf > lf) AS found FROM l"
+    ),
 }
 """What DuckDB does not support, in other words."""
 
@@ -70,7 +74,13 @@ def given() -> list[Given]:
         with empty_duckdb() as duck:
             for name, rows in tables.items():
                 duck.register(name, rows)
-            made.append(((values, nulls), tables, {query: sorted(map(repr, duck.sql(ORACLES.get(query, query)).fetchall())) for query in QUERIES}))
+            made.append(
+                (
+                    (values, nulls),
+                    tables,
+                    {query: sorted(map(repr, duck.sql(ORACLES.get(query, query)).fetchall())) for query in QUERIES},
+                )
+            )
     return made
 
 
@@ -88,7 +98,9 @@ def test_a_null_on_one_side_only() -> None:
     with tsql.connect(threads=2, shards=3) as db:
         db.register("l", pa.table({"a": [1, 1, None, 4], "b": [2, 9, 2, None]}))
         db.register("r", pa.table({"x": [1, None, 3], "y": [2, 9, 3]}))
-        found = dict(db.sql("SELECT coalesce(a, 0) * 10 + coalesce(b, 0), (a, b) IN (SELECT x, y FROM r) FROM l").fetchall())
+        found = dict(
+            db.sql("SELECT coalesce(a, 0) * 10 + coalesce(b, 0), (a, b) IN (SELECT x, y FROM r) FROM l").fetchall()
+        )
     assert found == {12: True, 19: None, 2: None, 40: None}
 
 
@@ -121,11 +133,18 @@ def test_few_nulls_cost_little() -> None:
     keys = list(range(rows))
     left = pa.table({"a": pa.array(keys), "b": pa.array([None if i % 100_000 == 5 else k for i, k in enumerate(keys)])})
     rng.shuffle(keys)
-    right = pa.table({"x": pa.array([k if k % 2 else -k for k in keys]), "y": pa.array([None if i % 100_000 == 7 else k for i, k in enumerate(keys)])})
+    right = pa.table(
+        {
+            "x": pa.array([k if k % 2 else -k for k in keys]),
+            "y": pa.array([None if i % 100_000 == 7 else k for i, k in enumerate(keys)]),
+        }
+    )
     with tsql.connect(threads=2) as db:
         db.register("l", left)
         db.register("r", right)
         start = time.perf_counter()
-        found = dict(db.sql("SELECT (a, b) IN (SELECT x, y FROM r) AS found, count(*) FROM l GROUP BY found").fetchall())
+        found = dict(
+            db.sql("SELECT (a, b) IN (SELECT x, y FROM r) AS found, count(*) FROM l GROUP BY found").fetchall()
+        )
         assert time.perf_counter() - start < 20
     assert sum(found.values()) == rows and found[True] > rows // 3 and 1 <= found[None] <= 6

@@ -1,4 +1,5 @@
-"""Merge joins: every kind, built on either side, over sorted and unsorted rows with NULLs and repeated keys, against DuckDB."""
+"""Merge joins: every kind, built on either side, over sorted and unsorted rows with NULLs and repeated keys, against
+DuckDB."""
 
 from __future__ import annotations
 
@@ -49,13 +50,18 @@ def plan(left: str, right: str, kind: str, build: str, where: str = "") -> str:
 
 @pytest.mark.parametrize("build", ["left", "right"])
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("left", "right"), [("a", "b"), ("a_mixed", "b_mixed"), ("a", "b_mixed"), ("early", "late"), ("a", "none"), ("one", "b")])
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [("a", "b"), ("a_mixed", "b_mixed"), ("a", "b_mixed"), ("early", "late"), ("a", "none"), ("one", "b")],
+)
 @pytest.mark.in_turn(3)
 def test_rows(left: str, right: str, kind: str, build: str, engines: Any) -> None:
     db, oracle = engines
     for where, condition in (("", ""), (" where=(x + y < 2500)", " AND x + y < 2500")):
         columns = "k, x" if kind in ("semi", "anti") else "k, x, id, y"
-        expected = rows(oracle.sql(f"SELECT {columns} FROM {left} {kind} JOIN {right} ON k = id{condition}").to_arrow_table())
+        expected = rows(
+            oracle.sql(f"SELECT {columns} FROM {left} {kind} JOIN {right} ON k = id{condition}").to_arrow_table()
+        )
         text = plan(left, right, kind, build, where)
         loaded = tsql.load_plan_text(text)
         assert rows(loaded.run(db).arrow()) == expected
@@ -76,7 +82,12 @@ def test_the_planner_merges_sides_that_are_in_order_by_keys_far_apart() -> None:
     assert "= merge_join " in db.sql(query).plan()
     assert db.sql(query).fetchall() == oracle.sql(query).fetchall()
     assert "= hash_join " in db.sql("SELECT count(*) FROM trades JOIN dense ON ts = d").plan()
-    assert "= hash_join " in db.sql("SELECT count(*) FROM trades JOIN (SELECT made % 1000000 AS made FROM quotes) AS q ON ts = made").plan()
+    assert (
+        "= hash_join "
+        in db.sql(
+            "SELECT count(*) FROM trades JOIN (SELECT made % 1000000 AS made FROM quotes) AS q ON ts = made"
+        ).plan()
+    )
     with tsql.connect(threads=2, memory_limit=8 << 20) as small:
         for name in ("quotes", "trades"):
             small.register(name, db.sql(f"SELECT * FROM {name}").arrow())
@@ -102,7 +113,10 @@ def test_a_hint_asks_for_it(engines: Any) -> None:
     ],
 )
 def test_joins_that_it_cannot_do(line: str, message: str, engines: Any) -> None:
-    text = f"plan version 1\ntarget local shards=1\nl = scan a columns=(k, x)\nr = scan b columns=(id, y)\nj = merge_join l r kind=inner {line}\noutput j (x)\n"
+    text = (
+        "plan version 1\ntarget local shards=1\nl = scan a columns=(k, x)\nr = scan b columns=(id, y)\nj = "
+        f"merge_join l r kind=inner {line}\noutput j (x)\n"
+    )
     with pytest.raises(PlanError) as raised:
         tsql.load_plan_text(text).run(engines[0]).arrow()
     assert message in str(raised.value) and "line 5" in str(raised.value)

@@ -1,4 +1,5 @@
-"""The memory pool: blocks are used again, what is idle is bounded and given up, and whatever ends a query gives everything back."""
+"""The memory pool: blocks are used again, what is idle is bounded and given up, and whatever ends a query gives
+everything back."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_classes_hold_what_is_asked_for() -> None:
     used = memory.usage().used
     for bytes in (LARGE, holds[0], holds[0] + 1, holds[3], holds[3] + 1, holds[9] - 1):
         block = memory.allocate(bytes)
-        assert memory.is_pooled(block) and memory.usage().used - used == min(s for s, held in zip(sizes, holds, strict=True) if held >= bytes)
+        assert memory.is_pooled(block) and memory.usage().used - used == min(
+            s for s, held in zip(sizes, holds, strict=True) if held >= bytes
+        )
         memory.free(block)
     assert memory.usage().used == used
 
@@ -190,7 +193,10 @@ def test_the_interpreter_gives_the_same_blocks() -> None:
     assert memory.usage().idle == 0
 
 
-QUERY = "SELECT range % 300000 AS k, range AS v, count(*) OVER (PARTITION BY range % 7 ORDER BY range) AS n FROM range(600000)"
+QUERY = (
+    "SELECT range % 300000 AS k, range AS v, count(*) OVER (PARTITION BY range % 7 ORDER BY range) AS n "
+    "FROM range(600000)"
+)
 
 
 def test_results_keep_their_memory() -> None:

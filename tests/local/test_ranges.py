@@ -18,7 +18,10 @@ ROWS = 200_000
 @pytest.fixture(scope="module")
 def db() -> Any:
     db = tsql.connect(threads=2, small_rows=0)
-    db.execute(f"CREATE TABLE runs AS SELECT (i // 7)::INTEGER AS k, i % 13 AS v, CASE WHEN i % 5 = 0 THEN NULL ELSE i % 100 END AS w FROM range({ROWS}) AS r(i)")
+    db.execute(
+        "CREATE TABLE runs AS SELECT (i // 7)::INTEGER AS k, i % 13 AS v, CASE WHEN i % 5 = 0 THEN NULL "
+        f"ELSE i % 100 END AS w FROM range({ROWS}) AS r(i)"
+    )
     db.execute("CREATE TABLE few AS SELECT (i * 3)::INTEGER AS id, (i % 4)::INTEGER AS kind FROM range(2000) AS r(i)")
     return db
 
@@ -64,13 +67,21 @@ def test_rows(name: str, db: Any, oracle: Any) -> None:
 def test_cuts(values: str, shards: int, db: Any) -> None:
     """Every row is in one shard, and every group is whole, wherever the cuts fall."""
     db.execute(f"CREATE OR REPLACE TABLE cut AS SELECT ({values})::BIGINT AS k FROM range(150000) AS r(i)")
-    plan = f"plan version 1\ntarget local shards=2\nt = scan cut columns=(k) ranges=k shards={shards}\ng = aggregate t by=(k) n=count(*)\nall = gather g\noutput all (k, n)\n"
+    plan = (
+        f"plan version 1\ntarget local shards=2\nt = scan cut columns=(k) ranges=k shards={shards}\ng = "
+        "aggregate t by=(k) n=count(*)\nall = gather g\noutput all (k, n)\n"
+    )
     found = Counter({row["k"]: row["n"] for row in tsql.load_plan_text(plan).run(db).arrow().to_pylist()})
     assert found == Counter(expected_keys(values))
 
 
 def expected_keys(values: str) -> list[int]:
-    made = {"i": lambda i: i, "i // 70000": lambda i: i // 70000, "0": lambda i: 0, "i // 3 - 40000": lambda i: i // 3 - 40000}
+    made = {
+        "i": lambda i: i,
+        "i // 70000": lambda i: i // 70000,
+        "0": lambda i: 0,
+        "i // 3 - 40000": lambda i: i // 3 - 40000,
+    }
     return [made[values](i) for i in range(150000)]
 
 
@@ -91,7 +102,10 @@ def test_tables_that_are_not_sorted(change: str, db: Any) -> None:
     assert " ranges=k" in db.sql("SELECT k, count(*) FROM changed GROUP BY k").plan()
     db.execute(change)
     assert " ranges=" not in db.sql("SELECT k, count(*) FROM changed GROUP BY k").plan()
-    assert db.sql("SELECT count(*), sum(n) FROM (SELECT k, count(*) AS n FROM changed GROUP BY k) AS q").fetchall()[0][1] >= 1000
+    assert (
+        db.sql("SELECT count(*), sum(n) FROM (SELECT k, count(*) AS n FROM changed GROUP BY k) AS q").fetchall()[0][1]
+        >= 1000
+    )
 
 
 def test_empty_table(db: Any) -> None:
@@ -100,7 +114,10 @@ def test_empty_table(db: Any) -> None:
 
 
 def test_shared_rows_are_computed_once(db: Any) -> None:
-    plan = db.sql("WITH s AS (SELECT k, v FROM runs WHERE v > 3) SELECT * FROM (SELECT k, count(*) FROM s GROUP BY k) AS a, (SELECT count(*) FROM s) AS b").plan()
+    plan = db.sql(
+        "WITH s AS (SELECT k, v FROM runs WHERE v > 3) SELECT * FROM (SELECT k, count(*) FROM s GROUP BY "
+        "k) AS a, (SELECT count(*) FROM s) AS b"
+    ).plan()
     assert plan.count("= scan runs") == 1 and " ranges=" not in plan
 
 
@@ -118,17 +135,27 @@ def test_explain_says_how_rows_are_placed(db: Any) -> None:
 )
 def test_plans_that_are_refused(line: str, message: str, db: Any) -> None:
     with pytest.raises(PlanError) as raised:
-        tsql.load_plan_text(f"plan version 1\ntarget local shards=2\n{line}\nall = gather t\noutput all (k)\n").run(db).arrow()
+        tsql.load_plan_text(f"plan version 1\ntarget local shards=2\n{line}\nall = gather t\noutput all (k)\n").run(
+            db
+        ).arrow()
     assert message in str(raised.value) and "line 3" in str(raised.value)
 
 
 def test_ranges_are_of_one_process(db: Any) -> None:
-    with pytest.raises(PlanError, match="deals out the ranges of a table in the memory of one process, and the target is spark"):
-        tsql.load_plan_text("plan version 1\ntarget spark shards=2\nt = scan runs columns=(k) ranges=k\nall = gather t\noutput all (k)\n").run(db).arrow()
+    with pytest.raises(
+        PlanError, match="deals out the ranges of a table in the memory of one process, and the target is spark"
+    ):
+        tsql.load_plan_text(
+            "plan version 1\ntarget spark shards=2\nt = scan runs columns=(k) ranges=k\nall = gather "
+            "t\noutput all (k)\n"
+        ).run(db).arrow()
 
 
 def test_ranges_do_not_meet_in_a_join(db: Any) -> None:
     """Two tables that are cut into as many ranges are not cut at the same values."""
-    plan = "plan version 1\ntarget local shards=2\na = scan runs columns=(k) ranges=k\nb = scan few columns=(id) ranges=id\nj = hash_join a b kind=inner on=(k = id)\nall = gather j\noutput all (k)\n"
+    plan = (
+        "plan version 1\ntarget local shards=2\na = scan runs columns=(k) ranges=k\nb = scan few "
+        "columns=(id) ranges=id\nj = hash_join a b kind=inner on=(k = id)\nall = gather j\noutput all (k)\n"
+    )
     with pytest.raises(PlanError, match="requires of b: all rows in every shard"):
         tsql.load_plan_text(plan).run(db).arrow()

@@ -1,4 +1,5 @@
-"""Runs that repeat the calls of an earlier one (backends/local/run/repeat.py): the same rows as the executor gives and DuckDB expects, run after run."""
+"""Runs that repeat the calls of an earlier one (backends/local/run/repeat.py): the same rows as the executor gives and
+DuckDB expects, run after run."""
 
 from __future__ import annotations
 
@@ -24,7 +25,10 @@ FROM range(200000) r(i)
 """
 REPEATED = (
     "SELECT sum(v * d) AS x FROM t WHERE v > 10 AND v < 500",
-    "SELECT k, count(*) AS n, sum(d) AS d, avg(v) AS a, min(id) AS low, max(id) AS high FROM t WHERE v < 900 GROUP BY k ORDER BY k",
+    (
+        "SELECT k, count(*) AS n, sum(d) AS d, avg(v) AS a, min(id) AS low, max(id) AS high FROM t WHERE v < "
+        "900 GROUP BY k ORDER BY k"
+    ),
     "SELECT k % 3 AS m, s, sum(v) AS v FROM t GROUP BY m, s ORDER BY s DESC NULLS LAST, m DESC",
     "SELECT count(*) AS n, stddev(v) AS deviation FROM t WHERE id < 0",
     "SELECT k, sum(v) AS v FROM t WHERE (id + 1) % 7 = 8 GROUP BY k ORDER BY k",
@@ -75,7 +79,9 @@ def test_every_run_gives_the_same_rows(db: Session, expected: dict[str, list[tup
 
 
 @pytest.mark.parametrize("sql", AS_EVER)
-def test_what_cannot_be_repeated_runs_as_ever(db: Session, expected: dict[str, list[tuple[Any, ...]]], sql: str) -> None:
+def test_what_cannot_be_repeated_runs_as_ever(
+    db: Session, expected: dict[str, list[tuple[Any, ...]]], sql: str
+) -> None:
     assert [rows(db.sql(sql).arrow()) for _ in range(4)] == [expected[sql]] * 4
     assert recording(db, sql) is None
 
@@ -83,7 +89,9 @@ def test_what_cannot_be_repeated_runs_as_ever(db: Session, expected: dict[str, l
 def test_rows_of_a_small_table(db: Session) -> None:
     db.execute("CREATE TABLE few AS SELECT range AS x FROM range(100)")
     sql = "SELECT x + 1 AS y FROM few WHERE x % 30 = $rest ORDER BY x DESC"
-    assert [rows(db.sql(sql, {"rest": rest}).arrow()) for rest in (1, 2, 3, 4, 20)] == [[(x + 1,) for x in range(99, -1, -1) if x % 30 == rest] for rest in (1, 2, 3, 4, 20)]
+    assert [rows(db.sql(sql, {"rest": rest}).arrow()) for rest in (1, 2, 3, 4, 20)] == [
+        [(x + 1,) for x in range(99, -1, -1) if x % 30 == rest] for rest in (1, 2, 3, 4, 20)
+    ]
     assert recording(db, sql, {"rest": 1}) is not None
 
 
@@ -107,7 +115,9 @@ def test_results_outlive_the_runs_after_them(db: Session) -> None:
     assert third == copy == first
 
 
-def test_a_run_beside_a_repetition_goes_through_the_executor(db: Session, expected: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_beside_a_repetition_goes_through_the_executor(
+    db: Session, expected: dict[str, list[tuple[Any, ...]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     sql = REPEATED[0]
     for _ in range(3):
         db.sql(sql).arrow()
@@ -148,7 +158,9 @@ def test_a_failure_is_told_with_its_position_and_ends_the_recording(db: Session)
     assert rows(db.sql(sql, {"most": 3}).arrow()) == [(111,)]
 
 
-def test_a_recording_that_breaks_while_another_run_waits_for_it_is_not_used(db: Session, expected: dict[str, list[tuple[Any, ...]]]) -> None:
+def test_a_recording_that_breaks_while_another_run_waits_for_it_is_not_used(
+    db: Session, expected: dict[str, list[tuple[Any, ...]]]
+) -> None:
     sql = REPEATED[0]
     for _ in range(3):
         db.sql(sql).arrow()
@@ -164,7 +176,9 @@ def test_what_a_later_run_takes_for_its_values_is_freed(db: Session) -> None:
     for _ in range(3):
         assert rows(db.sql(sql, {"least": 1_000_000, "text": "x"}).arrow()) == [(0,)]
     found = recording(db, sql, {"least": 1, "text": "x"})
-    assert rows(db.sql(sql, {"least": 199_990, "text": "x"}).arrow()) == [(sum(i % 3 == 1 for i in range(199_990, 200_000)),)]
+    assert rows(db.sql(sql, {"least": 199_990, "text": "x"}).arrow()) == [
+        (sum(i % 3 == 1 for i in range(199_990, 200_000)),)
+    ]
     contexts = [call.context for stage in found.stages for call in stage]
     assert any(context.has_scratch for context in contexts)
     found.broken = True

@@ -34,7 +34,10 @@ def test_rows_that_pass(source: str, rows: int) -> None:
     assert relation.arrow()["id"].to_pylist() == hits.tolist()
     assert db.sql(f"SELECT id FROM {source} WHERE n = 3 AND s = '{wanted}'").arrow()["id"].to_pylist() == both.tolist()
     assert db.sql(f"SELECT count(*) AS n, sum(id) AS s FROM {source} WHERE s = '{wanted}'").arrow().to_pylist() == [
-        {"n": int((names == wanted).sum()), "s": int(np.flatnonzero(names == wanted).sum()) if (names == wanted).any() else None}
+        {
+            "n": int((names == wanted).sum()),
+            "s": int(np.flatnonzero(names == wanted).sum()) if (names == wanted).any() else None,
+        }
     ]
 
 
@@ -55,7 +58,8 @@ def test_failures_count_only_for_rows_that_come_so_far() -> None:
 @pytest.mark.parametrize("strings", [3, 255, 256, 257])
 @pytest.mark.parametrize("nulls", [False, True], ids=["", "nulls"])
 def test_equality_of_codes(strings: int, nulls: bool) -> None:
-    """Codes are compared as they are stored; the code of a string that does not occur is none of them, nor is that of NULL."""
+    """Codes are compared as they are stored; the code of a string that does not occur is none of them, nor is that of
+    NULL."""
     codes = np.arange(20_000) * 7919 % strings
     values = [None if nulls and i % 11 == 5 else f"s{code:03}" for i, code in enumerate(codes)]
     with tsql.connect(threads=2, small_rows=0) as db:
@@ -66,7 +70,9 @@ def test_equality_of_codes(strings: int, nulls: bool) -> None:
                 expected = [i for i, s in enumerate(values) if s is not None and passes(s)]
                 relation = db.sql(f"SELECT id FROM stored WHERE s {operator} '{wanted}'")
                 assert sorted(relation.arrow()["id"].to_pylist()) == expected, (operator, wanted)
-                assert db.sql(f"SELECT count(*) FROM stored WHERE s {operator} '{wanted}' AND id >= 0").fetchall() == [(len(expected),)]
+                assert db.sql(f"SELECT count(*) FROM stored WHERE s {operator} '{wanted}' AND id >= 0").fetchall() == [
+                    (len(expected),)
+                ]
 
 
 CONDITIONS = {
@@ -84,4 +90,6 @@ def test_runs_of_rows_that_all_pass_or_none(condition: str) -> None:
     ids = np.arange(20_000)
     with tsql.connect(threads=2, small_rows=0) as db:
         db.register("t", pa.table({"id": ids, "n": ids}))
-        assert db.sql(f"SELECT n FROM t WHERE {condition}").arrow()["n"].to_pylist() == [i for i in ids.tolist() if CONDITIONS[condition](i)]
+        assert db.sql(f"SELECT n FROM t WHERE {condition}").arrow()["n"].to_pylist() == [
+            i for i in ids.tolist() if CONDITIONS[condition](i)
+        ]

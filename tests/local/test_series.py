@@ -24,14 +24,20 @@ def test_a_long_series_streams() -> None:
         total += batch.column(1)[batch.num_rows - 1].as_py()
     assert rows == 12_000_000
     assert total > 0
-    assert db.sql("SELECT sum(range)::BIGINT, count(*) FROM range(40000000)").fetchall() == [(799_999_980_000_000, 40_000_000)]
-    assert db.sql("SELECT count(*) FROM (SELECT range % 1000 AS g, count(*) FROM range(8000000) GROUP BY g)").fetchall() == [(1000,)]
+    assert db.sql("SELECT sum(range)::BIGINT, count(*) FROM range(40000000)").fetchall() == [
+        (799_999_980_000_000, 40_000_000)
+    ]
+    assert db.sql(
+        "SELECT count(*) FROM (SELECT range % 1000 AS g, count(*) FROM range(8000000) GROUP BY g)"
+    ).fetchall() == [(1000,)]
 
 
 def test_a_limit_ends_a_series_and_a_recursion() -> None:
     db = tsql.connect(threads=2)
     assert db.sql("SELECT * FROM range(1000000000000) LIMIT 3").fetchall() == [(0,), (1,), (2,)]
-    assert db.sql("WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r LIMIT 3").fetchall() == [(1,), (2,), (3,)]
+    assert db.sql(
+        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r) SELECT * FROM r LIMIT 3"
+    ).fetchall() == [(1,), (2,), (3,)]
 
 
 def test_the_rows_of_a_series_are_in_order() -> None:
@@ -65,9 +71,14 @@ def test_what_does_not_end_can_be_cancelled(query: str) -> None:
 def test_a_recursion_that_grows_meets_the_memory_limit() -> None:
     db = tsql.connect(threads=2, memory_limit="60MB")
     with pytest.raises(ExecutionError, match="memory"):
-        db.sql("WITH RECURSIVE r(n, s) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, s || s FROM r) SELECT max(length(s)) FROM r").arrow()
+        db.sql(
+            "WITH RECURSIVE r(n, s) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, s || s FROM r) SELECT "
+            "max(length(s)) FROM r"
+        ).arrow()
     with pytest.raises(ExecutionError, match="memory"):
-        db.sql("WITH RECURSIVE r(n) AS (SELECT * FROM range(200000) UNION SELECT n + 200000 FROM r) SELECT count(*) FROM r").arrow()
+        db.sql(
+            "WITH RECURSIVE r(n) AS (SELECT * FROM range(200000) UNION SELECT n + 200000 FROM r) SELECT count(*) FROM r"
+        ).arrow()
     assert db.sql("SELECT 1").fetchall() == [(1,)]
 
 
@@ -87,8 +98,12 @@ def test_invariant_joins_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None
     db.execute("CREATE TABLE e AS SELECT range AS s, range + 1000 AS d FROM range(300000)")
     built = []
     build = JoinRunner._built
-    monkeypatch.setattr(JoinRunner, "_built", lambda self, *args, **kwargs: (built.append(1), build(self, *args, **kwargs))[1])
-    assert db.sql("WITH RECURSIVE r(n) AS (SELECT 0 UNION SELECT d FROM r JOIN e ON n = s) SELECT count(*), max(n) FROM r").fetchall() == [(301, 300000)]
+    monkeypatch.setattr(
+        JoinRunner, "_built", lambda self, *args, **kwargs: (built.append(1), build(self, *args, **kwargs))[1]
+    )
+    assert db.sql(
+        "WITH RECURSIVE r(n) AS (SELECT 0 UNION SELECT d FROM r JOIN e ON n = s) SELECT count(*), max(n) FROM r"
+    ).fetchall() == [(301, 300000)]
     assert len(built) == 1
 
 
@@ -99,7 +114,10 @@ def test_invariant_joins_are_built_once(monkeypatch: pytest.MonkeyPatch) -> None
         "SELECT * FROM range(TIMESTAMP '2024-01-31', TIMESTAMP '2024-06-01', INTERVAL 1 MONTH)",
         "SELECT a.x, b.y FROM range(4) a(x), range(x) b(y)",
         "WITH RECURSIVE r(n) AS (SELECT 1 UNION SELECT (n * 3) % 17 FROM r) SELECT * FROM r",
-        "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 4), s(n) AS (SELECT 1 UNION ALL SELECT n + 2 FROM s WHERE n < 4) SELECT * FROM r JOIN s USING (n)",
+        (
+            "WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < 4), s(n) AS (SELECT 1 "
+            "UNION ALL SELECT n + 2 FROM s WHERE n < 4) SELECT * FROM r JOIN s USING (n)"
+        ),
     ],
 )
 def test_plans_print_and_run_again(query: str) -> None:
@@ -117,13 +135,21 @@ def test_plans_print_and_run_again(query: str) -> None:
         ("a = working table=r columns=(n BIGINT)", "belongs to no recursive step"),
         ("v = values columns=(n BIGINT) rows=((1))\na = sample v method=some rows=3", "method=some"),
         ("v = values columns=(n BIGINT) rows=((1))\na = sample v rows=3 percent=4", "rows or percent"),
-        ("v = values columns=(n BIGINT) rows=((1))\nw = working table=r columns=(n VARCHAR)\na = recursive v w table=r", "other types"),
+        (
+            (
+                "v = values columns=(n BIGINT) rows=((1))\nw = working table=r columns=(n VARCHAR)\na = "
+                "recursive v w table=r"
+            ),
+            "other types",
+        ),
     ],
 )
 def test_bad_plan_files(line: str, message: str) -> None:
     db = tsql.connect()
     with pytest.raises(tsql.TsqlError, match=message):
-        tsql.load_plan_text(f"plan version 1\ntarget local shards=1\n{line}\noutput a ({'i' if 'series' in line else 'n'})\n").run(db).arrow()
+        tsql.load_plan_text(
+            f"plan version 1\ntarget local shards=1\n{line}\noutput a ({'i' if 'series' in line else 'n'})\n"
+        ).run(db).arrow()
 
 
 def test_parameters_bound_a_series() -> None:

@@ -24,10 +24,22 @@ QUERIES = {
     "grouped again": f"SELECT b, count(*) AS groups, sum(n) AS n FROM ({GROUPED}) GROUP BY b",
     "ranked": f"SELECT *, row_number() OVER (PARTITION BY k ORDER BY b) AS r FROM ({GROUPED})",
     "used twice": f"WITH g AS ({GROUPED}) SELECT x.k, x.n, y.n AS m FROM g x, g y WHERE x.k = y.k AND x.b AND NOT y.b",
-    "joined": "SELECT g.k, g.n, h.s FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k) g JOIN (SELECT k, sum(x) AS s FROM t GROUP BY k) h ON g.k = h.k",
-    "joined with rows": "SELECT g.n, t.x, t.ts FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k) g JOIN t ON g.k = t.k WHERE t.x = 5",
-    "outer join": "SELECT g.k, g.n, h.s FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k) g FULL JOIN (SELECT k, sum(x) AS s FROM t WHERE k > 300 GROUP BY k) h USING (k)",
-    "union": "SELECT k, sum(n) FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k UNION ALL SELECT k, count(*) FROM t WHERE b GROUP BY k) GROUP BY k",
+    "joined": (
+        "SELECT g.k, g.n, h.s FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k) g JOIN (SELECT k, "
+        "sum(x) AS s FROM t GROUP BY k) h ON g.k = h.k"
+    ),
+    "joined with rows": (
+        "SELECT g.n, t.x, t.ts FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k) g JOIN t ON g.k = t.k "
+        "WHERE t.x = 5"
+    ),
+    "outer join": (
+        "SELECT g.k, g.n, h.s FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k) g FULL JOIN (SELECT k, "
+        "sum(x) AS s FROM t WHERE k > 300 GROUP BY k) h USING (k)"
+    ),
+    "union": (
+        "SELECT k, sum(n) FROM (SELECT {hint} k, count(*) AS n FROM t GROUP BY k UNION ALL SELECT k, "
+        "count(*) FROM t WHERE b GROUP BY k) GROUP BY k"
+    ),
 }
 
 
@@ -72,10 +84,12 @@ def test_windows_that_share_panes(shards: int, duck: Any) -> None:
     with tsql.connect(threads=2, shards=shards, small_rows=0) as db:
         db.execute(TABLE)
         found = db.sql(
-            "SELECT window_start, k, sum(x) AS s FROM HOP(t, ts, slide => INTERVAL '1 second', size => INTERVAL '5 seconds') GROUP BY window_start, k"
+            "SELECT window_start, k, sum(x) AS s FROM HOP(t, ts, slide => INTERVAL '1 second', size => "
+            "INTERVAL '5 seconds') GROUP BY window_start, k"
         ).fetchall()
         expected = duck.sql(
-            "SELECT time_bucket(INTERVAL '1 second', ts) - to_seconds(back) AS window_start, k, sum(x) AS s FROM t, range(5) r(back) GROUP BY ALL"
+            "SELECT time_bucket(INTERVAL '1 second', ts) - to_seconds(back) AS window_start, k, sum(x) AS "
+            "s FROM t, range(5) r(back) GROUP BY ALL"
         ).fetchall()
         assert sorted(map(repr, found)) == sorted(map(repr, expected))
 

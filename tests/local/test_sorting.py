@@ -1,4 +1,5 @@
-"""The order of rows: packed words, radix and numpy's sorts agree with a plain sort; codes of values are dense and in order."""
+"""The order of rows: packed words, radix and numpy's sorts agree with a plain sort; codes of values are dense and in
+order."""
 
 from __future__ import annotations
 
@@ -72,7 +73,9 @@ def test_radix_interpreter_agrees() -> None:
         words = random.integers(0, 2**bits - 1, 50, dtype=np.uint64, endpoint=True)
         sorted_words, numbers = words.copy(), np.arange(50, dtype=np.int32)
         spare, spare_numbers, counts = np.empty_like(sorted_words), np.empty_like(numbers), np.empty(BUCKETS, np.int64)
-        plan = (ctypes.c_int64 * 5)(sorted_words.ctypes.data, spare.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits)
+        plan = (ctypes.c_int64 * 5)(
+            sorted_words.ctypes.data, spare.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits
+        )
         Interpreter(radix_module())("main", ctypes.addressof(plan), counts.ctypes.data, 50)
         assert (sorted_words == np.sort(words)).all()
         assert (numbers == sorting._radix_order(words.copy(), bits)).all()
@@ -85,15 +88,24 @@ def test_strings(kind: pa.DataType, longest: int, few: int, monkeypatch: pytest.
     monkeypatch.setattr(sorting, "FEW_ROWS", few)
     random = np.random.default_rng(longest)
     texts = [
-        "".join(random.choice(list("\0ab\u00e9\x7f"), random.integers(0, longest + 1)))[:longest].encode()[:longest].decode(errors="ignore") for _ in range(300)
+        "".join(random.choice(list("\0ab\u00e9\x7f"), random.integers(0, longest + 1)))[:longest]
+        .encode()[:longest]
+        .decode(errors="ignore")
+        for _ in range(300)
     ]
     values: list[str | None] = [*texts, None, *texts[:50], "x" * longest]
     array = pa.array([v if v is None or kind != pa.binary() else v.encode() for v in values], kind).slice(3)
-    wanted = sorted(range(len(array)), key=lambda i: (array[i].as_py() is None, values[i + 3].encode() if values[i + 3] is not None else b"", i))
+    wanted = sorted(
+        range(len(array)),
+        key=lambda i: (array[i].as_py() is None, values[i + 3].encode() if values[i + 3] is not None else b"", i),
+    )
     order = sorting.sort_indices([(array, SortKey(None))])
     assert order.tolist() == wanted
     known = [values[i + 3] for i in wanted]
-    assert sorting.changes([array.take(pa.array(order))]).tolist() == [True, *(a != b for a, b in zip(known, known[1:], strict=False))]
+    assert sorting.changes([array.take(pa.array(order))]).tolist() == [
+        True,
+        *(a != b for a, b in zip(known, known[1:], strict=False)),
+    ]
 
 
 @pytest.mark.parametrize("workers", [1, 4])
@@ -111,14 +123,17 @@ def test_any_number_of_workers_finds_the_same_order(workers: int, monkeypatch: p
 @pytest.mark.parametrize("workers", [1, 3])
 @pytest.mark.parametrize("values", [1, 5, 1000])
 def test_rows_of_few_keys_are_placed_in_their_order(workers: int, values: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counting gives what the order of the keys gives, for values of every width, with and without strings and NULLs."""
+    """Counting gives what the order of the keys gives, for values of every width, with and without strings and
+    NULLs."""
     monkeypatch.setattr(sorting, "PARALLEL_ROWS", 10)
     random = np.random.default_rng(values)
     rows = sorting.MANY_ROWS + 7
     team = sorting.Workers(workers, lambda work, tasks: [work(task) for task in range(tasks)])
     keys = pa.array(random.integers(-values, values, rows) * 3)
     numbers = np.arange(rows)
-    plain = [pa.array(numbers.astype(kind)) for kind in ("i1", "u2", "i4", "i8", "f8")] + [pa.array(numbers).cast(pa.decimal128(20, 0))]
+    plain = [pa.array(numbers.astype(kind)) for kind in ("i1", "u2", "i4", "i8", "f8")] + [
+        pa.array(numbers).cast(pa.decimal128(20, 0))
+    ]
     others = [pa.array([None if n % 7 == 0 else f"{n}" for n in range(rows)]), pa.array(numbers % 3 == 0)]
     for columns in (plain, [*plain, *others], [c.slice(5) for c in plain]):
         key = keys.slice(5) if len(columns[0]) < rows else keys
@@ -137,7 +152,9 @@ def test_rows_of_many_keys_over_time(rows_per_key: int, shape: str, monkeypatch:
     times = {
         "random": random.integers(-(10**12), 10**12, rows),
         "in order": np.sort(random.integers(0, 10**12, rows)) * np.where(np.arange(rows) == 0, 2, 1),
-        "two runs": np.concatenate([np.sort(random.integers(0, 10**6, part)) for part in (rows // 2, rows - rows // 2)]),
+        "two runs": np.concatenate(
+            [np.sort(random.integers(0, 10**6, part)) for part in (rows // 2, rows - rows // 2)]
+        ),
         "equal": random.integers(0, 3, rows),
         "extremes": random.choice(np.array([-(2**63), -1, 0, 2**63 - 1]), rows),
     }[shape]
@@ -160,7 +177,9 @@ def test_sort_groups_interpreter_agrees() -> None:
     rows = 100
     words, numbers = np.sort(random.integers(0, 3, rows)), random.permutation(rows).astype(np.int32)
     times = random.integers(0, 20, rows)
-    expected = np.concatenate([part[np.argsort(times[part], kind="stable")] for part in (numbers[words == w] for w in np.unique(words))])
+    expected = np.concatenate(
+        [part[np.argsort(times[part], kind="stable")] for part in (numbers[words == w] for w in np.unique(words))]
+    )
     spare = np.empty(rows, np.int64), np.empty(rows, np.int64), np.empty(rows, np.int32)
     plan = np.array([a.ctypes.data for a in (words, numbers, times, *spare)], np.int64)
     Interpreter(sort_groups_module())("main", plan.ctypes.data, 0, rows)

@@ -1,4 +1,5 @@
-"""Queries over more rows than memory_limit holds: the same answers as DuckDB's, within the limit, and no file that stays."""
+"""Queries over more rows than memory_limit holds: the same answers as DuckDB's, within the limit, and no file that
+stays."""
 
 from __future__ import annotations
 
@@ -70,7 +71,7 @@ QUERIES = {
     "mark without keys": "SELECT n, k > ANY (SELECT k FROM b WHERE n < 700) AS m FROM a",
     "single": "SELECT n, (SELECT max(b.s) FROM b WHERE b.k = a.k) AS m FROM a",
     "NULLs that are equal": "SELECT a.n, b.n AS m FROM a JOIN b ON a.k IS NOT DISTINCT FROM b.k AND a.s = b.s",
-    "two joins": "SELECT a.s, count(*) AS c, sum(c.n) AS t FROM a JOIN b ON a.k = b.k JOIN a AS c ON c.s = b.s GROUP BY a.s",
+    "two joins": ("SELECT a.s, count(*) AS c, sum(c.n) AS t FROM a JOIN b ON a.k = b.k JOIN a AS c ON c.s = b.s GROUP " "BY a.s"),
     "groups": "SELECT k, s, count(*) AS c, sum(n) AS t, avg(n) AS m, min(s) AS l, max(d) AS g FROM a GROUP BY k, s",
     "groups of floats": "SELECT f, count(*) AS c FROM a GROUP BY f",
     "groups with strings": "SELECT k, string_agg(s, ',' ORDER BY n) AS j, first(s ORDER BY n) AS f FROM a GROUP BY k",
@@ -85,7 +86,7 @@ QUERIES = {
     "intersect all": "SELECT k FROM a INTERSECT ALL SELECT k FROM b",
     "except": "SELECT s FROM a EXCEPT SELECT s FROM b",
     "except all": "SELECT k FROM a EXCEPT ALL SELECT k FROM b",
-    "shared": "WITH c AS (SELECT k, count(*) AS c FROM a GROUP BY k) SELECT x.k, y.c FROM c AS x JOIN c AS y ON x.k = y.c",
+    "shared": ("WITH c AS (SELECT k, count(*) AS c FROM a GROUP BY k) SELECT x.k, y.c FROM c AS x JOIN c AS y ON " "x.k = y.c"),
     "host function": "SELECT regexp_replace(s, '1', 'x') AS r, count(*) AS c FROM a GROUP BY r",
 }  # fmt: skip
 SORTS = {
@@ -118,7 +119,11 @@ def session(**settings: Any) -> Any:
     return db
 
 
-@pytest.mark.parametrize("settings", [{"shards": 1}, {"shards": 3}, {"shards": 2, "batch_rows": 50}], ids=["1 shard", "3 shards", "small batches"])
+@pytest.mark.parametrize(
+    "settings",
+    [{"shards": 1}, {"shards": 3}, {"shards": 2, "batch_rows": 50}],
+    ids=["1 shard", "3 shards", "small batches"],
+)
 @pytest.mark.parametrize("name", QUERIES)
 @pytest.mark.in_turn(3)
 def test_the_answer_is_the_same(name: str, settings: dict[str, int], oracle: Any) -> None:
@@ -161,7 +166,14 @@ def large_table(rows: int) -> pa.Table:
     """Some 80 bytes for each row; every key about twice, and a string to each."""
     rng = np.random.default_rng(7)
     keys = rng.integers(0, rows // 2, rows)
-    return pa.table({"k": keys, "s": pa.array(keys * 7919 % rows).cast(pa.string()), "v": np.arange(rows), "w": rng.normal(size=rows)})
+    return pa.table(
+        {
+            "k": keys,
+            "s": pa.array(keys * 7919 % rows).cast(pa.string()),
+            "v": np.arange(rows),
+            "w": rng.normal(size=rows),
+        }
+    )
 
 
 @pytest.fixture(scope="module")
@@ -174,15 +186,21 @@ LARGE = {
     "distinct": "SELECT count(*) FROM (SELECT DISTINCT k, s FROM t)",
     "distinct values": "SELECT count(DISTINCT s), count(*), max(v) FROM t",
     "join": "SELECT count(*), sum(x.v - y.v), max(y.s) FROM t AS x JOIN t AS y ON x.k = y.k",
-    "full join": "SELECT count(*), count(x.v), sum(y.v) FROM (SELECT * FROM t WHERE v % 3 > 0) AS x FULL JOIN (SELECT * FROM t WHERE v % 3 < 2) AS y ON x.s = y.s",
-    "sort": f"SELECT sum(n * v) % 1000003 FROM (SELECT v, k, s, w, k % 10 AS n FROM t ORDER BY s, v LIMIT {LARGE_ROWS * 3 // 4})",
+    "full join": (
+        "SELECT count(*), count(x.v), sum(y.v) FROM (SELECT * FROM t WHERE v % 3 > 0) AS x FULL JOIN (SELECT "
+        "* FROM t WHERE v % 3 < 2) AS y ON x.s = y.s"
+    ),
+    "sort": (
+        "SELECT sum(n * v) % 1000003 FROM (SELECT v, k, s, w, k % 10 AS n FROM t ORDER BY s, v LIMIT "
+        f"{LARGE_ROWS * 3 // 4})"
+    ),
     "except": "SELECT count(*), min(s) FROM (SELECT s FROM t EXCEPT SELECT s FROM t WHERE v % 2 = 0)",
 }
 
 
 AHEAD = 3 * (128 << 10)
-"""Kernels look at the memory in use every some rows: each of two threads may have taken as much before it stops, and as much again
-may be on its way to a file."""
+"""Kernels look at the memory in use every some rows: each of two threads may have taken as much before it stops, and as
+much again may be on its way to a file."""
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -215,14 +233,20 @@ def test_the_process_stays_small() -> None:
         for _ in db.sql("SELECT * FROM t ORDER BY w LIMIT 100000").batches():
             pass
         before = grown = resident()
-        for query in ("SELECT * FROM t ORDER BY s", "SELECT x.*, y.v FROM t AS x JOIN t AS y ON x.s = y.s", "SELECT s, count(*), max(w) FROM t GROUP BY s"):
+        for query in (
+            "SELECT * FROM t ORDER BY s",
+            "SELECT x.*, y.v FROM t AS x JOIN t AS y ON x.s = y.s",
+            "SELECT s, count(*), max(w) FROM t GROUP BY s",
+        ):
             for _ in db.sql(query).batches():
                 grown = max(grown, resident())
     assert grown - before < 4 * limit / 2**20
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
-def test_results_are_written_in_bounded_memory(kind: str, large: pa.Table, tmp_path: Path, counters: list[host.Shared]) -> None:
+def test_results_are_written_in_bounded_memory(
+    kind: str, large: pa.Table, tmp_path: Path, counters: list[host.Shared]
+) -> None:
     pq.write_table(large, tmp_path / "t.parquet")
     with tsql.connect(threads=2, memory_limit=LIMIT) as db:
         db.register("file", db.read_parquet(tmp_path / "t.parquet"))
@@ -235,19 +259,27 @@ def test_results_are_written_in_bounded_memory(kind: str, large: pa.Table, tmp_p
             assert relation.write(tmp_path / f"out.{kind}") == LARGE_ROWS
             assert counters[-1].peak <= LIMIT
     with empty_duckdb() as oracle:
-        assert oracle.sql(f"SELECT count(*), sum(v) FROM '{tmp_path / f'out.{kind}'}'").fetchall() == [(LARGE_ROWS, LARGE_ROWS * (LARGE_ROWS - 1) // 2)]
+        assert oracle.sql(f"SELECT count(*), sum(v) FROM '{tmp_path / f'out.{kind}'}'").fetchall() == [
+            (LARGE_ROWS, LARGE_ROWS * (LARGE_ROWS - 1) // 2)
+        ]
 
 
 def test_a_partition_of_one_key_is_joined_in_blocks(counters: list[host.Shared]) -> None:
     rows = 120_000
-    one = pa.table({"k": np.zeros(rows, np.int64), "v": np.arange(rows), "s": pa.array(np.arange(rows)).cast(pa.string())})
+    one = pa.table(
+        {"k": np.zeros(rows, np.int64), "v": np.arange(rows), "s": pa.array(np.arange(rows)).cast(pa.string())}
+    )
     few = pa.table({"k": [0, 0, 1, None], "n": [1, 2, 3, 4]})
     with tsql.connect(threads=2, memory_limit="6MB") as db:
         db.register("one", one)
         db.register("few", few)
-        left = db.sql("SELECT count(*), count(v), sum(n), max(s) FROM few LEFT JOIN one ON few.k = one.k AND one.v >= 0").fetchall()
+        left = db.sql(
+            "SELECT count(*), count(v), sum(n), max(s) FROM few LEFT JOIN one ON few.k = one.k AND one.v >= 0"
+        ).fetchall()
         assert left == [(2 * rows + 2, 2 * rows, 3 * rows + 7, "99999")]
-        self_join = db.sql("SELECT count(*) FROM one AS x JOIN one AS y ON x.k = y.k AND x.v = y.v + 119999 AND x.s <> y.s").fetchall()
+        self_join = db.sql(
+            "SELECT count(*) FROM one AS x JOIN one AS y ON x.k = y.k AND x.v = y.v + 119999 AND x.s <> y.s"
+        ).fetchall()
         assert self_join == [(1,)]
     assert all(c.peak <= 6_000_000 for c in counters)
 
@@ -296,7 +328,9 @@ def test_files_are_of_nobody_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["inner", "left without keys", "groups", "full", "shared"])
-def test_a_full_disk_is_one_error(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counters: list[host.Shared]) -> None:
+def test_a_full_disk_is_one_error(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, counters: list[host.Shared]
+) -> None:
     writes = 0
 
     def full(descriptor: int, buffers: list[Any], offset: int) -> int:
@@ -324,18 +358,28 @@ def test_a_full_disk_is_one_error(name: str, monkeypatch: pytest.MonkeyPatch, tm
 def test_a_write_in_pieces(monkeypatch: pytest.MonkeyPatch, oracle: Any) -> None:
     """The system may write less than it was asked to."""
     pwritev = os.pwritev
-    monkeypatch.setattr(os, "pwritev", lambda descriptor, buffers, offset: pwritev(descriptor, [b"".join(buffers)[:100]], offset))
+    monkeypatch.setattr(
+        os, "pwritev", lambda descriptor, buffers, offset: pwritev(descriptor, [b"".join(buffers)[:100]], offset)
+    )
     with session(**SPILLED) as db:
         assert rows_of(db.sql(QUERIES["groups"]).arrow()) == rows_of(oracle.sql(QUERIES["groups"]).to_arrow_table())
 
 
 def test_a_folder_that_cannot_be_written_to() -> None:
-    with session(**SPILLED, temp_directory="/proc/nowhere") as db, pytest.raises(ExecutionError, match="temporary directory /proc/nowhere"):
+    with (
+        session(**SPILLED, temp_directory="/proc/nowhere") as db,
+        pytest.raises(ExecutionError, match="temporary directory /proc/nowhere"),
+    ):
         db.sql(QUERIES["groups"]).arrow()
 
 
-@pytest.mark.parametrize("query", ["SELECT x.*, y.v AS u FROM t AS x JOIN t AS y ON x.s = y.s ORDER BY u", "SELECT s, max(w) FROM t GROUP BY s"])
-def test_cancellation_while_spilling(query: str, large: pa.Table, monkeypatch: pytest.MonkeyPatch, counters: list[host.Shared]) -> None:
+@pytest.mark.parametrize(
+    "query",
+    ["SELECT x.*, y.v AS u FROM t AS x JOIN t AS y ON x.s = y.s ORDER BY u", "SELECT s, max(w) FROM t GROUP BY s"],
+)
+def test_cancellation_while_spilling(
+    query: str, large: pa.Table, monkeypatch: pytest.MonkeyPatch, counters: list[host.Shared]
+) -> None:
     before, started = open_files(), threading.Event()
     write = spill.SpillFile.write
 
@@ -385,9 +429,12 @@ def test_workers_that_have_no_room_together_go_one_by_one(large: pa.Table, monke
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_recursion_in_a_recursion(threads: int) -> None:
-    """The groups of the inner one are given up for lack of memory and made again by partitions; the table of its join, which stays for all rounds
-    of the outer one, stays for that too."""
+    """The groups of the inner one are given up for lack of memory and made again by partitions; the table of its join,
+    which stays for all rounds of the outer one, stays for that too."""
     inner = "WITH RECURSIVE i(m) AS (SELECT 1 UNION ALL SELECT m + 1 FROM i WHERE m < o.n) SELECT max(m) FROM i"
-    sql = f"WITH RECURSIVE o(n) AS (SELECT 1 UNION ALL SELECT n + ({inner}) FROM o WHERE n < 20) SELECT n FROM o ORDER BY n"
+    sql = (
+        f"WITH RECURSIVE o(n) AS (SELECT 1 UNION ALL SELECT n + ({inner}) FROM o WHERE n < 20) SELECT n FROM "
+        "o ORDER BY n"
+    )
     with tsql.connect(threads=threads, spill_after=1) as db, empty_duckdb() as oracle:
         assert db.sql(sql).fetchall() == oracle.sql(sql).fetchall() == [(1,), (2,), (4,), (8,), (16,), (32,)]

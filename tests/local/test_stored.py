@@ -1,4 +1,5 @@
-"""Versions of a table under random changes, with small blocks so that extents, tails and merges all take part: against a list of rows."""
+"""Versions of a table under random changes, with small blocks so that extents, tails and merges all take part: against
+a list of rows."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def some_row(chance: random.Random, number: int) -> dict[str, Any]:
     row = {
-        "a": chance.choice([number, chance.randrange(-10, 10), chance.randrange(-(2**31), 2**31) if chance.random() < 0.3 else number]),
+        "a": chance.choice(
+            [number, chance.randrange(-10, 10), chance.randrange(-(2**31), 2**31) if chance.random() < 0.3 else number]
+        ),
         "s": chance.choice("abcdefgh") + (str(chance.randrange(50)) if chance.random() < 0.1 else ""),
         "d": Decimal(chance.randrange(-(10**30), 10**30) if chance.random() < 0.01 else chance.randrange(1000)),
         "f": chance.random(),
@@ -67,7 +70,9 @@ def test_random_changes(seed: int) -> None:
             version = version.append(pa.Table.from_pylist(rows, schema=SCHEMA).to_batches())
             model = model + rows
         elif kind < 0.8:
-            places = sorted(chance.sample(range(len(model)), chance.randrange(min(len(model), chance.choice([3, 50, 2000])))))
+            places = sorted(
+                chance.sample(range(len(model)), chance.randrange(min(len(model), chance.choice([3, 50, 2000]))))
+            )
             version = version.delete(np.array(places, np.int64))
             gone = set(places)
             model = [row for i, row in enumerate(model) if i not in gone]
@@ -75,7 +80,10 @@ def test_random_changes(seed: int) -> None:
             places = sorted(chance.sample(range(len(model)), chance.randrange(min(len(model), chance.choice([3, 50])))))
             names = chance.sample(SCHEMA.names, 2)
             changed = [some_row(chance, number) for _ in places]
-            version = version.update(np.array(places, np.int64), {n: pa.array([row[n] for row in changed], SCHEMA.field(n).type) for n in names})
+            version = version.update(
+                np.array(places, np.int64),
+                {n: pa.array([row[n] for row in changed], SCHEMA.field(n).type) for n in names},
+            )
             model = list(model)
             for place, row in zip(places, changed, strict=True):
                 model[place] = {**model[place], **{name: row[name] for name in names}}

@@ -52,7 +52,16 @@ def test_aggregates(engines: tuple[Any, Any], calls: str) -> None:
     check(engines, f"SELECT b, k, {calls} FROM t WHERE x > 0 GROUP BY b, k ORDER BY b, k")
 
 
-@pytest.mark.parametrize("calls", ["sum(h), count(*)", "count(*), count(s)", "count(*), max(s)", "count(DISTINCT x), count(*)", "count(*), first(x ORDER BY d)"])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "sum(h), count(*)",
+        "count(*), count(s)",
+        "count(*), max(s)",
+        "count(DISTINCT x), count(*)",
+        "count(*), first(x ORDER BY d)",
+    ],
+)
 def test_those_that_do_not_wait(engines: tuple[Any, Any], calls: str) -> None:
     """States that take more than numbers, own memory, or may fail."""
     check(engines, f"SELECT k, {calls} FROM t GROUP BY k ORDER BY k", waits=False)
@@ -66,7 +75,9 @@ def test_few_rows(engines: tuple[Any, Any], rows: int) -> None:
     check(engines, "SELECT k, count(*), sum(x), sum(f) FROM few GROUP BY k ORDER BY k", waits=rows > 0)
 
 
-@pytest.mark.parametrize("settings", [{"backend": "interp"}, {"shards": 3}, {"batch_rows": 1}, {"spill_after": 1}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"backend": "interp"}, {"shards": 3}, {"batch_rows": 1}, {"spill_after": 1}], ids=str
+)
 def test_configurations(engines: tuple[Any, Any], settings: dict[str, Any]) -> None:
     sql = "SELECT k, count(*), sum(x), min(d), sum(f) FILTER (WHERE b) FROM few GROUP BY k ORDER BY k"
     for engine in engines:
@@ -85,8 +96,13 @@ def test_many_rows_of_one_group(engines: tuple[Any, Any]) -> None:
 def test_rows_of_joins(engines: tuple[Any, Any]) -> None:
     """Sums whose rows nobody can count beforehand have 128 bits."""
     for engine in engines:
-        engine.execute("CREATE TABLE u AS SELECT (range % 400)::INTEGER AS id, (range * 3)::INTEGER AS y FROM range(0, 1000, 2)")
-    check(engines, "SELECT t.k, count(*), sum(y), sum(x), sum(y + x) FROM t LEFT JOIN u ON t.x = u.id GROUP BY t.k ORDER BY t.k")
+        engine.execute(
+            "CREATE TABLE u AS SELECT (range % 400)::INTEGER AS id, (range * 3)::INTEGER AS y FROM range(0, 1000, 2)"
+        )
+    check(
+        engines,
+        "SELECT t.k, count(*), sum(y), sum(x), sum(y + x) FROM t LEFT JOIN u ON t.x = u.id GROUP BY t.k ORDER BY t.k",
+    )
 
 
 def test_an_argument_that_fails(engines: tuple[Any, Any]) -> None:

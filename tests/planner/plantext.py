@@ -1,9 +1,8 @@
 """Reads logical plans as `show` prints them, so that tests of rules can state a plan that no SQL is needed for.
 
-`outer.x` is a column of the left side of an enclosing `apply`. A literal relation is written `values (x BIGINT, y BIGINT): (1, 2), (3, NULL)`. A scan
-that lists no columns reads all, and tables are those that the caller gives by name. A line `name:` before a node gives it
-a name, and a line `@name` stands for the same object again.
-"""
+`outer.x` is a column of the left side of an enclosing `apply`. A literal relation is written `values (x BIGINT, y
+BIGINT): (1, 2), (3, NULL)`. A scan that lists no columns reads all, and tables are those that the caller gives by name.
+A line `name:` before a node gives it a name, and a line `@name` stands for the same object again."""
 
 from __future__ import annotations
 
@@ -15,7 +14,22 @@ from tsql.kernels.expr.nodes import Column, Expr, Outer, SortKey, rewrite
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
 from tsql.planner.bind.binder import parse_aggregate, parse_expression
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Output,
+    Project,
+    Scan,
+    SetOperation,
+    Sort,
+    Values,
+)
 from tsql.planner.logical.tree import map_call
 from tsql.planner.physical.planfile import split, unplaced
 
@@ -83,7 +97,12 @@ class _Reader:
         rows = []
         for row in split(match.group(2)):
             texts = split(row[1:-1])
-            rows.append(tuple(self._expression(f"CAST({t} AS {f.type})" if "outer" not in t else t, Schema(()), scope) for f, t in zip(fields, texts, strict=True)))
+            rows.append(
+                tuple(
+                    self._expression(f"CAST({t} AS {f.type})" if "outer" not in t else t, Schema(()), scope)
+                    for f, t in zip(fields, texts, strict=True)
+                )
+            )
         return Values(tuple(rows), Schema(fields))
 
     def _unary(self, word: str, rest: str, below: Node, scope: tuple[Field, ...]) -> Node:
@@ -101,10 +120,17 @@ class _Reader:
                 return Sort(below, self._order(rest, schema, scope))
             case "limit":
                 match = re.match(r"(.*?)(?: offset (.*?))?(?: by \((.*?)\)(?: order (.*))?)?$", rest)
-                count, offset = (None if t in (None, "None") else self._expression(f"CAST({t} AS BIGINT)" if t.isdigit() else t, Schema(()), ()) for t in match.groups()[:2])
+                count, offset = (
+                    None
+                    if t in (None, "None")
+                    else self._expression(f"CAST({t} AS BIGINT)" if t.isdigit() else t, Schema(()), ())
+                    for t in match.groups()[:2]
+                )
                 if match.group(3) is None:
                     return Limit(below, count, offset)
-                return LimitBy(below, tuple(split(match.group(3))), count, offset, self._order(match.group(4) or "", schema, scope))
+                return LimitBy(
+                    below, tuple(split(match.group(3))), count, offset, self._order(match.group(4) or "", schema, scope)
+                )
             case "output":
                 columns = [item.split(" as ") for item in split(rest[1:-1])]
                 return Output(below, tuple(c[0] for c in columns), tuple(c[-1] for c in columns))
@@ -142,7 +168,11 @@ class _Reader:
         keys = []
         for item in split(text):
             match = re.match(r"(.*?)(?: (asc|desc) nulls (first|last))?$", item)
-            keys.append(SortKey(self._expression(match.group(1), schema, scope), match.group(2) == "desc", match.group(3) == "first"))
+            keys.append(
+                SortKey(
+                    self._expression(match.group(1), schema, scope), match.group(2) == "desc", match.group(3) == "first"
+                )
+            )
         return tuple(keys)
 
     def _with_outers(self, schema: Schema, scope: tuple[Field, ...]) -> Schema:

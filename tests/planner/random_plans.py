@@ -11,7 +11,20 @@ from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, InList, Literal, Outer, SortKey
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    Node,
+    Project,
+    Scan,
+    SetOperation,
+    Sort,
+    Values,
+)
 
 COMPARISONS = ("=", "=", "=", "<>", "<", ">=", "is_not_distinct_from")
 KINDS = ("inner", "left", "semi", "anti", "mark", "single")
@@ -28,7 +41,9 @@ class Generator:
     def _table(self, index: int) -> ArrowSource:
         rows = self.random.choice((0, 1, 3, 4, 5))
         values = [[self.random.choice((None, 0, 1, 2)) for _ in range(rows)] for _ in range(2)]
-        return ArrowSource(pa.table({"x": pa.array(values[0], pa.int64()), "y": pa.array(values[1], pa.int64())}), f"t{index}")
+        return ArrowSource(
+            pa.table({"x": pa.array(values[0], pa.int64()), "y": pa.array(values[1], pa.int64())}), f"t{index}"
+        )
 
     def name(self) -> str:
         self.number += 1
@@ -80,15 +95,21 @@ class Generator:
             return Call("coalesce", (self.operand(node, scope), Literal(1, BIGINT)), BIGINT)
         if kind < 0.75:
             return Case(((self.predicate(node, scope, 0), self.operand(node, scope)),), self.operand(node, scope))
-        return Call(self.random.choice(("+", "*")), (self.operand(node, scope, 0.2), self.operand(node, scope, 0.2)), BIGINT)
+        return Call(
+            self.random.choice(("+", "*")), (self.operand(node, scope, 0.2), self.operand(node, scope, 0.2)), BIGINT
+        )
 
     def scan(self) -> Node:
         table = self.random.choice(list(self.tables))
-        return Project(Scan(table, self.tables[table], ("x", "y")), tuple((self.name(), Column(c, BIGINT)) for c in ("x", "y")))
+        return Project(
+            Scan(table, self.tables[table], ("x", "y")), tuple((self.name(), Column(c, BIGINT)) for c in ("x", "y"))
+        )
 
     def values(self, scope: tuple[Field, ...]) -> Node:
         empty = Values((), Schema(()))
-        rows = tuple((self.operand(empty, scope), self.operand(empty, scope)) for _ in range(self.random.choice((1, 1, 2, 3))))
+        rows = tuple(
+            (self.operand(empty, scope), self.operand(empty, scope)) for _ in range(self.random.choice((1, 1, 2, 3)))
+        )
         return Values(rows, Schema((Field(self.name(), BIGINT), Field(self.name(), BIGINT))))
 
     def relation(self, depth: int, scope: tuple[Field, ...]) -> Node:
@@ -112,7 +133,9 @@ class Generator:
         for name in self.random.sample(("count", "count_star", "sum", "min", "max"), 2):
             args = () if name == "count_star" else (self.operand(node, scope, 0.1),)
             condition = self.predicate(node, scope, 0) if self.random.random() < 0.2 else None
-            made.append((self.name(), AggregateCall(name, args, BIGINT, self.random.random() < 0.1 and bool(args), condition)))
+            made.append(
+                (self.name(), AggregateCall(name, args, BIGINT, self.random.random() < 0.1 and bool(args), condition))
+            )
         return tuple(made)
 
     def aggregate(self, depth: int, scope: tuple[Field, ...]) -> Node:
@@ -139,7 +162,13 @@ class Generator:
     def ordered(self, node: Node) -> Sort:
         """By all columns, so that which rows come first is certain."""
         fields = self.random.sample(list(node.schema), len(node.schema))
-        return Sort(node, tuple(SortKey(Column(f.name, f.type, f.nullable), self.random.random() < 0.5, self.random.random() < 0.5) for f in fields))
+        return Sort(
+            node,
+            tuple(
+                SortKey(Column(f.name, f.type, f.nullable), self.random.random() < 0.5, self.random.random() < 0.5)
+                for f in fields
+            ),
+        )
 
     def first_rows(self, depth: int, scope: tuple[Field, ...]) -> Node:
         node: Node = self.ordered(self.relation(depth - 1, scope))
@@ -147,12 +176,16 @@ class Generator:
             node = Project(node, tuple((self.name(), Column(f.name, f.type, f.nullable)) for f in node.schema))
         count = self.random.choice((None, 0, 1, 1, 1, 2))
         offset = self.random.choice((None, None, 1))
-        return Limit(node, None if count is None else Literal(count, BIGINT), None if offset is None else Literal(offset, BIGINT))
+        return Limit(
+            node, None if count is None else Literal(count, BIGINT), None if offset is None else Literal(offset, BIGINT)
+        )
 
     def two(self, node: Node) -> Node:
         """Two BIGINT columns, so that set operations fit."""
         numbers = self.numbers(node)
-        columns = [Column(f.name, f.type, f.nullable) for f in numbers[:2]] + [Literal(1, BIGINT)] * (2 - len(numbers[:2]))
+        columns = [Column(f.name, f.type, f.nullable) for f in numbers[:2]] + [Literal(1, BIGINT)] * (
+            2 - len(numbers[:2])
+        )
         return Project(node, tuple((self.name(), c) for c in columns))
 
     def operation(self, depth: int, scope: tuple[Field, ...]) -> Node:
@@ -169,7 +202,13 @@ class Generator:
 
     def apply(self, left: Node, depth: int, scope: tuple[Field, ...]) -> Node:
         """The left side's columns join the scope of the right side."""
-        return self._join(Apply, self.random.choice(KINDS), left, self.relation(depth, (*scope, *self.numbers(left), *self.numbers(left))), scope)
+        return self._join(
+            Apply,
+            self.random.choice(KINDS),
+            left,
+            self.relation(depth, (*scope, *self.numbers(left), *self.numbers(left))),
+            scope,
+        )
 
     def _join(self, node: type[Join], kind: str, left: Node, right: Node, scope: tuple[Field, ...]) -> Node:
         if kind == "single" and self.random.random() < 0.6:
@@ -180,7 +219,14 @@ class Generator:
             a, b = (self.random.choice(self.numbers(side)) for side in (left, right))
             condition = Call("=", (Column(a.name, a.type, a.nullable), Column(b.name, b.type, b.nullable)), BOOLEAN)
             if self.random.random() < 0.5:
-                left = Filter(left, Call(self.random.choice(("=", "<", ">=")), (Column(a.name, a.type, a.nullable), Literal(1, BIGINT)), BOOLEAN))
+                left = Filter(
+                    left,
+                    Call(
+                        self.random.choice(("=", "<", ">=")),
+                        (Column(a.name, a.type, a.nullable), Literal(1, BIGINT)),
+                        BOOLEAN,
+                    ),
+                )
         joined = node(kind, left, right, condition, self.name() if kind == "mark" else None)
         if kind == "mark" and self.random.random() < 0.5:
             mark: Expr = Column(joined.mark, BOOLEAN)

@@ -1,8 +1,8 @@
-"""Logical plans by definition: plain Python over lists of tuples, an Apply evaluated row by row, a join by nested loops.
+"""Logical plans by definition: plain Python over lists of tuples, an Apply evaluated row by row, a join by nested
+loops.
 
-The twin that rules and unnesting are held against. It knows the nodes of `planner/logical/nodes.py` and the scalar functions of `CALLS`;
-a left row with two partners in a single join raises `TooManyRows`.
-"""
+The twin that rules and unnesting are held against. It knows the nodes of `planner/logical/nodes.py` and the scalar
+functions of `CALLS`; a left row with two partners in a single join raises `TooManyRows`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ from typing import Any
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, InList, Literal, Outer, SortKey
-from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, LimitBy, Node, Output, Project, Scan, SetOperation, Sort, Values
+from tsql.planner.logical.nodes import (
+    Aggregate,
+    Apply,
+    Distinct,
+    Filter,
+    Join,
+    Limit,
+    LimitBy,
+    Node,
+    Output,
+    Project,
+    Scan,
+    SetOperation,
+    Sort,
+    Values,
+)
 
 Row = tuple[Any, ...]
 Scope = Mapping[str, Any]
@@ -32,13 +47,22 @@ def run(node: Node, outer: Scope) -> list[Row]:
     """The rows of a node where outer columns have these values."""
     match node:
         case Scan():
-            return list(zip(*(node.source.table().column(c).to_pylist() for c in node.columns), strict=True)) if node.columns else [()] * node.source.table().num_rows
+            return (
+                list(zip(*(node.source.table().column(c).to_pylist() for c in node.columns), strict=True))
+                if node.columns
+                else [()] * node.source.table().num_rows
+            )
         case Values():
             return [tuple(value(e, {}, outer) for e in row) for row in node.rows]
         case Filter():
-            return [row for row in run(node.input, outer) if value(node.predicate, _named(node.input, row), outer) is True]
+            return [
+                row for row in run(node.input, outer) if value(node.predicate, _named(node.input, row), outer) is True
+            ]
         case Project():
-            return [tuple(value(e, _named(node.input, row), outer) for _, e in node.columns) for row in run(node.input, outer)]
+            return [
+                tuple(value(e, _named(node.input, row), outer) for _, e in node.columns)
+                for row in run(node.input, outer)
+            ]
         case Aggregate():
             return _aggregate(node, outer)
         case Distinct():
@@ -137,7 +161,10 @@ def _join(node: Join, outer: Scope) -> list[Row]:
     padding = (None,) * len(node.right.schema)
     for row in left:
         right = fixed if fixed is not None else run(node.right, {**outer, **_named(node.left, row)})
-        truth = [True if node.condition is None else value(node.condition, dict(zip(names, row + other, strict=True)), outer) for other in right]
+        truth = [
+            True if node.condition is None else value(node.condition, dict(zip(names, row + other, strict=True)), outer)
+            for other in right
+        ]
         partners = [other for other, true in zip(right, truth, strict=True) if true is True]
         met.update(i for i, true in enumerate(truth) if true is True)
         match node.kind:
@@ -200,7 +227,15 @@ def value(expr: Expr, row: Scope, outer: Scope) -> Any:
         case InList():
             found = value(expr.arg, row, outer)
             options = [value(o, row, outer) for o in expr.options]
-            return None if found is None else True if found in [o for o in options if o is not None] else None if None in options else False
+            return (
+                None
+                if found is None
+                else True
+                if found in [o for o in options if o is not None]
+                else None
+                if None in options
+                else False
+            )
         case Call():
             return CALLS[expr.name](*(value(a, row, outer) for a in expr.args))
     raise TypeError(str(expr))

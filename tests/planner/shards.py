@@ -22,7 +22,9 @@ def rows_of(chunks: list[Chunk], schema: Schema) -> list[Row]:
     """Collected chunks as rows."""
     found: list[Row] = []
     for chunk in chunks:
-        shown = Chunk(chunk.order, chunk.rows, [result_array(a, f.type) for a, f in zip(chunk.arrays, schema, strict=True)])
+        shown = Chunk(
+            chunk.order, chunk.rows, [result_array(a, f.type) for a, f in zip(chunk.arrays, schema, strict=True)]
+        )
         columns = [column.to_pylist() for column in to_batch(shown, schema.to_arrow()).columns]
         found += zip(*columns, strict=True) if columns else [()] * chunk.rows
     return found
@@ -37,11 +39,18 @@ def shards_of(plan: PhysicalPlan, step: Step, settings: Any, interpret: bool) ->
         executor.close()
 
 
-def assert_claims(claims: Properties, shards: list[list[Row]], names: tuple[str, ...], expected: Counter[Row] | None) -> None:
+def assert_claims(
+    claims: Properties, shards: list[list[Row]], names: tuple[str, ...], expected: Counter[Row] | None
+) -> None:
     """The shards are as the properties say. `expected` are the rows of the step, however they are placed."""
     places = {name: i for i, name in enumerate(names)}
     ordered = [key.expr.name for key in claims.order if isinstance(key.expr, Column)]
-    for what, columns in (("placed", claims.placed), ("key", claims.key), ("order", ordered), *(("equal", group) for group in claims.equal)):
+    for what, columns in (
+        ("placed", claims.placed),
+        ("key", claims.key),
+        ("order", ordered),
+        *(("equal", group) for group in claims.equal),
+    ):
         assert set(columns or ()) <= set(names), f"{what} by {columns}: the columns are {names}"
     if claims.shards == 1 or claims.placed or claims.replicated or claims.copies is not None:
         assert len(shards) == claims.shards
@@ -53,7 +62,9 @@ def assert_claims(claims: Properties, shards: list[list[Row]], names: tuple[str,
         apart = {key for key, found in homes.items() if len(found) > 1}
         assert not apart, f"placed by {claims.placed}, but {apart} are in several shards"
     for group in claims.equal:
-        assert all(len({row[places[c]] for c in group}) == 1 for rows in shards for row in rows), f"{set(group)} are not equal"
+        assert all(len({row[places[c]] for c in group}) == 1 for rows in shards for row in rows), (
+            f"{set(group)} are not equal"
+        )
     assert_order(claims, shards, places)
     if expected is None:
         return
@@ -61,7 +72,9 @@ def assert_claims(claims: Properties, shards: list[list[Row]], names: tuple[str,
     if claims.replicated and claims.shards > 1:
         assert all(Counter(rows) == expected for rows in shards), "not every shard has all rows"
     elif claims.is_once:
-        assert found == expected, f"too many {list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}"
+        assert found == expected, (
+            f"too many {list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}"
+        )
     else:
         assert set(found) <= set(expected)
         assert all(count <= expected[row] * (claims.copies or 1) for row, count in found.items())

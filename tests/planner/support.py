@@ -1,4 +1,5 @@
-"""What the tests of rules, plans and the planner share: small tables, a session, the oracle and the comparison of rows."""
+"""What the tests of rules, plans and the planner share: small tables, a session, the oracle and the comparison of
+rows."""
 
 from __future__ import annotations
 
@@ -75,7 +76,11 @@ def run_plan(db: Any, plan: PhysicalPlan) -> pa.Table:
 
 
 def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
-    return list(zip(*(column.to_pylist() for column in table.columns), strict=True)) if table.num_columns else [()] * table.num_rows
+    return (
+        list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        if table.num_columns
+        else [()] * table.num_rows
+    )
 
 
 def assert_same_rows(ours: pa.Table, expected: pa.Table, *, ordered: bool = False) -> None:

@@ -124,8 +124,12 @@ def test_movement_provides(clicks: Step) -> None:
     assert given(Reshard((clicks,)), Properties(4, placed=("ad_id",), order=KEYS)) == Properties(4)
     assert given(Broadcast((clicks,), shards=3), Properties(4)) == Properties(3, replicated="local")
     assert given(Multicast((clicks,), to=(AD, PRICE), shards=3), keyed) == Properties(3, key=("ad_id",), copies=2)
-    assert given(Multicast((clicks,), to=(AD, PRICE)), Properties(4), shards=1) == Properties(1, copies=1), "a shard gets a row once"
-    assert given(Gather((clicks,)), Properties(4, order=KEYS)) == Properties(1), "shards that are ordered each do not make an order"
+    assert given(Multicast((clicks,), to=(AD, PRICE)), Properties(4), shards=1) == Properties(1, copies=1), (
+        "a shard gets a row once"
+    )
+    assert given(Gather((clicks,)), Properties(4, order=KEYS)) == Properties(1), (
+        "shards that are ordered each do not make an order"
+    )
     assert given(Gather((clicks,)), Properties(1, order=KEYS)).order == KEYS
     assert not given(Gather((clicks,)), Properties(4, replicated="local")).replicated
 
@@ -140,7 +144,9 @@ def test_properties_through_project(clicks: Step) -> None:
     lost = given(Project((clicks,), columns=(("a", AD),)), before)
     assert (lost.placed, lost.key) == (("a",), None)
     assert [str(k) for k in lost.order] == ["a asc nulls last"], "a prefix of the order is left"
-    computed = given(Project((clicks,), columns=(("ad_id", Call("+", (AD, Literal(1, BIGINT)), BIGINT)), ("price", PRICE))), before)
+    computed = given(
+        Project((clicks,), columns=(("ad_id", Call("+", (AD, Literal(1, BIGINT)), BIGINT)), ("price", PRICE))), before
+    )
     assert (computed.placed, computed.key, computed.order) == (None, None, ())
     swapped = given(Project((clicks,), columns=(("price", AD), ("ad_id", PRICE))), before)
     assert swapped.placed == ("price",), "the name moved with the column"
@@ -148,7 +154,9 @@ def test_properties_through_project(clicks: Step) -> None:
 
 def test_properties_through_aggregate(clicks: Step) -> None:
     placed = Properties(4, placed=("ad_id",), key=("ad_id",), order=KEYS)
-    assert given(Aggregate((clicks,), by=(("a", AD), ("price", PRICE)), calls=COUNT), placed) == Properties(4, placed=("a",))
+    assert given(Aggregate((clicks,), by=(("a", AD), ("price", PRICE)), calls=COUNT), placed) == Properties(
+        4, placed=("a",)
+    )
     assert given(Aggregate((clicks,), by=by(PRICE), calls=COUNT, phase="partial"), placed).placed is None
     assert given(Aggregate((clicks,), calls=COUNT), Properties(4)).shards == 1, "a step that needs one shard gives one"
 
@@ -156,8 +164,12 @@ def test_properties_through_aggregate(clicks: Step) -> None:
 def test_other_properties(clicks: Step) -> None:
     placed = Properties(4, placed=("ad_id",), order=KEYS)
     assert given(Filter((clicks,), predicate=Literal(True, BOOLEAN)), placed) == placed
-    assert given(Expand((clicks,), keys=("ad_id",), sets=((0,), ())), placed) == Properties(4), "a key set to NULL is placed no more"
-    assert not ONCE.met_by(given(Expand((clicks,), keys=("ad_id",), sets=((0,), ())), Properties(4, replicated="local"))), "copies stay copies"
+    assert given(Expand((clicks,), keys=("ad_id",), sets=((0,), ())), placed) == Properties(4), (
+        "a key set to NULL is placed no more"
+    )
+    assert not ONCE.met_by(
+        given(Expand((clicks,), keys=("ad_id",), sets=((0,), ())), Properties(4, replicated="local"))
+    ), "copies stay copies"
     assert given(Union((clicks, clicks)), placed, Properties(1)) == Properties(4)
     assert given(Sort((clicks,), keys=KEYS), Properties(1)).order == KEYS
     assert str(Properties(4, placed=("a", "b"))) == "4 shards, placed by (a, b)"
@@ -200,7 +212,8 @@ def renamed(step: Step) -> Step:
 
 
 def test_enforce_shares_no_memory_between_machines(clicks: Step) -> None:
-    """A join that marks the rows of its table needs one table: shared by the cores of a machine, in one shard between machines."""
+    """A join that marks the rows of its table needs one table: shared by the cores of a machine, in one shard between
+    machines."""
     joined = HashJoin((clicks, renamed(clicks)), "full", (JoinKey(AD, Column("ad", BIGINT)),))
     near = enforce(joined, 4, "local")
     assert [s.scope for s in near.walk() if isinstance(s, Broadcast)] == ["local"]
@@ -216,7 +229,17 @@ def test_enforce_keeps_rounds_in_one_shard(clicks: Step) -> None:
     other = Redistribute((Rekey((renamed(clicks),), key=("ad",)),), scope="global")
     joined = HashJoin((moved, other), "semi", (JoinKey(AD, Column("ad", BIGINT)),))
     found = enforce(Recursive((Values((), rows=(), fields=clicks.schema), joined), table="r"), 4, "global")
-    assert ops(found) == ["values", "working", "scan", "project", "rekey", "redistribute", "gather", "hash_join", "recursive"]
+    assert ops(found) == [
+        "values",
+        "working",
+        "scan",
+        "project",
+        "rekey",
+        "redistribute",
+        "gather",
+        "hash_join",
+        "recursive",
+    ]
     check(PhysicalPlan(named(found), (), (), shards=4, target="spark"))
 
 
@@ -234,7 +257,12 @@ def test_keys_of_one_expression_meet(kind: str, left: str, monkeypatch: pytest.M
 
 
 def test_enforced_plans_pass_check(clicks: Step) -> None:
-    for step in (Sort((clicks,), keys=KEYS), Aggregate((clicks,), by=by(AD), calls=COUNT), Limit((clicks,), count=Literal(1, BIGINT)), Broadcast((clicks,))):
+    for step in (
+        Sort((clicks,), keys=KEYS),
+        Aggregate((clicks,), by=by(AD), calls=COUNT),
+        Limit((clicks,), count=Literal(1, BIGINT)),
+        Broadcast((clicks,)),
+    ):
         plan = PhysicalPlan(named(enforce(step, 4, "local")), (), (), shards=4)
         check(plan)
         with pytest.raises(PlanError):
@@ -247,13 +275,19 @@ def test_check_of_the_result(clicks: Step) -> None:
 
 
 def test_names_are_unique(clicks: Step) -> None:
-    twice = named(Union((Filter((clicks,), predicate=Literal(True, BOOLEAN)), Filter((clicks,), predicate=Literal(False, BOOLEAN)))))
+    twice = named(
+        Union(
+            (Filter((clicks,), predicate=Literal(True, BOOLEAN)), Filter((clicks,), predicate=Literal(False, BOOLEAN)))
+        )
+    )
     assert [s.name for s in twice.walk()] == ["clicks", "filtered", "filtered2", "all_rows"]
 
 
 @pytest.mark.parametrize("target", ["local", "spark"])
 @pytest.mark.parametrize("shards", [1, 2, 5])
 def test_scope_follows_the_target(target: str, shards: int) -> None:
-    plan = physical_plan(session(), "SELECT ad_id, median(price) AS m FROM clicks GROUP BY ad_id", shards=shards, target=target)
+    plan = physical_plan(
+        session(), "SELECT ad_id, median(price) AS m FROM clicks GROUP BY ad_id", shards=shards, target=target
+    )
     scopes: list[Any] = [s.scope for s in plan.root.walk() if isinstance(s, Redistribute)]
     assert scopes == ([] if shards == 1 else ["global" if target == "spark" else "local"])

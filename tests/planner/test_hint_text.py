@@ -28,7 +28,19 @@ def test_read(text: str, expected: list[Hint]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "at"), [("f(", 2), ("f(a", 3), ("f(a b)", 4), ("(a)", 0), ("f(a,)", 4), ("f(a =>)", 6), ("1", 0), ("f(),, g", 4), ("f(a.b)", 3), ("f('x)", 2)]
+    ("text", "at"),
+    [
+        ("f(", 2),
+        ("f(a", 3),
+        ("f(a b)", 4),
+        ("(a)", 0),
+        ("f(a,)", 4),
+        ("f(a =>)", 6),
+        ("1", 0),
+        ("f(),, g", 4),
+        ("f(a.b)", 3),
+        ("f('x)", 2),
+    ],
 )
 def test_cannot_read(text: str, at: int) -> None:
     with pytest.raises(ParseError, match="cannot read this hint") as caught:

@@ -32,12 +32,21 @@ def steps(db: Any, hint: str, query: str = GROUPED) -> list[str]:
     ("hint", "expected"),
     [
         ("AGG('one_phase')", ["scan", "filter", "rekey", "redistribute", "aggregate", "gather"]),
-        ("AGG('two_phase')", ["scan", "filter", "aggregate partial", "rekey", "redistribute", "aggregate final", "gather"]),
+        (
+            "AGG('two_phase')",
+            ["scan", "filter", "aggregate partial", "rekey", "redistribute", "aggregate final", "gather"],
+        ),
         ("AGG('two_phase_gather')", ["scan", "filter", "aggregate partial", "gather", "aggregate final"]),
         ("AGG('two_phase'), SHARDS(1)", ["scan", "filter", "aggregate partial", "aggregate final"]),
         ("REDISTRIBUTE(clicks, ad_id)", ["scan", "filter", "rekey", "redistribute", "aggregate", "gather"]),
-        ("REDISTRIBUTE(c, user_id)", ["scan", "filter", "rekey", "redistribute", "project", "aggregate partial", "gather", "aggregate final"]),
-        ("REDISTRIBUTE(CLICKS, Ad_Id), AGG('two_phase')", ["scan", "filter", "rekey", "redistribute", "aggregate partial", "aggregate final", "gather"]),
+        (
+            "REDISTRIBUTE(c, user_id)",
+            ["scan", "filter", "rekey", "redistribute", "project", "aggregate partial", "gather", "aggregate final"],
+        ),
+        (
+            "REDISTRIBUTE(CLICKS, Ad_Id), AGG('two_phase')",
+            ["scan", "filter", "rekey", "redistribute", "aggregate partial", "aggregate final", "gather"],
+        ),
     ],
 )
 def test_applied(hint: str, expected: list[str], db: Any) -> None:
@@ -56,7 +65,10 @@ def test_scope(db: Any) -> None:
 
 
 def test_every_scan_of_a_table(db: Any) -> None:
-    sql = "SELECT /*+ REDISTRIBUTE(clicks, ad_id) */ ad_id FROM clicks WHERE price > 20 UNION ALL SELECT user_id FROM clicks"
+    sql = (
+        "SELECT /*+ REDISTRIBUTE(clicks, ad_id) */ ad_id FROM clicks WHERE price > 20 UNION ALL SELECT "
+        "user_id FROM clicks"
+    )
     assert db.sql(sql).plan().count("redistribute") == 2
     assert_same_rows(db.sql(sql).arrow(), oracle().sql(sql).to_arrow_table())
 
@@ -83,16 +95,32 @@ def test_explain_lists_hints(db: Any) -> None:
         ("SHARDS(2), SHARDS(3)", "the hint SHARDS is given twice", None),
         ("AGG('three_phase')", "AGG takes one of 'one_phase', 'two_phase', 'two_phase_gather'", None),
         ("AGG('one_phase'), AGG('two_phase')", "the hint AGG is given twice", None),
-        ("REDISTRIBUTE(clicks)", "REDISTRIBUTE takes a table and the columns to place its rows by: REDISTRIBUTE(clicks, ad_id)", None),
-        ("REDISTRIBUTE(klicks, ad_id)", "REDISTRIBUTE(klicks, ad_id): the query reads no table klicks", "it reads clicks AS c"),
-        ("REDISTRIBUTE(nothing, ad_id)", "REDISTRIBUTE(nothing, ad_id): the query reads no table nothing", "it reads clicks AS c"),
+        (
+            "REDISTRIBUTE(clicks)",
+            "REDISTRIBUTE takes a table and the columns to place its rows by: REDISTRIBUTE(clicks, ad_id)",
+            None,
+        ),
+        (
+            "REDISTRIBUTE(klicks, ad_id)",
+            "REDISTRIBUTE(klicks, ad_id): the query reads no table klicks",
+            "it reads clicks AS c",
+        ),
+        (
+            "REDISTRIBUTE(nothing, ad_id)",
+            "REDISTRIBUTE(nothing, ad_id): the query reads no table nothing",
+            "it reads clicks AS c",
+        ),
         (
             "REDISTRIBUTE(c, ad)",
             "REDISTRIBUTE(c, ad): table clicks has no column ad",
             "its columns are ad_id, user_id, price, country, code, day, ts, cost",
         ),
         ("REDISTRIBUTE(c, ad_id, AD_ID)", "REDISTRIBUTE(c, ad_id, AD_ID): a column is given twice", None),
-        ("REDISTRIBUTE(c, ad_id, scope => 'near')", "REDISTRIBUTE(c, ad_id, scope => 'near'): the scope is 'local' or 'global'", None),
+        (
+            "REDISTRIBUTE(c, ad_id, scope => 'near')",
+            "REDISTRIBUTE(c, ad_id, scope => 'near'): the scope is 'local' or 'global'",
+            None,
+        ),
         (
             "REDISTRIBUTE(c, ad_id), REDISTRIBUTE(clicks, price)",
             "REDISTRIBUTE(clicks, price): the rows of clicks are already placed by REDISTRIBUTE(c, ad_id)",
@@ -115,7 +143,10 @@ def test_refused(hint: str, message: str, fix: str | None, db: Any) -> None:
 
 def test_cannot_hold(db: Any) -> None:
     """A hint that nothing in the query can obey."""
-    with pytest.raises(PlanError, match=r"AGG\('two_phase'\) cannot hold: m=median\(price\) has no state that a second phase could merge") as caught:
+    with pytest.raises(
+        PlanError,
+        match=r"AGG\('two_phase'\) cannot hold: m=median\(price\) has no state that a second phase could merge",
+    ) as caught:
         db.sql("SELECT /*+ AGG('two_phase') */ ad_id, median(price) AS m FROM clicks GROUP BY ad_id").arrow()
     assert caught.value.hint == "use AGG('one_phase')"
     with pytest.raises(PlanError, match=r"AGG\('two_phase'\) cannot hold: n=count\(DISTINCT price\)"):

@@ -1,4 +1,5 @@
-"""Join order in whole plans: a relation that is used twice is ordered and computed once, and deep nests take no time."""
+"""Join order in whole plans: a relation that is used twice is ordered and computed once, and deep nests take no
+time."""
 
 from __future__ import annotations
 
@@ -30,8 +31,14 @@ def db() -> Any:
 @pytest.mark.parametrize(
     "query",
     [
-        "WITH w AS (SELECT a1, b2, c2, count(*) AS n FROM c, a, b WHERE a1 = c1 AND a2 = b1 AND b2 > 0 GROUP BY ALL) SELECT * FROM w x JOIN w y ON x.a1 = y.b2",
-        "WITH w AS (SELECT a1, b2, c2 FROM c, a, b WHERE a1 = c1 AND a2 = b1 AND b2 = 1) SELECT x.a1, y.c2 FROM w x, w y, c z WHERE x.a1 = y.b2 AND z.c1 = x.a1",
+        (
+            "WITH w AS (SELECT a1, b2, c2, count(*) AS n FROM c, a, b WHERE a1 = c1 AND a2 = b1 AND b2 > 0 "
+            "GROUP BY ALL) SELECT * FROM w x JOIN w y ON x.a1 = y.b2"
+        ),
+        (
+            "WITH w AS (SELECT a1, b2, c2 FROM c, a, b WHERE a1 = c1 AND a2 = b1 AND b2 = 1) SELECT x.a1, y.c2 "
+            "FROM w x, w y, c z WHERE x.a1 = y.b2 AND z.c1 = x.a1"
+        ),
     ],
 )
 def test_a_relation_that_is_used_twice(query: str, db: Any) -> None:
@@ -46,7 +53,9 @@ def test_nested_pairs(db: Any) -> None:
     """Each level joins two relations, one of which is the level below."""
     query = "SELECT c1, c2 FROM c"
     for _ in range(24):
-        query = f"SELECT c1, max(c2) AS c2 FROM (SELECT x.c1, y.c2 FROM ({query}) x JOIN c y ON x.c1 = y.c1) GROUP BY c1"
+        query = (
+            f"SELECT c1, max(c2) AS c2 FROM (SELECT x.c1, y.c2 FROM ({query}) x JOIN c y ON x.c1 = y.c1) GROUP BY c1"
+        )
     start = time.perf_counter()
     db.sql(query).plan()
     assert time.perf_counter() - start < 30

@@ -18,11 +18,15 @@ class Counted(ArrowSource):
 
     def _column_statistics(self, name: str):  # type: ignore[no-untyped-def]
         known = super()._column_statistics(name)
-        return type(known)(known.minimum, known.maximum, known.nulls, len(set(self.table().column(name).to_pylist())), known.exact)
+        return type(known)(
+            known.minimum, known.maximum, known.nulls, len(set(self.table().column(name).to_pylist())), known.exact
+        )
 
 
 TABLES = {
-    "big": Counted(pa.table({"k": [i % 40 for i in range(BIG)], "h": [i % 7 for i in range(BIG)], "v": list(range(BIG))})),
+    "big": Counted(
+        pa.table({"k": [i % 40 for i in range(BIG)], "h": [i % 7 for i in range(BIG)], "v": list(range(BIG))})
+    ),
     "small": Counted(pa.table({"id": list(range(SMALL)), "g": [i % 5 for i in range(SMALL)]})),
     "pairs": Counted(pa.table({"a": [i // 7 for i in range(280)], "b": [i % 7 for i in range(280)]})),
 }

@@ -1,8 +1,8 @@
 """What each step claims of its output (`provides()`) against the rows that the backends put into each shard.
 
-Every step runs over inputs of every kind: copies, rows placed by a key, gathered, sorted, directed by a multicast. A plan that the
-check refuses has claimed nothing; of all others the claims are looked at shard by shard, and the rows are DuckDB's.
-"""
+Every step runs over inputs of every kind: copies, rows placed by a key, gathered, sorted, directed by a multicast. A
+plan that the check refuses has claimed nothing; of all others the claims are looked at shard by shard, and the rows are
+DuckDB's."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ def look(db: Any, oracle: Any, steps: str, base: str, sql: str | None, interpret
     claims = plan.properties()[id(plan.root)]
     names = plan.root.schema.names
     try:
-        assert_claims(claims, shards_of(plan, plan.root, db.settings, interpret), names, expected_rows(oracle, base, sql, names))
+        assert_claims(
+            claims, shards_of(plan, plan.root, db.settings, interpret), names, expected_rows(oracle, base, sql, names)
+        )
     except AssertionError as error:
         raise AssertionError(f"{error}\nclaimed: {claims}\n{steps}") from None
     return True
@@ -56,7 +58,11 @@ SETTINGS = [{"backend": "local"}, {"backend": "interp"}, {"backend": "local", "s
 def test_steps(name: str, settings: dict[str, Any], oracle: Any) -> None:
     step, sql = STEPS[name]
     with session(**settings) as db:
-        accepted = [base for base, (steps, base_sql) in BASES.items() if look(db, oracle, f"{steps}\n{step}", base_sql, sql, settings["backend"] == "interp")]
+        accepted = [
+            base
+            for base, (steps, base_sql) in BASES.items()
+            if look(db, oracle, f"{steps}\n{step}", base_sql, sql, settings["backend"] == "interp")
+        ]
     assert accepted or name == "snapshot"
 
 
@@ -74,5 +80,7 @@ def test_joins(name: str, settings: dict[str, Any], oracle: Any, request: pytest
                 number += 1
                 if number % every:
                     continue
-                accepted += look(db, oracle, f"{steps}\n{other_steps}\n{step}", base_sql, sql, settings["backend"] == "interp")
+                accepted += look(
+                    db, oracle, f"{steps}\n{other_steps}\n{step}", base_sql, sql, settings["backend"] == "interp"
+                )
     assert accepted

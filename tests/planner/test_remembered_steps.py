@@ -1,4 +1,5 @@
-"""A planner remembers the step of each node and the estimate of each step; nodes that come and go have no effect on others."""
+"""A planner remembers the step of each node and the estimate of each step; nodes that come and go have no effect on
+others."""
 
 from __future__ import annotations
 

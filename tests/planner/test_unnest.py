@@ -21,7 +21,8 @@ PLANS = 90
 
 
 def fails_alone(plan: Node) -> bool:
-    """Whether a part that depends on nothing has too many rows: that may be found out even where no outer row asks for it."""
+    """Whether a part that depends on nothing has too many rows: that may be found out even where no outer row asks for
+    it."""
     free = Free()
     for node in nodes(plan):
         if isinstance(node, Join) and node.kind == "single" and not free.of(node):

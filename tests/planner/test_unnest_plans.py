@@ -1,8 +1,7 @@
 """Golden plans of unnesting: `unnest/*.test` state a plan with Apply, then what unnesting and the rules make of it.
 
-Records are as in `tests/rules`, with plans `---- unnested` and `---- optimized`; `pytest --regen` rewrites them. Those over the
-tables of the rules' fixtures must also keep their rows.
-"""
+Records are as in `tests/rules`, with plans `---- unnested` and `---- optimized`; `pytest --regen` rewrites them. Those
+over the tables of the rules' fixtures must also keep their rows."""
 
 from __future__ import annotations
 
@@ -26,14 +25,18 @@ from tsql.planner.unnest.unnest import unnest
 FOLDER = Path(__file__).parent / "unnest"
 TPCH = {
     "part": (200_000, "p_partkey BIGINT, p_name VARCHAR, p_brand VARCHAR, p_size INTEGER"),
-    "supplier": (10_000, "s_suppkey BIGINT, s_name VARCHAR, s_nationkey INTEGER, s_acctbal DECIMAL(15, 2), s_comment VARCHAR"),
+    "supplier": (
+        10_000,
+        "s_suppkey BIGINT, s_name VARCHAR, s_nationkey INTEGER, s_acctbal DECIMAL(15, 2), s_comment VARCHAR",
+    ),
     "partsupp": (800_000, "ps_partkey BIGINT, ps_suppkey BIGINT, ps_availqty INTEGER, ps_supplycost DECIMAL(15, 2)"),
     "nation": (25, "n_nationkey INTEGER, n_name VARCHAR"),
     "customer": (150_000, "c_custkey BIGINT, c_acctbal DECIMAL(15, 2)"),
     "orders": (1_500_000, "o_orderkey BIGINT, o_custkey BIGINT, o_orderdate DATE, o_orderpriority VARCHAR"),
     "lineitem": (
         6_000_000,
-        "l_orderkey BIGINT, l_partkey BIGINT, l_suppkey BIGINT, l_quantity DECIMAL(15, 2), l_extendedprice DECIMAL(15, 2), "
+        "l_orderkey BIGINT, l_partkey BIGINT, l_suppkey BIGINT, l_quantity DECIMAL(15, 2), l_extendedprice "
+        "DECIMAL(15, 2), "
         "l_shipdate DATE, l_commitdate DATE, l_receiptdate DATE",
     ),
 }
@@ -60,7 +63,14 @@ def records(name: str) -> list[tuple[str, str, str, str]]:
         plan, _, rest = block.partition("\n---- unnested\n")
         unnested, _, optimized = rest.partition("\n---- optimized\n")
         lines = plan.split("\n")
-        found.append(("\n".join(t for t in lines if t.startswith("#")), "\n".join(t for t in lines if not t.startswith("#")), unnested, optimized))
+        found.append(
+            (
+                "\n".join(t for t in lines if t.startswith("#")),
+                "\n".join(t for t in lines if not t.startswith("#")),
+                unnested,
+                optimized,
+            )
+        )
     return found
 
 
@@ -91,7 +101,8 @@ def test_rows() -> None:
 
 
 def test_no_domain_for_equalities() -> None:
-    """The subqueries of TPC-H are correlated by equalities or tests of existence: none needs the distinct outer values."""
+    """The subqueries of TPC-H are correlated by equalities or tests of existence: none needs the distinct outer
+    values."""
     for comments, text, _, _ in records("tpch"):
         plan = read_plan(text, SOURCES["tpch"])
         assert not uses_domain(unnest(plan), plan), comments

@@ -1,7 +1,8 @@
 """Plans with an edit that a person might make by mistake, and what must come of them.
 
-A mutant is refused with its line, or it runs; then its rows do not depend on the number of shards or on the backend: they are those
-of the same plan on one shard in the interpreter. Nothing ends with an internal error, and nothing runs without end.
+A mutant is refused with its line, or it runs; then its rows do not depend on the number of shards or on the backend:
+they are those of the same plan on one shard in the interpreter. Nothing ends with an internal error, and nothing runs
+without end.
 
     python -m tests.plans.mutants CASES [SEED]      runs as many as one likes, and prints what it finds
 """
@@ -30,26 +31,68 @@ MORE = {
     "semi join": "SELECT ad_id FROM clicks WHERE user_id IN (SELECT price FROM clicks WHERE cost < 20)",
     "mark join": "SELECT ad_id, user_id IN (SELECT price FROM clicks) AS m FROM clicks",
     "single join": "SELECT ad_id, (SELECT max(cost) FROM clicks b WHERE b.user_id = a.price) AS m FROM clicks a",
-    "range join": "SELECT a.ad_id, b.user_id FROM clicks a JOIN clicks b ON a.price BETWEEN b.price AND b.price + 1 AND b.cost < 3",
+    "range join": (
+        "SELECT a.ad_id, b.user_id FROM clicks a JOIN clicks b ON a.price BETWEEN b.price AND b.price + 1 "
+        "AND b.cost < 3"
+    ),
     "nearest": "SELECT a.ad_id, b.cost FROM clicks a ASOF JOIN clicks b ON a.user_id = b.user_id AND a.ts >= b.ts",
-    "hops": "SELECT ad_id, window_start, count(*) AS n FROM HOP(clicks, ts, INTERVAL '1 hour', INTERVAL '3 hours') GROUP BY ad_id, window_start, window_end",
-    "tumble": "SELECT window_start, sum(price) AS s FROM TUMBLE(clicks, ts, INTERVAL '1 day') GROUP BY window_start, window_end",
-    "sessions": "SELECT ad_id, window_start, count(*) AS n FROM SESSION(clicks PARTITION BY ad_id, ts, gap => INTERVAL '1 hour') GROUP BY ad_id, window_start, window_end",
+    "hops": (
+        "SELECT ad_id, window_start, count(*) AS n FROM HOP(clicks, ts, INTERVAL '1 hour', INTERVAL '3 "
+        "hours') GROUP BY ad_id, window_start, window_end"
+    ),
+    "tumble": (
+        "SELECT window_start, sum(price) AS s FROM TUMBLE(clicks, ts, INTERVAL '1 day') GROUP BY "
+        "window_start, window_end"
+    ),
+    "sessions": (
+        "SELECT ad_id, window_start, count(*) AS n FROM SESSION(clicks PARTITION BY ad_id, ts, gap => "
+        "INTERVAL '1 hour') GROUP BY ad_id, window_start, window_end"
+    ),
     "snapshots": "SELECT ad_id, count(*) AS n FROM SLIDE(clicks, ts, INTERVAL '2 hours') GROUP BY ad_id",
-    "recursion": "WITH RECURSIVE r(i, j) AS (SELECT 1, 0 UNION ALL SELECT i + 1, j + i FROM r WHERE i < 9) SELECT i, count(*) AS n FROM r JOIN clicks ON i = price GROUP BY i",
+    "recursion": (
+        "WITH RECURSIVE r(i, j) AS (SELECT 1, 0 UNION ALL SELECT i + 1, j + i FROM r WHERE i < 9) SELECT i, "
+        "count(*) AS n FROM r JOIN clicks ON i = price GROUP BY i"
+    ),
     "series": "SELECT ad_id, i FROM clicks, range(0, price) AS s(i) WHERE cost < 2",
     "sample": "SELECT ad_id FROM clicks USING SAMPLE 50% (bernoulli, 7)",
-    "pattern": "SELECT * FROM clicks MATCH_RECOGNIZE (PARTITION BY ad_id ORDER BY ts MEASURES count(*) AS n, last(B.price) AS p PATTERN (A B+) DEFINE B AS B.price > prev(B.price))",
-    "running": "SELECT ad_id, sum(price) OVER (PARTITION BY ad_id ORDER BY ts) AS s, lag(cost) OVER (PARTITION BY ad_id ORDER BY ts) AS l FROM clicks",
-    "broadcast": "SELECT /*+ BROADCAST(b), JOIN(a, b, 'hash') */ a.ad_id, b.cost FROM clicks a JOIN clicks b ON a.user_id = b.price WHERE b.cost < 9",
-    "redistribute": "SELECT /*+ REDISTRIBUTE(a, user_id), REDISTRIBUTE(b, price) */ a.ad_id, b.cost FROM clicks a JOIN clicks b ON a.user_id = b.price WHERE b.cost < 9",
+    "pattern": (
+        "SELECT * FROM clicks MATCH_RECOGNIZE (PARTITION BY ad_id ORDER BY ts MEASURES count(*) AS n, "
+        "last(B.price) AS p PATTERN (A B+) DEFINE B AS B.price > prev(B.price))"
+    ),
+    "running": (
+        "SELECT ad_id, sum(price) OVER (PARTITION BY ad_id ORDER BY ts) AS s, lag(cost) OVER (PARTITION BY "
+        "ad_id ORDER BY ts) AS l FROM clicks"
+    ),
+    "broadcast": (
+        "SELECT /*+ BROADCAST(b), JOIN(a, b, 'hash') */ a.ad_id, b.cost FROM clicks a JOIN clicks b ON "
+        "a.user_id = b.price WHERE b.cost < 9"
+    ),
+    "redistribute": (
+        "SELECT /*+ REDISTRIBUTE(a, user_id), REDISTRIBUTE(b, price) */ a.ad_id, b.cost FROM clicks a JOIN "
+        "clicks b ON a.user_id = b.price WHERE b.cost < 9"
+    ),
     "first values": "SELECT ad_id, arg_max(code, ts) AS c, avg(price) AS m FROM clicks GROUP BY ad_id",
     "values": "SELECT x, y::DECIMAL(6,2) AS z FROM (VALUES (1, 2.5, 'a'), (2, NULL, 'b')) AS v(x, y, s)",
 }
 
 VALUES = ("0", "1", "-1", "3", "0.5", "2.5", "'a'", "NULL", "true", "9223372036854775807", "-9223372036854775808", "99999999999999999999", "1e400", "()", "((1))", "(a", "x", "*", "count(*)",
           "CAST(NULL AS VARCHAR)", "CAST(2 AS HUGEINT)", "CAST(2 AS UBIGINT)", "CAST(0.1 AS DOUBLE)", "TIMESTAMP '2024-03-01'", "INTERVAL 1 MONTH", "DATE '2024-03-01'", "'NaN'::DOUBLE", "random()")  # fmt: skip
-TYPES = ("INTEGER", "BIGINT", "VARCHAR", "DOUBLE", "DECIMAL(6,2)", "DECIMAL(30,3)", "TIMESTAMP", "DATE", "BOOLEAN", "HUGEINT", "UTINYINT", "NULL", "INTERVAL", "BLOB")
+TYPES = (
+    "INTEGER",
+    "BIGINT",
+    "VARCHAR",
+    "DOUBLE",
+    "DECIMAL(6,2)",
+    "DECIMAL(30,3)",
+    "TIMESTAMP",
+    "DATE",
+    "BOOLEAN",
+    "HUGEINT",
+    "UTINYINT",
+    "NULL",
+    "INTERVAL",
+    "BLOB",
+)
 WORDS = (
     "inner left full semi anti mark single", "left right", "yes no", "partial merge final complete", "local global", "bernoulli system reservoir", "one all matched unmatched",
     "hop cumulate session rows", "any in_order none", "states rows", "asc desc", "first last", "count sum min max avg median first", "hash_join merge_join asof_join",
@@ -141,7 +184,11 @@ def drop_step(lines: list[str], random: Random) -> list[str]:
     if found is None:
         return lines
     name, below = found.groups()
-    return [re.sub(rf"(= \w+ (?:\w+ )?|output ){name}\b", rf"\g<1>{below}", line) for number, line in enumerate(lines) if number != at]
+    return [
+        re.sub(rf"(= \w+ (?:\w+ )?|output ){name}\b", rf"\g<1>{below}", line)
+        for number, line in enumerate(lines)
+        if number != at
+    ]
 
 
 def add_step(lines: list[str], random: Random) -> list[str]:
@@ -152,7 +199,9 @@ def add_step(lines: list[str], random: Random) -> list[str]:
         return lines
     name, made = found.group(1), f"m{random.randrange(1000)}"
     names = _names(lines[max(0, at - 1) : at + 1])
-    text = random.choice(BETWEEN).format(x=name, c=random.choice(names), d=random.choice(names), v=random.choice(VALUES))
+    text = random.choice(BETWEEN).format(
+        x=name, c=random.choice(names), d=random.choice(names), v=random.choice(VALUES)
+    )
     rest = [re.sub(rf"(= \w+ (?:\w+ )?|output ){name}\b", rf"\g<1>{made}", line) for line in lines[at + 1 :]]
     return [*lines[: at + 1], f"{made} = {text}", *rest]
 
@@ -171,15 +220,37 @@ def use_another(lines: list[str], random: Random) -> list[str]:
     """Another step as the input of one."""
     at = _step(lines, random)
     steps = [m.group(1) for line in lines if (m := re.match(r"(\w+)\s+= ", line))]
-    return [*lines[:at], re.sub(r"(= \w+ )(\w+)", lambda m: m.group(1) + random.choice(steps), lines[at], count=1), *lines[at + 1 :]]
+    return [
+        *lines[:at],
+        re.sub(r"(= \w+ )(\w+)", lambda m: m.group(1) + random.choice(steps), lines[at], count=1),
+        *lines[at + 1 :],
+    ]
 
 
-EDITS = (swap_name, swap_name, swap_name, change_value, change_value, change_list, change_type, drop_step, add_step, add_step, drop_attribute, use_another)
+EDITS = (
+    swap_name,
+    swap_name,
+    swap_name,
+    change_value,
+    change_value,
+    change_list,
+    change_type,
+    drop_step,
+    add_step,
+    add_step,
+    drop_attribute,
+    use_another,
+)
 
 
 def plans(db: Any) -> list[str]:
     """The texts that are edited."""
-    texts = [db.sql(f"SELECT /*+ SHARDS({shards}) */" + sql[6:] if sql.startswith("SELECT ") and "/*+" not in sql else sql).plan() for sql, shards in QUERIES.values()]
+    texts = [
+        db.sql(
+            f"SELECT /*+ SHARDS({shards}) */" + sql[6:] if sql.startswith("SELECT ") and "/*+" not in sql else sql
+        ).plan()
+        for sql, shards in QUERIES.values()
+    ]
     return texts + [db.sql(sql).plan() for sql in MORE.values()]
 
 
@@ -230,7 +301,14 @@ class Judge:
         expected = self._rows(tsql.load_plan_text(on_one_shard(text)).run(self.one))
         if isinstance(expected, str):
             return f"! one shard alone: {expected}" if expected.startswith("!") else expected
-        return "right" if found == expected else f"! {len(list(found.elements()))} rows, {len(list(expected.elements()))} on one shard; too many {list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}"
+        return (
+            "right"
+            if found == expected
+            else (
+                f"! {len(list(found.elements()))} rows, {len(list(expected.elements()))} on one shard; too "
+                f"many {list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}"
+            )
+        )
 
     def _rows(self, relation: Any) -> Counter[str] | str:
         """The rows of a plan, or what came of it instead."""

@@ -1,5 +1,5 @@
-"""Random physical plans: steps and movement in any order, with names used again and again. What the check accepts must give the rows
-that the same steps give on one shard, where nothing can be misplaced.
+"""Random physical plans: steps and movement in any order, with names used again and again. What the check accepts must
+give the rows that the same steps give on one shard, where nothing can be misplaced.
 
     python -m tests.plans.random_steps CASES [SEED]      runs as many as one likes, and prints what it finds
 """
@@ -29,7 +29,12 @@ TABLES = {
             "g": pa.array([time + 90_000_000 for time in TIMES], pa.timestamp("us")),
         }
     ),
-    "u": pa.table({"c": pa.array([i % 9 for i in range(12)], pa.int64()), "d": pa.array([None if i == 5 else i % 5 for i in range(12)], pa.int64())}),
+    "u": pa.table(
+        {
+            "c": pa.array([i % 9 for i in range(12)], pa.int64()),
+            "d": pa.array([None if i == 5 else i % 5 for i in range(12)], pa.int64()),
+        }
+    ),
 }
 
 
@@ -69,7 +74,8 @@ class Maker:
         return self.random.sample(names, min(len(names), self.random.randrange(1, most + 1)))
 
     def next(self, data: Any) -> Any:
-        """The dataset behind one more step; some steps are given what they need first, others are left to their luck."""
+        """The dataset behind one more step; some steps are given what they need first, others are left to their
+        luck."""
         random, numbers = self.random, self.numbers(data)
         if not numbers:
             return data
@@ -82,16 +88,30 @@ class Maker:
             case "project":
                 kept = random.sample(list(data.columns), random.randrange(1, len(data.columns) + 1))
                 renamed = dict(zip(random.sample(NAMES, min(len(kept), len(NAMES))), kept, strict=False))
-                computed = {n: f"({c} + 1)" if random.random() < 0.2 and c in numbers else c for n, c in renamed.items()}
+                computed = {
+                    n: f"({c} + 1)" if random.random() < 0.2 and c in numbers else c for n, c in renamed.items()
+                }
                 times = {n: n for n in ("f", "g") if n in data.columns}
                 return data.step("project", **{**computed, **times})
             case "move":
                 return self.moved(data, key)
             case "scatter":
-                return random.choice((lambda: data.broadcast(shards=random.choice((None, 2, 1))), lambda: data.broadcast(scope="global"), data.gather, lambda: data.reshard(shards=random.choice((None, 2, 5))), lambda: data.rekey(*key)))()
+                return random.choice(
+                    (
+                        lambda: data.broadcast(shards=random.choice((None, 2, 1))),
+                        lambda: data.broadcast(scope="global"),
+                        data.gather,
+                        lambda: data.reshard(shards=random.choice((None, 2, 5))),
+                        lambda: data.rekey(*key),
+                    )
+                )()
             case "group":
                 data = self.placed(data, key)
-                return data.step("aggregate", by=self.by(key), **{new: random.choice(("count(*)", f"sum({x})", f"max({y})", f"median({x})"))})
+                return data.step(
+                    "aggregate",
+                    by=self.by(key),
+                    **{new: random.choice(("count(*)", f"sum({x})", f"max({y})", f"median({x})"))},
+                )
             case "phases":
                 call = {new: random.choice(("count(*)", f"sum({x})", f"max({y})", f"avg({y})"))}
                 data = data.step("aggregate", phase="partial", by=f"({', '.join(dict.fromkeys([*key, y]))})", **call)
@@ -102,9 +122,13 @@ class Maker:
                 # Groups of rows that are placed by some of their keys are whole in each phase.
                 return self.moved(data, self.some(key)).step("aggregate", phase="partial", by=self.by(key))
             case "window":
-                return self.placed(data, key).step("window", by=keys, order="()", **{new: random.choice(("count(*)", f"max({x})"))})
+                return self.placed(data, key).step(
+                    "window", by=keys, order="()", **{new: random.choice(("count(*)", f"max({x})"))}
+                )
             case "snapshot":
-                return self.placed(data, key).step("snapshot", by=keys, lifetime="(f, g)", span="(f, g)", **{new: "count(*)"})
+                return self.placed(data, key).step(
+                    "snapshot", by=keys, lifetime="(f, g)", span="(f, g)", **{new: "count(*)"}
+                )
             case "union":
                 return data.step("union", random.choice(self.data))
             case "expand":
@@ -124,10 +148,16 @@ class Maker:
     def by(self, key: list[str]) -> str:
         """Keys, some by other names."""
         names = [self.random.choice(NAMES) if self.random.random() < 0.4 else c for c in key]
-        return f"({', '.join(f'{n}={c}' for n, c in zip(names, key, strict=True))})" if len(set(names)) == len(names) else f"({', '.join(key)})"
+        return (
+            f"({', '.join(f'{n}={c}' for n, c in zip(names, key, strict=True))})"
+            if len(set(names)) == len(names)
+            else f"({', '.join(key)})"
+        )
 
     def moved(self, data: Any, key: Any) -> Any:
-        return data.rekey(*key).redistribute(shards=self.random.choice((None, None, 2, 4)), scope=self.random.choice(("local", "global")))
+        return data.rekey(*key).redistribute(
+            shards=self.random.choice((None, None, 2, 4)), scope=self.random.choice(("local", "global"))
+        )
 
     def placed(self, data: Any, key: Any) -> Any:
         if self.random.random() < 0.4:
@@ -150,10 +180,38 @@ class Maker:
                 data, other = data.gather(), other.gather()
         kind = random.choice(("inner", "inner", "left", "full", "semi", "anti", "mark"))
         mark = {"mark": "m"} if kind == "mark" else {}
-        return data.step(random.choice(("hash_join", "hash_join", "merge_join")), other, kind=kind, on=f"({x} = {y})", build=random.choice(("left", "right")), **mark)
+        return data.step(
+            random.choice(("hash_join", "hash_join", "merge_join")),
+            other,
+            kind=kind,
+            on=f"({x} = {y})",
+            build=random.choice(("left", "right")),
+            **mark,
+        )
 
 
-STEPS = ("filter", "project", "project", "move", "scatter", "group", "group", "phases", "partial", "window", "snapshot", "union", "expand", "replicate", "series", "sort", "join", "join", "join", "tops")
+STEPS = (
+    "filter",
+    "project",
+    "project",
+    "move",
+    "scatter",
+    "group",
+    "group",
+    "phases",
+    "partial",
+    "window",
+    "snapshot",
+    "union",
+    "expand",
+    "replicate",
+    "series",
+    "sort",
+    "join",
+    "join",
+    "join",
+    "tops",
+)
 
 
 def on_one_shard(text: str) -> str:
@@ -170,7 +228,10 @@ def compare(text: str, db: Any, one: Any) -> str | None:
     found, expected = rows(tsql.load_plan_text(text).run(db)), rows(tsql.load_plan_text(on_one_shard(text)).run(one))
     if found == expected:
         return None
-    return f"{found.total()} rows, {expected.total()} on one shard: too many {list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}"
+    return (
+        f"{found.total()} rows, {expected.total()} on one shard: too many "
+        f"{list((found - expected).items())[:3]}, missing {list((expected - found).items())[:3]}"
+    )
 
 
 def main() -> None:

@@ -12,7 +12,14 @@ from tests.planner.support import session as support_session
 from tests.plans.queries import QUERIES
 from tsql.kernels.expr.errors import PlanError, TsqlError
 
-ROWS = pa.table({"k": [1, 1, 2, 2, 3], "v": [10, 20, 30, 40, None], "f": [0.1, 0.2, 0.3, 1e16, 1.0], "s": ["a", "b", "c", "d", None]})
+ROWS = pa.table(
+    {
+        "k": [1, 1, 2, 2, 3],
+        "v": [10, 20, 30, 40, None],
+        "f": [0.1, 0.2, 0.3, 1e16, 1.0],
+        "s": ["a", "b", "c", "d", None],
+    }
+)
 
 
 @pytest.fixture(scope="module")
@@ -34,31 +41,48 @@ def test_planned_queries_agree(name: str) -> None:
 
 
 def test_without_a_query_there_is_nothing_to_compare(db: Any) -> None:
-    assert tsql.load_plan_text("plan version 1\ntarget local shards=1\nt = scan t columns=(k)\noutput t (k)\n").check(db) is None
+    assert (
+        tsql.load_plan_text("plan version 1\ntarget local shards=1\nt = scan t columns=(k)\noutput t (k)\n").check(db)
+        is None
+    )
 
 
 def test_rows_that_differ(db: Any) -> None:
     mine = plan(
-        "SELECT k, v FROM t WHERE v > 10", "t = scan t columns=(k, v)\nkept = filter t where=(v >= 10 AND v < 40)\nall = gather kept\noutput all (k, v)"
+        "SELECT k, v FROM t WHERE v > 10",
+        "t = scan t columns=(k, v)\nkept = filter t where=(v >= 10 AND v < 40)\nall = gather kept\noutput all (k, v)",
     )
     with pytest.raises(PlanError) as caught:
         mine.check(db)
     assert str(caught.value) == (
-        "mine.plan: its answer is not that of its query\n  3 rows, expected 3: 1 missing, 1 too many\n  missing   (k 2, v 40)\n  too many  (k 1, v 10)"
+        "mine.plan: its answer is not that of its query\n  3 rows, expected 3: 1 missing, 1 too many\n  "
+        "missing   (k 2, v 40)\n  too many  (k 1, v 10)"
     )
 
 
 def test_repeated_rows_count(db: Any) -> None:
     mine = plan(
-        "SELECT k FROM t", "t = scan t columns=(k)\ng = aggregate t phase=partial by=(k)\nh = gather g\ni = aggregate h phase=final by=(k)\noutput i (k)"
+        "SELECT k FROM t",
+        (
+            "t = scan t columns=(k)\ng = aggregate t phase=partial by=(k)\nh = gather g\ni = aggregate h "
+            "phase=final by=(k)\noutput i (k)"
+        ),
     )
-    with pytest.raises(PlanError, match=r"3 rows, expected 5: 2 missing, 0 too many\n  missing   \(k 1\)\n  missing   \(k 2\)$"):
+    with pytest.raises(
+        PlanError, match=r"3 rows, expected 5: 2 missing, 0 too many\n  missing   \(k 1\)\n  missing   \(k 2\)$"
+    ):
         mine.check(db)
 
 
 def test_many_differences_are_cut(db: Any) -> None:
-    mine = plan("SELECT k FROM t UNION ALL SELECT v FROM t", "t = scan t columns=(k)\nn = filter t where=(k > 9)\nall = gather n\noutput all (k)")
-    with pytest.raises(PlanError, match=r"0 rows, expected 10: 10 missing, 0 too many(\n  missing   \(k .*\)){5}\n  missing   .. and 5 more$"):
+    mine = plan(
+        "SELECT k FROM t UNION ALL SELECT v FROM t",
+        "t = scan t columns=(k)\nn = filter t where=(k > 9)\nall = gather n\noutput all (k)",
+    )
+    with pytest.raises(
+        PlanError,
+        match=r"0 rows, expected 10: 10 missing, 0 too many(\n  missing   \(k .*\)){5}\n  missing   .. and 5 more$",
+    ):
         mine.check(db)
 
 
@@ -78,7 +102,10 @@ def test_order_by_what_is_not_selected(db: Any) -> None:
 
 
 def test_any_of_the_rows_that_tie_at_a_limit(db: Any) -> None:
-    steps = "t = scan t columns=(k, s)\nall = gather t\nsorted = sort all by=({})\ncut = limit sorted count=(CAST({} AS BIGINT)) offset=(CAST({} AS BIGINT))\noutput cut (s)"
+    steps = (
+        "t = scan t columns=(k, s)\nall = gather t\nsorted = sort all by=({})\ncut = limit sorted "
+        "count=(CAST({} AS BIGINT)) offset=(CAST({} AS BIGINT))\noutput cut (s)"
+    )
     for query, order, count, offset in [
         ("SELECT s FROM t ORDER BY k LIMIT 1", "k asc nulls last, s desc nulls last", 1, 0),
         ("SELECT s FROM t ORDER BY k LIMIT 3", "k asc nulls last, s desc nulls last", 3, 0),
@@ -101,12 +128,24 @@ def test_floats_up_to_rounding(db: Any) -> None:
     plan("SELECT k, f FROM t", steps.format("f * 3 / 3 + 1e-15")).check(db)
     with pytest.raises(PlanError, match=r"missing   \(k 1, f 0.1\)"):
         plan("SELECT k, f FROM t", steps.format("f + 1e-6")).check(db)
-    plan("SELECT k, sqrt(-f) / 0 AS f FROM t WHERE FALSE", "t = scan t columns=(k, f)\nn = filter t where=(FALSE)\nall = gather n\noutput all (k, f)").check(db)
+    plan(
+        "SELECT k, sqrt(-f) / 0 AS f FROM t WHERE FALSE",
+        "t = scan t columns=(k, f)\nn = filter t where=(FALSE)\nall = gather n\noutput all (k, f)",
+    ).check(db)
 
 
 def test_nan_is_one_value(db: Any) -> None:
     query = "SELECT s, f * 'nan'::DOUBLE AS f FROM t"
-    assert plan(query, "t = scan t columns=(s, f)\np = project t s=s f=(f * CAST('nan' AS DOUBLE))\nall = gather p\noutput all (s, f)").check(db) == 5
+    assert (
+        plan(
+            query,
+            (
+                "t = scan t columns=(s, f)\np = project t s=s f=(f * CAST('nan' AS DOUBLE))\nall = gather "
+                "p\noutput all (s, f)"
+            ),
+        ).check(db)
+        == 5
+    )
 
 
 def test_other_columns(db: Any) -> None:
@@ -117,7 +156,15 @@ def test_other_columns(db: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "query", ["DROP TABLE t", "SELECT 1; SELECT 2", "SET threads = 1", "COMPILE PLAN 'x.plan' FOR SELECT 1", "SELECT nothing FROM t", "SELECT k FROM"]
+    "query",
+    [
+        "DROP TABLE t",
+        "SELECT 1; SELECT 2",
+        "SET threads = 1",
+        "COMPILE PLAN 'x.plan' FOR SELECT 1",
+        "SELECT nothing FROM t",
+        "SELECT k FROM",
+    ],
 )
 def test_a_query_line_that_is_no_query(db: Any, query: str) -> None:
     with pytest.raises(TsqlError, match=r"^mine\.plan \(query\):1:"):
@@ -126,5 +173,8 @@ def test_a_query_line_that_is_no_query(db: Any, query: str) -> None:
 
 
 def test_parameters(db: Any) -> None:
-    mine = plan("SELECT k FROM t WHERE v > $low", "t = scan t columns=(k, v)\nf = filter t where=(v > $low)\nall = gather f\noutput all (k)")
+    mine = plan(
+        "SELECT k FROM t WHERE v > $low",
+        "t = scan t columns=(k, v)\nf = filter t where=(v > $low)\nall = gather f\noutput all (k)",
+    )
     assert mine.check(db, {"low": 20}) == 2

@@ -39,7 +39,12 @@ def test_every_candidate_gives_the_answer(name: str, db: Any) -> None:
     texts = [candidate.plan.text() for candidate in plans]
     assert len(set(texts)) == len(texts) and [c.chosen for c in plans].count(True) == 1
     assert [c.cost.elapsed_ns for c in plans] == sorted(c.cost.elapsed_ns for c in plans)
-    assert all(c.cost.elapsed_ns >= 0 and (c.cost.elapsed_ns <= c.cost.cpu_ns or c.cost.global_bytes > 0) and c.cost.memory_bytes >= 0 for c in plans)
+    assert all(
+        c.cost.elapsed_ns >= 0
+        and (c.cost.elapsed_ns <= c.cost.cpu_ns or c.cost.global_bytes > 0)
+        and c.cost.memory_bytes >= 0
+        for c in plans
+    )
     for candidate in plans:
         assert_same_rows(run_plan(db, candidate.plan), expected, ordered=is_ordered(sql))
 
@@ -85,7 +90,10 @@ def test_rows(db: Any) -> None:
 def test_what_moves() -> None:
     db = tsql.connect()
     db.register("t", pa.table({"k": pa.array(range(1000), pa.int64())}))
-    text = "plan version 1\ntarget local shards=4\nt = scan t columns=(k)\nkeyed = rekey t key=(k)\nplaced = redistribute keyed scope={}\nall = gather placed\noutput all (k)\n"
+    text = (
+        "plan version 1\ntarget local shards=4\nt = scan t columns=(k)\nkeyed = rekey t key=(k)\nplaced = "
+        "redistribute keyed scope={}\nall = gather placed\noutput all (k)\n"
+    )
     near, far = (Estimator(4).total(parse_plan(text.format(scope), db.catalog).root) for scope in ("local", "global"))
     assert (near.local_bytes, near.global_bytes) == (8000, 0) and (far.local_bytes, far.global_bytes) == (0, 8000)
     assert far.elapsed_ns > near.elapsed_ns

@@ -1,4 +1,5 @@
-"""Plans with many steps in a row: up to one limit they are read, checked, printed, explained and run; beyond it they are refused."""
+"""Plans with many steps in a row: up to one limit they are read, checked, printed, explained and run; beyond it they
+are refused."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def chain(kind: str, steps: int) -> str:
     lines = ["plan version 1", "target local shards=2", "t = scan t columns=(a)", "s2 = gather t"]
     lines += ["u0 = scan u columns=(c)", "u = gather u0"] if kind == "join" else []
     lines += ["none = filter s2 where=(false)"] if kind == "union" else []
-    lines += [f"s{number} = {CHAINS[kind].format(before=f's{number - 1}', number=number)}" for number in range(3, steps + 1)]
+    lines += [
+        f"s{number} = {CHAINS[kind].format(before=f's{number - 1}', number=number)}" for number in range(3, steps + 1)
+    ]
     return "\n".join([*lines, f"output s{steps} (a)", ""])
 
 
@@ -57,7 +60,10 @@ def test_deep(kind: str, steps: int, settings: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("steps", [MOST_DEEP + 1, MOST_DEEP + 2000])
 def test_too_deep(steps: int) -> None:
-    with session() as db, pytest.raises(PlanError, match=f"the plan is more than {MOST_DEEP} steps deep here") as caught:
+    with (
+        session() as db,
+        pytest.raises(PlanError, match=f"the plan is more than {MOST_DEEP} steps deep here") as caught,
+    ):
         tsql.load_plan_text(chain("filter", steps)).run(db)
     assert caught.value.text.splitlines()[caught.value.line_column[0] - 1].startswith(f"s{MOST_DEEP + 1} = filter")
 

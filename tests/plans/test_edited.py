@@ -1,5 +1,6 @@
-"""Plans that people write: `edited/` holds ways to run one query, all with one answer; `refused/` holds plans that must not
-run, each with its error (`<name>.error`, rewritten by `pytest --regen`): the line, what is unmet, and what would fix it."""
+"""Plans that people write: `edited/` holds ways to run one query, all with one answer; `refused/` holds plans that must
+not run, each with its error (`<name>.error`, rewritten by `pytest --regen`): the line, what is unmet, and what would
+fix it."""
 
 from __future__ import annotations
 
@@ -30,13 +31,19 @@ def test_edited(path: Path, backend: str) -> None:
     expected = oracle().sql("SELECT ad_id, count(*) AS n, sum(price) AS s FROM clicks GROUP BY ad_id").to_arrow_table()
     relation = tsql.load_plan(path).run(db)
     assert_same_rows(relation.arrow(), expected)
-    assert tsql.load_plan_text(relation.plan()).run(db).plan() == relation.plan(), "what was written is printed, and read, as it is"
+    assert tsql.load_plan_text(relation.plan()).run(db).plan() == relation.plan(), (
+        "what was written is printed, and read, as it is"
+    )
 
 
 def test_what_is_written_runs(db: Any) -> None:
     """A person's edit is never undone: the steps are those of the file, in its order and by its names."""
     for path in EDITED:
-        written = [line.split("=")[0].strip() for line in path.read_text().splitlines() if " = " in line and not line.startswith("#")]
+        written = [
+            line.split("=")[0].strip()
+            for line in path.read_text().splitlines()
+            if " = " in line and not line.startswith("#")
+        ]
         planned = [step.name for step in tsql.load_plan(path).bind(db).root.walk()]
         assert planned == written
 
@@ -57,7 +64,11 @@ def test_cut_and_damaged_plans(db: Any) -> None:
         damaged = [text[:at] for at in range(0, len(text), 7)]
         for _ in range(200):
             at = source.randrange(len(text))
-            damaged.append(text[:at] + source.choice(["", "(", ")", "'", '"', "=", "#", "\n", "x", "\0", ","]) + text[at + source.randrange(3) :])
+            damaged.append(
+                text[:at]
+                + source.choice(["", "(", ")", "'", '"', "=", "#", "\n", "x", "\0", ","])
+                + text[at + source.randrange(3) :]
+            )
         for each in damaged:
             try:
                 tsql.load_plan_text(each).bind(db)

@@ -1,4 +1,5 @@
-"""Plan files on disk: how they may begin, what is shown of files that are none, and which files are never written over."""
+"""Plan files on disk: how they may begin, what is shown of files that are none, and which files are never written
+over."""
 
 from __future__ import annotations
 
@@ -31,7 +32,19 @@ def test_a_byte_order_mark(db: Any, tmp_path: Path) -> None:
     assert sorted(tsql.load_plan_text("\ufeff" + relation.plan()).run(db).fetchall()) == sorted(relation.fetchall())
 
 
-@pytest.mark.parametrize("text", ["root:x:0:0:secret", "secret", "SELECT 'secret'", "'secret\nplan version 1", "plan versions: secret", "# a secret\nsecret", "", "\0secret"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "root:x:0:0:secret",
+        "secret",
+        "SELECT 'secret'",
+        "'secret\nplan version 1",
+        "plan versions: secret",
+        "# a secret\nsecret",
+        "",
+        "\0secret",
+    ],
+)
 def test_other_files_are_not_shown(text: str, db: Any, tmp_path: Path) -> None:
     """EXECUTE PLAN reads what the process may read; what a file holds that is no plan is nobody's business."""
     path = tmp_path / "notes.txt"
@@ -50,7 +63,7 @@ def test_a_file_without_end(db: Any) -> None:
 
 def test_bytes_that_are_no_text(db: Any, tmp_path: Path) -> None:
     path = tmp_path / "bytes.plan"
-    path.write_bytes(b"plan version 1\nquery \"\xff\"\n")
+    path.write_bytes(b'plan version 1\nquery "\xff"\n')
     with pytest.raises(PlanError, match="not UTF-8"):
         tsql.load_plan(path)
     with pytest.raises(SourceError, match="cannot read"):

@@ -1,8 +1,7 @@
 """Golden plans: for each query its plan file (`golden/<name>.plan`, without and with properties) and its shape.
 
-Each plan must print what it was parsed from, parse to equal objects, and give DuckDB's rows as planned and as read back.
-`pytest --regen` rewrites the files; review reads the diff.
-"""
+Each plan must print what it was parsed from, parse to equal objects, and give DuckDB's rows as planned and as read
+back. `pytest --regen` rewrites the files; review reads the diff."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""multicast: joins in which the plan says where rows meet, with DuckDB's rows; and what a multicast does to single rows."""
+"""multicast: joins in which the plan says where rows meet, with DuckDB's rows; and what a multicast does to single
+rows."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from tests.planner.support import assert_same_rows
 from tsql.kernels.expr.errors import ExecutionError, PlanError
 
 TABLES = {
-    "l": pa.table({"a": range(40), "x": [None if i % 11 == 0 else i * 3 % 17 for i in range(40)], "s": [f"left {i}" for i in range(40)]}),
+    "l": pa.table(
+        {
+            "a": range(40),
+            "x": [None if i % 11 == 0 else i * 3 % 17 for i in range(40)],
+            "s": [f"left {i}" for i in range(40)],
+        }
+    ),
     "r": pa.table({"b": range(25), "y": [None if i % 7 == 0 else i * 5 % 17 for i in range(25)]}),
     "t": pa.table({"c": range(12), "z": [i * 2 % 17 for i in range(12)]}),
 }
@@ -45,14 +52,42 @@ two   = hash_join lm rm kind=inner on=(x = y) build=right
 """
 
 PLANS = {
-    "theta": (SQUARE + "pairs = hash_join rows cols kind=inner where=(x < y) build=right", "a, s, b", "SELECT a, s, b FROM l JOIN r ON x < y"),
+    "theta": (
+        SQUARE + "pairs = hash_join rows cols kind=inner where=(x < y) build=right",
+        "a, s, b",
+        "SELECT a, s, b FROM l JOIN r ON x < y",
+    ),
     "product": (SQUARE + "pairs = hash_join rows cols kind=inner build=left", "a, b", "SELECT a, b FROM l, r"),
-    "range": (SQUARE + "pairs = hash_join rows cols kind=inner range=(x < y) build=right", "a, b", "SELECT a, b FROM l JOIN r ON x < y"),
-    "band": (RANGES + "pairs = hash_join near wide kind=inner where=(y BETWEEN x - 2 AND x + 2) build=right", "a, b", "SELECT a, b FROM l JOIN r ON y BETWEEN x - 2 AND x + 2"),
-    "left": (RANGES + "pairs = hash_join near wide kind=left where=(y BETWEEN x - 2 AND x + 2) build=right", "a, b", "SELECT a, b FROM l LEFT JOIN r ON y BETWEEN x - 2 AND x + 2"),
-    "left, built": (RANGES + "pairs = hash_join near wide kind=left where=(y BETWEEN x - 2 AND x + 2) build=left", "a, b", "SELECT a, b FROM l LEFT JOIN r ON y BETWEEN x - 2 AND x + 2"),
-    "anti": (RANGES + "pairs = hash_join near wide kind=anti where=(y BETWEEN x - 2 AND x + 2) build=right", "a, s", "SELECT a, s FROM l ANTI JOIN r ON y BETWEEN x - 2 AND x + 2"),
-    "three": (CUBE + "pairs = hash_join two tm kind=inner on=(b = c) build=right", "a, b, c", "SELECT a, b, c FROM l, r, t WHERE x = y AND b = c"),
+    "range": (
+        SQUARE + "pairs = hash_join rows cols kind=inner range=(x < y) build=right",
+        "a, b",
+        "SELECT a, b FROM l JOIN r ON x < y",
+    ),
+    "band": (
+        RANGES + "pairs = hash_join near wide kind=inner where=(y BETWEEN x - 2 AND x + 2) build=right",
+        "a, b",
+        "SELECT a, b FROM l JOIN r ON y BETWEEN x - 2 AND x + 2",
+    ),
+    "left": (
+        RANGES + "pairs = hash_join near wide kind=left where=(y BETWEEN x - 2 AND x + 2) build=right",
+        "a, b",
+        "SELECT a, b FROM l LEFT JOIN r ON y BETWEEN x - 2 AND x + 2",
+    ),
+    "left, built": (
+        RANGES + "pairs = hash_join near wide kind=left where=(y BETWEEN x - 2 AND x + 2) build=left",
+        "a, b",
+        "SELECT a, b FROM l LEFT JOIN r ON y BETWEEN x - 2 AND x + 2",
+    ),
+    "anti": (
+        RANGES + "pairs = hash_join near wide kind=anti where=(y BETWEEN x - 2 AND x + 2) build=right",
+        "a, s",
+        "SELECT a, s FROM l ANTI JOIN r ON y BETWEEN x - 2 AND x + 2",
+    ),
+    "three": (
+        CUBE + "pairs = hash_join two tm kind=inner on=(b = c) build=right",
+        "a, b, c",
+        "SELECT a, b, c FROM l, r, t WHERE x = y AND b = c",
+    ),
 }
 
 
@@ -63,7 +98,9 @@ def session(**settings: Any) -> Any:
     return db
 
 
-@pytest.mark.parametrize("settings", [{}, {"backend": "interp"}, {"threads": 1, "batch_rows": 1}, {"spill_after": 1}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{}, {"backend": "interp"}, {"threads": 1, "batch_rows": 1}, {"spill_after": 1}], ids=str
+)
 @pytest.mark.parametrize("name", PLANS)
 def test_joins(name: str, settings: dict[str, Any]) -> None:
     steps, columns, sql = PLANS[name]
@@ -95,10 +132,16 @@ output last (a, c)
 
 def test_where_rows_go() -> None:
     assert shards_of("a % 4") == [(a, a % 4) for a in range(40)]
-    assert shards_of("2, a % 2, 2") == sorted({(a, s) for a in range(40) for s in (2, a % 2)}), "a shard gets a row once"
-    assert shards_of("CASE WHEN a < 3 THEN 1 END, CASE WHEN a = 2 THEN 3 END") == [(0, 1), (1, 1), (2, 1), (2, 3)], "NULL is no shard"
+    assert shards_of("2, a % 2, 2") == sorted({(a, s) for a in range(40) for s in (2, a % 2)}), (
+        "a shard gets a row once"
+    )
+    assert shards_of("CASE WHEN a < 3 THEN 1 END, CASE WHEN a = 2 THEN 3 END") == [(0, 1), (1, 1), (2, 1), (2, 3)], (
+        "NULL is no shard"
+    )
     assert shards_of("CAST(a % 2 AS UTINYINT)", 2) == [(a, a % 2) for a in range(40)]
-    assert shards_of("length(s) % 3".replace("s", "regexp_replace('ab', 'b', 'cd')")) == [(a, 0) for a in range(40)], "a function that the host computes"
+    assert shards_of("length(s) % 3".replace("s", "regexp_replace('ab', 'b', 'cd')")) == [(a, 0) for a in range(40)], (
+        "a function that the host computes"
+    )
 
 
 @pytest.mark.parametrize("to", ["a", "-1", "CASE WHEN a = 39 THEN 4 ELSE 0 END", "0, 9223372036854775807"])
@@ -108,8 +151,21 @@ def test_a_shard_that_does_not_exist(to: str) -> None:
 
 
 def test_other_numbers_of_shards() -> None:
-    text = f"plan version 1\ntarget local shards=3\n{SQUARE.replace('b % 3 + 3) shards=6', 'b % 3 + 3) shards=7')}\npairs = hash_join rows cols kind=inner build=right\nlast = gather pairs\noutput last (a)\n"
-    with session() as db, pytest.raises(PlanError, match="rows in 7 shards as a multicast names them, like those of the other side; it has 6 shards, multicast, up to 3 copies"):
+    text = (
+        "plan version 1\ntarget local "
+        f"shards=3\n{SQUARE.replace('b % 3 + 3) shards=6', 'b % 3 + 3) shards=7')}\npairs = hash_join rows "
+        "cols kind=inner build=right\nlast = gather pairs\noutput last (a)\n"
+    )
+    with (
+        session() as db,
+        pytest.raises(
+            PlanError,
+            match=(
+                "rows in 7 shards as a multicast names them, like those of the other side; it has 6 shards, "
+                "multicast, up to 3 copies"
+            ),
+        ),
+    ):
         tsql.load_plan_text(text).run(db)
 
 

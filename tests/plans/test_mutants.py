@@ -1,5 +1,5 @@
-"""Plans with mistakes, and plans of random steps: refused with their line, or right on any number of shards. `mutants.py` and `random_steps.py`
-say how they are made, and run more of them by hand."""
+"""Plans with mistakes, and plans of random steps: refused with their line, or right on any number of shards.
+`mutants.py` and `random_steps.py` say how they are made, and run more of them by hand."""
 
 from __future__ import annotations
 

@@ -8,7 +8,22 @@ import pytest
 import tsql
 from tsql.planner.physical.planfile import parse_plan
 
-NAMES = ("id", "by", "phase", "size", "start", "kind", "over", "first", "where", "order", "offset", "on", "lifetime", "ends")
+NAMES = (
+    "id",
+    "by",
+    "phase",
+    "size",
+    "start",
+    "kind",
+    "over",
+    "first",
+    "where",
+    "order",
+    "offset",
+    "on",
+    "lifetime",
+    "ends",
+)
 QUERIES = (
     'SELECT k, count(*) AS "{0}" FROM HOP(t, ts, INTERVAL 1 SECOND, INTERVAL 3 SECONDS) GROUP BY k, window_start',
     'SELECT k, count(*) AS "{0}" FROM t GROUP BY k',

@@ -1,4 +1,5 @@
-"""Plans that hold only while columns have no NULLs say so, and are refused once they have some: a kept plan never gives another answer than its query."""
+"""Plans that hold only while columns have no NULLs say so, and are refused once they have some: a kept plan never gives
+another answer than its query."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ QUERIES = {
     "except": "SELECT a FROM t EXCEPT SELECT b FROM u",
     "no subquery": "SELECT t.a, u.b FROM t LEFT JOIN u ON t.c = u.c",
 }
-CHANGES = ("INSERT INTO u VALUES (NULL, 1)", "INSERT INTO t VALUES (NULL, 1)", "INSERT INTO u VALUES (3, NULL)", "INSERT INTO t VALUES (7, NULL)")
+CHANGES = (
+    "INSERT INTO u VALUES (NULL, 1)",
+    "INSERT INTO t VALUES (NULL, 1)",
+    "INSERT INTO u VALUES (3, NULL)",
+    "INSERT INTO t VALUES (7, NULL)",
+)
 
 
 @pytest.mark.parametrize("optimizer", [True, False], ids=["", "no optimizer"])

@@ -1,4 +1,5 @@
-"""Contents of cache entries that are none: JSON, heads of plans and of code, and objects with one thing that is wrong."""
+"""Contents of cache entries that are none: JSON, heads of plans and of code, and objects with one thing that is
+wrong."""
 
 from __future__ import annotations
 
@@ -83,7 +84,9 @@ def changed_object(code: bytes, bad: str) -> bytes:
             changed[sections[relocated][4] + 8 : sections[relocated][4] + 12] = (200).to_bytes(4, "little")
         case "a symbol outside":
             last = sections[symbols][4] + sections[symbols][5] - 24
-            changed[last + 6 : last + 16] = sections[relocated][7].to_bytes(2, "little") + (1 << 40).to_bytes(8, "little")
+            changed[last + 6 : last + 16] = sections[relocated][7].to_bytes(2, "little") + (1 << 40).to_bytes(
+                8, "little"
+            )
         case "a symbol of no section":
             last = sections[symbols][4] + sections[symbols][5] - 24
             changed[last + 6 : last + 8] = b"\xf2\xff"

@@ -1,8 +1,7 @@
 """A disk that fails at a chosen call, and what a database must show then.
 
-`python -m tests.robustness.failing_disk [ROUNDS]` lets every call of every statement fail in every way, and in as many rounds by
-chance. After each failure the session and a fresh reader see the same rows: those that were acknowledged.
-"""
+`python -m tests.robustness.failing_disk [ROUNDS]` lets every call of every statement fail in every way, and in as many
+rounds by chance. After each failure the session and a fresh reader see the same rows: those that were acknowledged."""
 
 from __future__ import annotations
 
@@ -25,10 +24,21 @@ from tsql.kernels.expr.errors import StorageError
 from tsql.storage import database
 from tsql.storage.disk import Disk
 
-WAYS = ("before", "after", "short", "twice", "after twice", "from now on", "full from now on", "interrupt before", "interrupt after", "chance")
-"""How a call fails: without an effect, with its effect, after half of a write, together with the next one (which mostly is what
-should undo it), together with all later ones, together with all later ones that need room, by a Ctrl-C around it, or together
-with every later one by chance."""
+WAYS = (
+    "before",
+    "after",
+    "short",
+    "twice",
+    "after twice",
+    "from now on",
+    "full from now on",
+    "interrupt before",
+    "interrupt after",
+    "chance",
+)
+"""How a call fails: without an effect, with its effect, after half of a write, together with the next one (which mostly
+is what should undo it), together with all later ones, together with all later ones that need room, by a Ctrl-C around
+it, or together with every later one by chance."""
 
 UNKNOWN = "it is not known whether"
 
@@ -124,7 +134,10 @@ STATEMENTS = {
     "alter": "ALTER TABLE large ADD COLUMN added INTEGER DEFAULT 4",
     "drop": "DROP TABLE large",
     "macro": "CREATE OR REPLACE MACRO twice(x) AS x + x",
-    "transaction": "BEGIN; INSERT INTO small VALUES (3, 'three'); UPDATE large SET k = 9 WHERE i = 6; CREATE TABLE n AS SELECT 1 AS one; COMMIT",
+    "transaction": (
+        "BEGIN; INSERT INTO small VALUES (3, 'three'); UPDATE large SET k = 9 WHERE i = 6; CREATE TABLE n AS "
+        "SELECT 1 AS one; COMMIT"
+    ),
     "checkpoint": "CHECKPOINT",
     "grown journal": "INSERT INTO small SELECT i, 'text' FROM range(10, 400) t(i)",
 }
@@ -141,7 +154,10 @@ def state(db: tsql.Session) -> dict[str, Any]:
             found[name] = entry.text
         else:
             columns = {column: entry.data.column(column) for column in entry.definition.names}
-            found[name] = {c: v.to_pylist() if len(v) < 1000 else (len(v), pc.sum(v).as_py(), pc.max(v).as_py()) for c, v in columns.items()}
+            found[name] = {
+                c: v.to_pylist() if len(v) < 1000 else (len(v), pc.sum(v).as_py(), pc.max(v).as_py())
+                for c, v in columns.items()
+            }
     return found
 
 

@@ -12,14 +12,17 @@ ROWS = 3
 
 
 def claim(path: Path, rows: int, values: bool) -> None:
-    """A file with the column a = 1, 2, 3. `values`: the number of values of the column is changed too, not only that of rows."""
+    """A file with the column a = 1, 2, 3. `values`: the number of values of the column is changed too, not only that of
+    rows."""
     pq.write_table(pa.table({"a": [1, 2, 3]}), path, write_statistics=False)
     data = path.read_bytes()
     (length,) = struct.unpack("<I", data[-8:-4])
     footer = data[-8 - length : -8]
-    # Thrift's compact form: a field's number relative to the one before and its kind (6: 64 bits), then the number as zigzag varint.
+    # Thrift's compact form: a field's number relative to the one before and its kind (6: 64 bits), then the number as
+    # zigzag varint.
     old, new = bytes([ROWS * 2]), _varint(rows * 2)
-    # FileMetaData.num_rows (field 3 after the list of field 2), RowGroup.num_rows (field 3 after field 2), ColumnMetaData.num_values (field 5 after field 4).
+    # FileMetaData.num_rows (field 3 after the list of field 2), RowGroup.num_rows (field 3 after field 2),
+    # ColumnMetaData.num_values (field 5 after field 4).
     changed = footer.replace(b"\x16" + old, b"\x16" + new)
     if not values:
         # The number of values is the first of the three that follows the codec (field 4, an i32).

@@ -1,9 +1,8 @@
 """A disk that forgets: at a power cut, what was not synced is there in part or not at all.
 
 The model is that of POSIX. A file has its content at the last sync, and of the writes since then any first part, cut at
-any byte, with zeros where the file had been made longer. Names have the state of the last sync of their folder, and of the
-changes since then a first part.
-"""
+any byte, with zeros where the file had been made longer. Names have the state of the last sync of their folder, and of
+the changes since then a first part."""
 
 from __future__ import annotations
 
@@ -35,7 +34,10 @@ class File:
                 del found[offset:]
                 continue
             if number == kept - 1 and random.random() < 0.6:
-                data = data[: random.randint(0, len(data))] + (bytes(len(data)) if random.random() < 0.3 else b"")[: len(data)]
+                data = (
+                    data[: random.randint(0, len(data))]
+                    + (bytes(len(data)) if random.random() < 0.3 else b"")[: len(data)]
+                )
             found[len(found) : offset] = bytes(max(0, offset - len(found)))
             found[offset : offset + len(data)] = data
         return bytes(found)
@@ -55,7 +57,8 @@ class ForgetfulDisk(Disk):
             file.durable = path.read_bytes()
 
     def _count(self, in_flight: Callable[[], None] | None = None) -> None:
-        """Count a call; what is in flight when the machine stops may still reach the disk, what comes later does not."""
+        """Count a call; what is in flight when the machine stops may still reach the disk, what comes later does
+        not."""
         self.calls += 1
         if in_flight is not None and self.calls <= self.at + 1:
             in_flight()
@@ -116,7 +119,9 @@ class ForgetfulDisk(Disk):
         folder.mkdir()
         kept = random.choice((0, len(self.changes), random.randint(0, len(self.changes))))
         # A rename is one change: its two halves happen together.
-        while 0 < kept < len(self.changes) and self.changes[kept - 1][0] == "unlink" and self.changes[kept][0] == "link":
+        while (
+            0 < kept < len(self.changes) and self.changes[kept - 1][0] == "unlink" and self.changes[kept][0] == "link"
+        ):
             kept += 1
         for name, file in self._apply(dict(self.names), kept).items():
             (folder / name).write_bytes(file.content(random))

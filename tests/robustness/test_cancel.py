@@ -29,12 +29,16 @@ QUERIES = {
     "sort of numbers": "SELECT a FROM t ORDER BY a DESC",
     "count distinct": "SELECT count(DISTINCT md5(s)) FROM t",
     "digests": "SELECT max(md5(md5(md5(md5(s))))) FROM t",
-    "host function": "SELECT count(*) FROM t WHERE regexp_matches(s, '(1|2|3).*(4|5).*6') AND regexp_matches(s, '7.*(8|9)+')",
+    "host function": (
+        "SELECT count(*) FROM t WHERE regexp_matches(s, '(1|2|3).*(4|5).*6') AND regexp_matches(s, '7.*(8|9)+')"
+    ),
     "file": "SELECT s, count(*), min(md5(s)) FROM f GROUP BY s",
     "long rows": "SELECT sum(length(repeat(s, 100000))) FROM t",
     "window": "SELECT sum(w) FROM (SELECT median(a) OVER (ORDER BY s ROWS 100000 PRECEDING) AS w FROM t)",
     "window, long rows": "SELECT count(w) FROM (SELECT mode(a) OVER (ORDER BY a ROWS 20000 PRECEDING) AS w FROM t)",
-    "compilation": "SELECT " + ", ".join(f"sum(CASE WHEN a % {i + 2} = 0 THEN a * {i} ELSE a + {i} END)" for i in range(150)) + " FROM t",
+    "compilation": "SELECT "
+    + ", ".join(f"sum(CASE WHEN a % {i + 2} = 0 THEN a * {i} ELSE a + {i} END)" for i in range(150))
+    + " FROM t",
 }
 
 
@@ -137,9 +141,16 @@ PROGRAM = """
 """
 
 
-@pytest.mark.parametrize("query", ["SELECT s, count(*) FROM t GROUP BY s", "SELECT s, a FROM t ORDER BY s, a", "SELECT max(md5(s)) FROM t"])
+@pytest.mark.parametrize(
+    "query", ["SELECT s, count(*) FROM t GROUP BY s", "SELECT s, a FROM t ORDER BY s, a", "SELECT max(md5(s)) FROM t"]
+)
 def test_ctrl_c(query):
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM), query], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), query],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     try:
         assert child.stdout.readline() == "ready\n"
         # It runs the query again and again until it is interrupted, at whatever moment.

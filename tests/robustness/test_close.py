@@ -161,7 +161,9 @@ def test_a_relation_of_a_closed_connection(db):
     assert computed.fetchall() == [(0,)]
 
 
-@pytest.mark.parametrize("query", [LONG_PLANNING, "EXPLAIN " + LONG_PLANNING, ENDLESS], ids=["planning", "explain", "running"])
+@pytest.mark.parametrize(
+    "query", [LONG_PLANNING, "EXPLAIN " + LONG_PLANNING, ENDLESS], ids=["planning", "explain", "running"]
+)
 def test_one_ctrl_c(db, query):
     relation = db.sql(query)
     interrupted = []
@@ -191,7 +193,10 @@ def test_one_ctrl_c_in_analysis(db):
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        db.sql("PIVOT (SELECT md5((x.a + y.a)::VARCHAR) > 'a' AS k, 1 AS v FROM t x, t y WHERE y.a < 2000) ON k USING sum(v)")
+        db.sql(
+            "PIVOT (SELECT md5((x.a + y.a)::VARCHAR) > 'a' AS k, 1 AS v FROM t x, t y WHERE y.a < 2000) ON "
+            "k USING sum(v)"
+        )
     thread.join(PATIENCE_SECONDS)
     assert db.sql("SELECT count(*) FROM t").fetchall() == [(30_000,)]
 
@@ -215,7 +220,9 @@ def test_a_program_that_closes_while_it_runs_a_query_ends():
         thread.join()
         print([t.name for t in threading.enumerate() if t.name.startswith("tsql-2-")])
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert (done.stdout, done.stderr) == ("the connection was closed while the query ran\n[]\n", "")
 
 
@@ -298,6 +305,8 @@ def test_a_process_that_leaves_a_query_behind_ends_in_order():
             time.sleep(0.01)
         time.sleep(1)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
     assert (done.returncode, done.stdout) == (0, ""), done.stderr
     assert "terminate" not in done.stderr

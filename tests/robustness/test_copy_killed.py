@@ -1,4 +1,5 @@
-"""COPY in a process that is killed at any time: the target is the old file or the whole new one, and the next COPY removes what was left."""
+"""COPY in a process that is killed at any time: the target is the old file or the whole new one, and the next COPY
+removes what was left."""
 
 from __future__ import annotations
 
@@ -31,12 +32,23 @@ for version in range(int(first), 1_000_000):
 """What COPY does, without the engine, which takes a second to start."""
 
 
-@pytest.mark.parametrize(("name", "options"), [("t.csv", {}), ("t.parquet", {"row_group_size": 100}), ("folder", {"format": "parquet", "partition_by": ["k"], "overwrite": True})])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("t.csv", {}),
+        ("t.parquet", {"row_group_size": 100}),
+        ("folder", {"format": "parquet", "partition_by": ["k"], "overwrite": True}),
+    ],
+)
 def test_a_killed_copy_leaves_the_old_or_the_new(name: str, options: dict[str, Any], tmp_path: Path) -> None:
     generator = random.Random(f"{name} 1")
     target, db, last = tmp_path / name, tsql.connect(), 0
     for round in range(2):
-        child = subprocess.Popen([sys.executable, "-c", SCRIPT, str(target), json.dumps(options), str(last + 1)], stdout=subprocess.PIPE, text=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(target), json.dumps(options), str(last + 1)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert child.stdout is not None
         wait = last + generator.randrange(1, 6)
         for line in child.stdout:
@@ -49,7 +61,9 @@ def test_a_killed_copy_leaves_the_old_or_the_new(name: str, options: dict[str, A
         last = max([last, *(int(line) for line in child.stdout if line.endswith("\n"))])
         child.stdout.close()
         source = f"read_parquet('{target}/*/*.parquet')" if target.is_dir() else f"'{target}'"
-        ((low, high, rows, distinct),) = db.sql(f"SELECT min(version), max(version), count(*), count(DISTINCT i) FROM {source}").fetchall()
+        ((low, high, rows, distinct),) = db.sql(
+            f"SELECT min(version), max(version), count(*), count(DISTINCT i) FROM {source}"
+        ).fetchall()
         assert low == high and (rows, distinct) == (400, 400), (round, low, high, rows)
         # It may have renamed the file of the next version before it could say so.
         assert low in (last, last + 1), (round, low, last)

@@ -1,4 +1,5 @@
-"""Databases on disks that fail: what was acknowledged is there, nothing else is, and the session knows the same as the disk."""
+"""Databases on disks that fail: what was acknowledged is there, nothing else is, and the session knows the same as the
+disk."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ def test_power_cuts(seed: int, tmp_path: Path) -> None:
         db.execute("; ".join(SETUP))
         states = [state(db)]
         for number in range(20):
-            db.execute(f"INSERT INTO small VALUES ({100 + number}, repeat('x', 200))" if number != 9 else STATEMENTS["update"])
+            db.execute(
+                f"INSERT INTO small VALUES ({100 + number}, repeat('x', 200))" if number != 9 else STATEMENTS["update"]
+            )
             states.append(state(db))
     shutil.rmtree(base)
     with tsql.connect(base) as db:
@@ -56,14 +59,20 @@ def test_power_cuts(seed: int, tmp_path: Path) -> None:
             try:
                 db = tsql.connect(copy)
                 for number in range(20):
-                    db.execute(f"INSERT INTO small VALUES ({100 + number}, repeat('x', 200))" if number != 9 else STATEMENTS["update"])
+                    db.execute(
+                        f"INSERT INTO small VALUES ({100 + number}, repeat('x', 200))"
+                        if number != 9
+                        else STATEMENTS["update"]
+                    )
                     acknowledged += 1
                 running = False
             except PowerCut:
                 pass
         disk.restart(restarted, random)
         with tsql.connect(restarted) as db:
-            assert state(db) in states[acknowledged : acknowledged + 2], f"call {at}: {acknowledged} commits were acknowledged"
+            assert state(db) in states[acknowledged : acknowledged + 2], (
+                f"call {at}: {acknowledged} commits were acknowledged"
+            )
         db.close()
         shutil.rmtree(copy)
         shutil.rmtree(restarted)
@@ -73,10 +82,16 @@ def test_power_cuts(seed: int, tmp_path: Path) -> None:
 
 @pytest.fixture
 def small_file_system(tmp_path: Path) -> Iterator[Path]:
-    """A folder with 3 MB of room: a file system of its own where the process may mount one, else a limit on the size of files."""
+    """A folder with 3 MB of room: a file system of its own where the process may mount one, else a limit on the size of
+    files."""
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False).returncode == 0
+    mounted = (
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)], capture_output=True, check=False
+        ).returncode
+        == 0
+    )
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     if not mounted:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -127,7 +142,9 @@ def test_failed_maintenance_is_a_note(tmp_path: Path) -> None:
         db.execute("CREATE TABLE t (s VARCHAR)")
         with mock.patch("tsql.storage.database.Database._start", side_effect=OSError(28, "No space left on device")):
             relation = db.sql("INSERT INTO t SELECT repeat('x', 2000)")
-            assert relation.notes == ["the journal could not be written anew, and goes on growing: No space left on device"]
+            assert relation.notes == [
+                "the journal could not be written anew, and goes on growing: No space left on device"
+            ]
         assert db.sql("SELECT count(*) FROM t").fetchall() == [(1,)]
     with tsql.connect(tmp_path / "db") as db:
         assert db.sql("SELECT count(*) FROM t").fetchall() == [(1,)]
@@ -158,7 +175,10 @@ def test_a_database_whose_making_was_interrupted(tmp_path: Path) -> None:
 def test_an_interrupt_inside_of_a_transaction_aborts_it(tmp_path: Path) -> None:
     with tsql.connect(tmp_path / "db") as db:
         db.execute("CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1)")
-        with mock.patch("tsql.statements.changes.Work.store", side_effect=KeyboardInterrupt), pytest.raises(KeyboardInterrupt):
+        with (
+            mock.patch("tsql.statements.changes.Work.store", side_effect=KeyboardInterrupt),
+            pytest.raises(KeyboardInterrupt),
+        ):
             db.execute("INSERT INTO t VALUES (2)")
         with pytest.raises(tsql.TsqlError, match="transaction is aborted"):
             db.execute("INSERT INTO t VALUES (3)")
@@ -167,7 +187,8 @@ def test_an_interrupt_inside_of_a_transaction_aborts_it(tmp_path: Path) -> None:
 
 
 def test_signals_wait_for_the_commit() -> None:
-    """In a process of its own: SIGINT and a SIGTERM whose handler raises come during a commit, and take effect behind it."""
+    """In a process of its own: SIGINT and a SIGTERM whose handler raises come during a commit, and take effect behind
+    it."""
     script = """
 import signal, sys, tempfile, tsql
 from tsql.storage.disk import Disk
@@ -189,5 +210,7 @@ with tempfile.TemporaryDirectory() as folder:
     assert signal.getsignal(signal.SIGTERM) is stop and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 """
     for name, error in (("SIGINT", "KeyboardInterrupt"), ("SIGTERM", "Stop")):
-        found = subprocess.run([sys.executable, "-c", script, name], capture_output=True, text=True, env=os.environ, check=False)
+        found = subprocess.run(
+            [sys.executable, "-c", script, name], capture_output=True, text=True, env=os.environ, check=False
+        )
         assert (found.stdout, found.stderr) == (f"{error}\n[(1,)] [(1,)]\n", "")

@@ -87,7 +87,8 @@ def test_a_child_of_a_child(db, rows):
 
 
 def test_while_other_threads_run_queries(db, rows, monkeypatch):
-    """Other threads are anywhere: analyzing, planning, emitting, compiling, in kernels. No lock that they hold may stay held in the child."""
+    """Other threads are anywhere: analyzing, planning, emitting, compiling, in kernels. No lock that they hold may stay
+    held in the child."""
     monkeypatch.setenv("TSQL_CACHE", "")
     stop, failures = threading.Event(), []
 
@@ -96,7 +97,10 @@ def test_while_other_threads_run_queries(db, rows, monkeypatch):
         while not stop.is_set():
             number += 2
             try:
-                found = db.sql(f"SELECT count(*) + {number} FROM (SELECT s, sum(a % {number}) AS n FROM t WHERE a % {number % 5 + 2} >= 0 GROUP BY s)").fetchall()
+                found = db.sql(
+                    f"SELECT count(*) + {number} FROM (SELECT s, sum(a % {number}) AS n FROM t WHERE a % "
+                    f"{number % 5 + 2} >= 0 GROUP BY s)"
+                ).fetchall()
                 assert found == [(rows[GROUPS][0][0] + number,)]
             except BaseException as error:
                 failures.append(error)
@@ -110,7 +114,9 @@ def test_while_other_threads_run_queries(db, rows, monkeypatch):
 
             def child(round=round):
                 check(db, rows)
-                assert db.sql(f"SELECT count(*) FROM t WHERE a + {round} >= {round} AND length(s) > 0").fetchall() == [(ROWS,)]
+                assert db.sql(f"SELECT count(*) FROM t WHERE a + {round} >= {round} AND length(s) > 0").fetchall() == [
+                    (ROWS,)
+                ]
 
             in_child(child)
     finally:
@@ -137,7 +143,9 @@ def test_a_fork_pool_of_multiprocessing(db, rows):
     check(db, rows)
     _shared["db"] = db
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        assert pool.map_async(_in_pool, [GROUPS, WINDOWS] * 2).get(PATIENCE_SECONDS) == [rows[GROUPS], rows[WINDOWS]] * 2
+        assert (
+            pool.map_async(_in_pool, [GROUPS, WINDOWS] * 2).get(PATIENCE_SECONDS) == [rows[GROUPS], rows[WINDOWS]] * 2
+        )
 
 
 _shared = {}
@@ -175,7 +183,13 @@ def test_while_code_is_compiled_in_the_background():
         print("done")
     """
     environment = os.environ | {"TSQL_CACHE": "", "TSQL_BETTER_CODE": "1"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=5 * PATIENCE_SECONDS, env=environment)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE_SECONDS,
+        env=environment,
+    )
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
 
 
@@ -207,7 +221,11 @@ def test_locks_are_free_in_the_child():
 
 def run_program(program, **environment):
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=5 * PATIENCE_SECONDS, env=os.environ | environment
+        [sys.executable, "-c", textwrap.dedent(program)],
+        capture_output=True,
+        text=True,
+        timeout=5 * PATIENCE_SECONDS,
+        env=os.environ | environment,
     )
     assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
 
@@ -239,7 +257,8 @@ def test_garbage_that_is_found_while_locks_are_freed(db, rows):
 
 
 def test_no_garbage_is_searched_for_while_the_pool_is_held():
-    """Hooks of a library that was imported earlier are called between ours and the fork, in the parent and in the child."""
+    """Hooks of a library that was imported earlier are called between ours and the fork, in the parent and in the
+    child."""
     run_program("""
         import gc, os
 
@@ -273,7 +292,8 @@ def test_no_garbage_is_searched_for_while_the_pool_is_held():
 
 
 def test_a_fork_between_another_librarys_lock_and_an_import():
-    """Another library's hook waits for a lock, as that of logging does, and the thread that has the lock imports something."""
+    """Another library's hook waits for a lock, as that of logging does, and the thread that has the lock imports
+    something."""
     run_program("""
         import os, threading
         from tests.patience import PATIENCE_SECONDS
@@ -381,7 +401,8 @@ def test_two_threads_that_fork(db, rows):
 
 
 def test_the_limit_of_csv_fields():
-    """It is that of the whole process while somebody reads; in the child nobody does, also not who left there what was begun before."""
+    """It is that of the whole process while somebody reads; in the child nobody does, also not who left there what was
+    begun before."""
     before, read = csv.field_size_limit(), csv_input.fields_of_any_length()
     read.__enter__()
 

@@ -105,7 +105,8 @@ def test_an_interrupt_while_a_statement_is_undone(path: Path) -> None:
 
 
 def test_a_handle_that_is_stale(path: Path) -> None:
-    """Nothing works any more once the record is written, not even asking for the file's size: the error says that nobody knows."""
+    """Nothing works any more once the record is written, not even asking for the file's size: the error says that
+    nobody knows."""
 
     class Stale(Disk):
         is_stale = False
@@ -126,7 +127,10 @@ def test_a_handle_that_is_stale(path: Path) -> None:
     with tsql.connect(path) as db:
         db._store._disk = db._store._journal._disk = Stale()
         db._store._unsynced = False
-        with mock.patch("tsql.storage.journal.os.fstat", fstat), pytest.raises(StorageError, match="it is not known whether"):
+        with (
+            mock.patch("tsql.storage.journal.os.fstat", fstat),
+            pytest.raises(StorageError, match="it is not known whether"),
+        ):
             db.execute("INSERT INTO t VALUES (2)")
         with pytest.raises(StorageError, match="it is not known whether"):
             db.execute("INSERT INTO t VALUES (3)")

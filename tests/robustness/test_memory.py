@@ -33,9 +33,18 @@ QUERIES = {
     "rollup": "SELECT g, s, count(*) FROM t GROUP BY ROLLUP (g, s)",
     "host function": "SELECT regexp_replace(s, '1', 'xyz') FROM t",
     "file": "SELECT a, s FROM f",
-    "window": "SELECT s, lag(s IGNORE NULLS) OVER (PARTITION BY g ORDER BY a), max(s) OVER (PARTITION BY g ORDER BY a ROWS 500 PRECEDING) FROM t",
-    "window, values in order": "SELECT median(a) OVER (ORDER BY s ROWS 50 PRECEDING), count(DISTINCT g) OVER (ORDER BY s ROWS 9 PRECEDING) FROM t",
-    "window, texts": "SELECT string_agg(s, ',') OVER (ORDER BY a ROWS 3 PRECEDING), mode(g) OVER (ORDER BY a ROWS 5 PRECEDING) FROM t",
+    "window": (
+        "SELECT s, lag(s IGNORE NULLS) OVER (PARTITION BY g ORDER BY a), max(s) OVER (PARTITION BY g ORDER "
+        "BY a ROWS 500 PRECEDING) FROM t"
+    ),
+    "window, values in order": (
+        "SELECT median(a) OVER (ORDER BY s ROWS 50 PRECEDING), count(DISTINCT g) OVER (ORDER BY s ROWS 9 "
+        "PRECEDING) FROM t"
+    ),
+    "window, texts": (
+        "SELECT string_agg(s, ',') OVER (ORDER BY a ROWS 3 PRECEDING), mode(g) OVER (ORDER BY a ROWS 5 "
+        "PRECEDING) FROM t"
+    ),
     "window, tree": "SELECT max(a) OVER (ORDER BY s ROWS BETWEEN g PRECEDING AND 3 FOLLOWING EXCLUDE CURRENT ROW) FROM t",
 }
 FAILING = {
@@ -43,8 +52,14 @@ FAILING = {
     "groups": f"SELECT s, max(s), sum({BAD}) FROM t GROUP BY s",
     "few groups": f"SELECT g, string_agg(s, ','), max(s), count(DISTINCT s), sum({BAD}) FROM t GROUP BY g",
     "top": f"SELECT s, {BAD} AS n FROM t ORDER BY s, n LIMIT 2000",
-    "window": f"SELECT sum({BAD}) OVER (PARTITION BY g ORDER BY a ROWS 5 PRECEDING), max(s) OVER (PARTITION BY g ORDER BY a ROWS 9 PRECEDING) FROM t",
-    "window, while it runs": "SELECT string_agg(s, ',') OVER (ORDER BY a ROWS CASE WHEN a = 190000 THEN NULL ELSE 3 END PRECEDING), median(a) OVER (ORDER BY a ROWS 9 PRECEDING) FROM t",
+    "window": (
+        f"SELECT sum({BAD}) OVER (PARTITION BY g ORDER BY a ROWS 5 PRECEDING), max(s) OVER (PARTITION BY g "
+        "ORDER BY a ROWS 9 PRECEDING) FROM t"
+    ),
+    "window, while it runs": (
+        "SELECT string_agg(s, ',') OVER (ORDER BY a ROWS CASE WHEN a = 190000 THEN NULL ELSE 3 END "
+        "PRECEDING), median(a) OVER (ORDER BY a ROWS 9 PRECEDING) FROM t"
+    ),
     "scratch": f"SELECT max(length(repeat(s, 50))), sum({BAD}) FROM t",
 }
 
@@ -96,7 +111,8 @@ def test_the_limit_is_enforced(db, limit, shared, name):
 
 
 def test_partitions_end_where_memory_does(db, limit, monkeypatch):
-    """A result that cannot fit is refused after some partitions, not after all that a few bytes could be split into; and their files are closed on the way."""
+    """A result that cannot fit is refused after some partitions, not after all that a few bytes could be split into;
+    and their files are closed on the way."""
     made, live, most = 0, set(), 0
     begin, close = spill.SpillFile.__init__, spill.SpillFile.close
 
@@ -155,7 +171,8 @@ def test_failures_do_not_leak(db, name):
 
 @pytest.mark.parametrize("name", [*FAILING])
 def test_errors_are_freed_without_the_garbage_collector(db, name):
-    """The error knows the frames that it went through; none of them may know the error, or all that the query held stays for a while."""
+    """The error knows the frames that it went through; none of them may know the error, or all that the query held
+    stays for a while."""
     gc.collect()
     gc.disable()
     try:
@@ -201,7 +218,8 @@ def test_cancelled_queries_do_not_leak(db):
 
 def grown_mib(work, times=15):
     """By how much the process grows over some runs, after a few that warm the allocators up. Every leak that this looks
-    for would be some MiB per run; when the garbage collector comes by itself is no matter of this, nor what was there before."""
+    for would be some MiB per run; when the garbage collector comes by itself is no matter of this, nor what was there
+    before."""
     gc.freeze()
     for _ in range(6):
         work()
@@ -216,7 +234,13 @@ def grown_mib(work, times=15):
     return resident_mib() - before
 
 
-@pytest.mark.parametrize("sql", ["SELECT count(*) FROM (SELECT DISTINCT range FROM range(100000000))", "SELECT * FROM (SELECT range AS x FROM range(100000000)) ORDER BY x % 7"])
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT count(*) FROM (SELECT DISTINCT range FROM range(100000000))",
+        "SELECT * FROM (SELECT range AS x FROM range(100000000)) ORDER BY x % 7",
+    ],
+)
 def test_without_a_limit_the_machine_is_one(sql: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The system would end the process, and not the query."""
     monkeypatch.setattr(host, "machine_limit", lambda: 64 << 20)
@@ -228,11 +252,23 @@ def test_without_a_limit_the_machine_is_one(sql: str, monkeypatch: pytest.Monkey
 
 
 ENDLESS = {
-    "windows": ("SELECT id, window_start FROM HOP(e, ts, slide => INTERVAL '1 microsecond', size => INTERVAL '1 hour') LIMIT 3", 3),
-    "windows behind an offset": ("SELECT id FROM HOP(e, ts, slide => INTERVAL '1 microsecond', size => INTERVAL '1 hour') LIMIT 5 OFFSET 100", 5),
+    "windows": (
+        "SELECT id, window_start FROM HOP(e, ts, slide => INTERVAL '1 microsecond', size => INTERVAL '1 hour') LIMIT 3",
+        3,
+    ),
+    "windows behind an offset": (
+        "SELECT id FROM HOP(e, ts, slide => INTERVAL '1 microsecond', size => INTERVAL '1 hour') LIMIT 5 OFFSET 100",
+        5,
+    ),
     "a product": ("SELECT a.id, b.id FROM e a, e b, e c, e d LIMIT 3", 3),
-    "a join of nearly all": ("SELECT a.id, b.id FROM e a JOIN e b ON a.k = b.k JOIN e c ON c.k = b.k JOIN e d ON d.k = c.k LIMIT 7", 7),
-    "a series for each row": ("SELECT * FROM e, LATERAL (SELECT * FROM generate_series(0, id + 1000000000000)) LIMIT 4", 4),
+    "a join of nearly all": (
+        "SELECT a.id, b.id FROM e a JOIN e b ON a.k = b.k JOIN e c ON c.k = b.k JOIN e d ON d.k = c.k LIMIT 7",
+        7,
+    ),
+    "a series for each row": (
+        "SELECT * FROM e, LATERAL (SELECT * FROM generate_series(0, id + 1000000000000)) LIMIT 4",
+        4,
+    ),
 }
 
 
@@ -241,7 +277,10 @@ def events():
     """Three thousand rows, with a limit of memory and without: four of them joined are 10^13 rows at least."""
     with tsql.connect(threads=2, memory_limit="200MB") as limited, tsql.connect(threads=2) as db:
         for session in (limited, db):
-            session.execute("CREATE TABLE e AS SELECT range AS id, range % 2 AS k, TIMESTAMP '2024-01-01' + to_hours(range::INT) AS ts FROM range(3000)")
+            session.execute(
+                "CREATE TABLE e AS SELECT range AS id, range % 2 AS k, TIMESTAMP '2024-01-01' + "
+                "to_hours(range::INT) AS ts FROM range(3000)"
+            )
         yield limited, db
 
 

@@ -61,8 +61,15 @@ def test_a_forked_child_reads_and_does_not_write(path: Path) -> None:
         def child() -> None:
             assert rows(db) == [1]
             assert db.sql("SELECT count(*) FROM large").fetchall() == [(70000,)]
-            for statement in ("INSERT INTO t VALUES (2)", "UPDATE large SET i = 0", "CHECKPOINT", "CREATE TABLE u AS SELECT 1 AS one"):
-                with pytest.raises(StorageError, match=f"was opened by process {os.getppid()}, of which this one .* is a fork"):
+            for statement in (
+                "INSERT INTO t VALUES (2)",
+                "UPDATE large SET i = 0",
+                "CHECKPOINT",
+                "CREATE TABLE u AS SELECT 1 AS one",
+            ):
+                with pytest.raises(
+                    StorageError, match=f"was opened by process {os.getppid()}, of which this one .* is a fork"
+                ):
                     db.execute(statement)
             assert rows(db) == [1]
             db.execute("CREATE TEMP TABLE mine AS SELECT 1 AS one")

@@ -1,4 +1,5 @@
-"""Queries whose plans are small and whose expansions are not: each is planned in time that fits its text, or refused with a reason."""
+"""Queries whose plans are small and whose expansions are not: each is planned in time that fits its text, or refused
+with a reason."""
 
 import pyarrow as pa
 import pytest
@@ -108,12 +109,17 @@ def test_like_with_very_many_parts(db):
         return True
 
     for pieces in (["a"] * 500, ["ab"] * 500, ["b"] * 498, ["xx", "b"] * 249):
-        expected = [None if s is None else matches(s, pieces) for s in ("ab" * 500, "ab" * 499 + "a", "ba" * 500, "a" + "xxb" * 499, "", None)]
+        expected = [
+            None if s is None else matches(s, pieces)
+            for s in ("ab" * 500, "ab" * 499 + "a", "ba" * 500, "a" + "xxb" * 499, "", None)
+        ]
         pattern = "%" + "%".join(pieces) + "%"
         assert [row[0] for row in db.sql(f"SELECT s LIKE '{pattern}' FROM s").fetchall()] == expected
         assert [row[0] for row in db.sql(f"SELECT s ILIKE '{pattern.upper()}' FROM s").fetchall()] == expected
     assert db.sql(f"SELECT 'ab' LIKE '{'%' * 500}b'").fetchall() == [(True,)]
-    assert db.sql(f"SELECT 'a%b' LIKE '{'%' * 500}!%b' ESCAPE '!', 'axb' LIKE '{'%' * 500}!%b' ESCAPE '!'").fetchall() == [(True, False)]
+    assert db.sql(
+        f"SELECT 'a%b' LIKE '{'%' * 500}!%b' ESCAPE '!', 'axb' LIKE '{'%' * 500}!%b' ESCAPE '!'"
+    ).fetchall() == [(True, False)]
 
 
 def test_two_hundred_different_windows_are_planned(db):
@@ -123,12 +129,18 @@ def test_two_hundred_different_windows_are_planned(db):
 
 def test_a_plan_of_hundreds_of_levels_runs(db):
     """Kernels of all levels are the same, so that this is about depth alone."""
-    parts = ["c0 AS (SELECT a, b FROM t)", *(f"c{i} AS (SELECT a, max(b) AS b FROM c{i - 1} GROUP BY a)" for i in range(1, 250))]
+    parts = [
+        "c0 AS (SELECT a, b FROM t)",
+        *(f"c{i} AS (SELECT a, max(b) AS b FROM c{i - 1} GROUP BY a)" for i in range(1, 250)),
+    ]
     assert db.sql(f"WITH {', '.join(parts)} SELECT count(*), max(b) FROM c249").fetchall() == [(10, 6)]
 
 
 def test_a_plan_of_too_many_levels_is_refused(db):
-    parts = ["c0 AS (SELECT a, b FROM t)", *(f"c{i} AS (SELECT a, max(b) AS b FROM c{i - 1} GROUP BY a)" for i in range(1, 700))]
+    parts = [
+        "c0 AS (SELECT a, b FROM t)",
+        *(f"c{i} AS (SELECT a, max(b) AS b FROM c{i - 1} GROUP BY a)" for i in range(1, 700)),
+    ]
     with pytest.raises(BindError, match=r"nested too deeply \(more than 600 levels\)"):
         db.sql(f"WITH {', '.join(parts)} SELECT count(*), max(b) FROM c699").fetchall()
 
@@ -139,7 +151,13 @@ def test_a_parquet_footer_that_claims_more_rows_than_its_bytes_hold(db, tmp_path
     path = tmp_path / "claims.parquet"
     for values in (False, True):
         claim(path, 10**12, values)
-        with pytest.raises(SourceError, match="claims.parquet: .* claims 1,000,000,000,000 rows for row group 0, more than its bytes can hold: the file is damaged"):
+        with pytest.raises(
+            SourceError,
+            match=(
+                "claims.parquet: .* claims 1,000,000,000,000 rows for row group 0, more than its bytes can "
+                "hold: the file is damaged"
+            ),
+        ):
             db.sql(f"SELECT count(*) FROM '{path}'").fetchall()
     claim(path, 3, True)
     assert db.sql(f"SELECT count(*), sum(a) FROM '{path}'").fetchall() == [(3, 6)]

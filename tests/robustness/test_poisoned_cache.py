@@ -134,11 +134,18 @@ def test_folders_and_files_are_the_users_own(cache: Path) -> None:
 
 def test_all_folders_that_are_made_are_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kept(tmp_path / "a" / "b" / "c", monkeypatch)
-    assert [stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c")] == [0o700] * 3
+    assert [
+        stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c")
+    ] == [0o700] * 3
 
 
-@pytest.mark.parametrize(("mode", "used"), [(0o700, True), (0o755, True), (0o500, True), (0o775, False), (0o757, False), (0o777, False), (0o1777, False)])
-def test_a_folder_of_ours_that_others_can_write_to(cache: Path, monkeypatch: pytest.MonkeyPatch, mode: int, used: bool) -> None:
+@pytest.mark.parametrize(
+    ("mode", "used"),
+    [(0o700, True), (0o755, True), (0o500, True), (0o775, False), (0o757, False), (0o777, False), (0o1777, False)],
+)
+def test_a_folder_of_ours_that_others_can_write_to(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, mode: int, used: bool
+) -> None:
     """Others may read it, but not the key. The sticky bit helps nothing: they could still add entries."""
     cache.mkdir()
     cache.chmod(0o700)
@@ -150,7 +157,9 @@ def test_a_folder_of_ours_that_others_can_write_to(cache: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("mode", [0o700, 0o1777])
-def test_a_folder_of_another_user(cache: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None], mode: int) -> None:
+def test_a_folder_of_another_user(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None], mode: int
+) -> None:
     """Its entries are not even looked at: here they are good ones, and are made again all the same."""
     ask()
     made = {path: path.read_bytes() for path in cache.iterdir()}
@@ -167,7 +176,10 @@ def test_the_user_is_told_once(cache: Path, give_away: Callable[[Path], None]) -
     cache.mkdir()
     give_away(cache)
     (note,) = ask().notes
-    assert note == f"compiled code is not kept in {cache}: {cache} belongs to another user (make it a folder that only you can write to, or name another with TSQL_CACHE)"
+    assert note == (
+        f"compiled code is not kept in {cache}: {cache} belongs to another user (make it a folder that "
+        "only you can write to, or name another with TSQL_CACHE)"
+    )
     assert ask().notes == []
 
 
@@ -176,11 +188,17 @@ def test_the_command_line_says_so(cache: Path, capfd: pytest.CaptureFixture[str]
     cache.chmod(0o777)
     assert main(["run", "SELECT 1 AS x; SELECT 2 AS y", "-f", "csv"]) == 0
     out, err = capfd.readouterr()
-    assert out == "x\n1\ny\n2\n" and err.startswith(f"note: compiled code is not kept in {cache}: other users can write to {cache} (") and err.count("\n") == 1
+    assert (
+        out == "x\n1\ny\n2\n"
+        and err.startswith(f"note: compiled code is not kept in {cache}: other users can write to {cache} (")
+        and err.count("\n") == 1
+    )
 
 
 @pytest.mark.parametrize(("mode", "used"), [(0o777, False), (0o1777, True), (0o770, False), (0o755, True)])
-def test_a_folder_above_it_that_others_can_write_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, used: bool) -> None:
+def test_a_folder_above_it_that_others_can_write_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, used: bool
+) -> None:
     above = tmp_path / "above"
     above.mkdir()
     above.chmod(mode)
@@ -188,7 +206,9 @@ def test_a_folder_above_it_that_others_can_write_to(tmp_path: Path, monkeypatch:
     assert kept(above / "more" / "cache", monkeypatch) is used
 
 
-def test_a_folder_above_it_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]) -> None:
+def test_a_folder_above_it_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]
+) -> None:
     (tmp_path / "theirs").mkdir()
     give_away(tmp_path / "theirs")
     assert not kept(tmp_path / "theirs" / "cache", monkeypatch)
@@ -208,7 +228,9 @@ def test_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not kept(tmp_path / "there", monkeypatch)
 
 
-def test_a_link_of_another_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]) -> None:
+def test_a_link_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None]
+) -> None:
     """In a folder such as /tmp: the link may lead to any folder of ours, whose files would be trimmed."""
     public, private = tmp_path / "public", tmp_path / "private"
     public.mkdir()
@@ -244,7 +266,9 @@ def test_no_descriptor_is_left_open(tmp_path: Path, give_away: Callable[[Path], 
 @pytest.mark.parametrize("path", ["/proc/tsql-cache", "/dev/null", "/dev/null/cache", "/sys/tsql-cache"])
 def test_a_folder_that_cannot_be_made(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
     assert not kept(Path(path), monkeypatch)
-    assert object_cache._temporary is None and object_cache._notes == [], "nobody is in danger, and nobody needs to know"
+    assert object_cache._temporary is None and object_cache._notes == [], (
+        "nobody is in danger, and nobody needs to know"
+    )
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ESTALE, errno.EACCES])
@@ -282,7 +306,16 @@ def test_a_folder_that_is_removed_meanwhile(cache: Path) -> None:
 def run(cache: Path, *scripts: str) -> list[str]:
     """The output of processes that run at the same time."""
     environment = {**os.environ, "TSQL_CACHE": str(cache), "TSQL_STORED_PLANS": "1", "PYTHONPATH": str(ROOT)}
-    started = [subprocess.Popen([sys.executable, "-c", textwrap.dedent(s)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment) for s in scripts]
+    started = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(s)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment,
+        )
+        for s in scripts
+    ]
     outputs = [process.communicate() for process in started]
     assert [(process.returncode, errors) for process, (_, errors) in zip(started, outputs)] == [(0, "")] * len(started)
     return [output.strip() for output, _ in outputs]
@@ -319,7 +352,9 @@ def test_a_temporary_folder_is_gone_with_its_process(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", ["readable", "of the group", "another user's", "cut", "longer", "empty", "a link"])
-def test_a_key_that_is_not_ours_alone(cache: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None], damage: str) -> None:
+def test_a_key_that_is_not_ours_alone(
+    cache: Path, monkeypatch: pytest.MonkeyPatch, give_away: Callable[[Path], None], damage: str
+) -> None:
     """It is replaced, and entries that were made with it are not run."""
     ask()
     key, known = cache / KEY_FILE, (cache / KEY_FILE).read_bytes()
@@ -375,7 +410,9 @@ def test_changed_entries(stored: dict[str, Path], cache: Path) -> None:
             path.write_bytes(changed if changed != data else data[:-1])
         ask(stored=True)
         assert {one.origin for one in compiler()._memory.values()} == {"llvm"}, f"seed {seed}"
-        assert {path: content_of(path) for path in whole if label_of(path)[1] == "plan"}.keys() == {stored["plan"]}, f"seed {seed}"
+        assert {path: content_of(path) for path in whole if label_of(path)[1] == "plan"}.keys() == {stored["plan"]}, (
+            f"seed {seed}"
+        )
     assert {path.name for path in entries(cache)} == {path.name for path in whole}
 
 
@@ -388,7 +425,9 @@ def test_entries_under_other_names(stored: dict[str, Path], cache: Path) -> None
     assert {one.origin for one in compiler()._memory.values()} == {"llvm"}
 
 
-def test_entries_of_another_folder(stored: dict[str, Path], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_of_another_folder(
+    stored: dict[str, Path], cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They were made with another key."""
     monkeypatch.setenv("TSQL_CACHE", str(tmp_path / "other"))
     ask(stored=True)
@@ -399,7 +438,9 @@ def test_entries_of_another_folder(stored: dict[str, Path], cache: Path, tmp_pat
 
 
 @pytest.mark.parametrize("what", ["folder", "fifo", "link", "large"])
-def test_entries_that_are_no_files(stored: dict[str, Path], cache: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_entries_that_are_no_files(
+    stored: dict[str, Path], cache: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
     for path in entries(cache):
         data = path.read_bytes()
         path.unlink()
@@ -419,6 +460,7 @@ def test_entries_that_are_no_files(stored: dict[str, Path], cache: Path, monkeyp
 
 
 # Contents with a good tag, which only the user can make. Of code that is whole it cannot be told what it does.
+
 
 @pytest.mark.parametrize("bad", JSON)
 def test_programs_and_plans_that_are_none(stored: dict[str, Path], cache: Path, bad: str) -> None:
@@ -456,7 +498,9 @@ def test_objects_that_are_none(stored: dict[str, Path], cache: Path, bad: str) -
 
 
 @pytest.mark.parametrize("bad", HEADS_OF_CODE)
-def test_code_with_another_head(stored: dict[str, Path], cache: Path, bad: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_code_with_another_head(
+    stored: dict[str, Path], cache: Path, bad: str, capfd: pytest.CaptureFixture[str]
+) -> None:
     for path in entries(cache):
         if label_of(path)[1] == "code":
             replace(path, HEADS_OF_CODE[bad](ObjectCode.decode(content_of(path)).code))
@@ -471,7 +515,9 @@ def test_code_that_needs_other_code_without_end(stored: dict[str, Path], cache: 
     code, limit = ObjectCode.decode(content_of(stored["code"])), sys.getrecursionlimit()
     names = [f"{number:064x}" for number in range(1, 200)]
     for name, after in zip(names, names[1:]):
-        object_cache.write_later("code", name, ObjectCode(code.code, ("main",), {f"routine_{after}": after}).encode, compiler()._made_by)
+        object_cache.write_later(
+            "code", name, ObjectCode(code.code, ("main",), {f"routine_{after}": after}).encode, compiler()._made_by
+        )
     flush()
     sys.setrecursionlimit(len(inspect.stack(0)) + 100)
     try:

@@ -1,4 +1,5 @@
-"""Threads: how many there may be, what happens where the system has none left, and that they end with the sessions that need them."""
+"""Threads: how many there may be, what happens where the system has none left, and that they end with the sessions that
+need them."""
 
 import subprocess
 import sys
@@ -137,5 +138,10 @@ def test_the_system_has_few_threads_left():
                 print(type(error).__name__, str(error).partition(";")[0])
             print(small.sql("SELECT a % 1000, count(*) FROM t GROUP BY 1").arrow().num_rows)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert (done.stdout, done.stderr) == ("ExecutionError the system lets this process start no more threads\n1000\n", "")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=PATIENCE_SECONDS
+    )
+    assert (done.stdout, done.stderr) == (
+        "ExecutionError the system lets this process start no more threads\n1000\n",
+        "",
+    )

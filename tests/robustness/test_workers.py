@@ -73,7 +73,8 @@ def test_a_program_ends_while_a_worker_is_busy():
 
 
 def test_work_inside_of_work_never_waits_for_a_busy_thread():
-    """Every thread of the pool is busy with a task that needs the pool itself, several deep and for several callers at once."""
+    """Every thread of the pool is busy with a task that needs the pool itself, several deep and for several callers at
+    once."""
 
     def nested(depth):
         def work(number):
@@ -82,7 +83,9 @@ def test_work_inside_of_work_never_waits_for_a_busy_thread():
         return work
 
     results = []
-    threads = [threading.Thread(target=lambda: results.append(parallel(nested(3), 4, 2, Run())), daemon=True) for _ in range(6)]
+    threads = [
+        threading.Thread(target=lambda: results.append(parallel(nested(3), 4, 2, Run())), daemon=True) for _ in range(6)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,4 +1,5 @@
-"""The tables of fixtures that state a plan instead of a query: `a`, `b` and `c`, with NULLs in all but their first columns."""
+"""The tables of fixtures that state a plan instead of a query: `a`, `b` and `c`, with NULLs in all but their first
+columns."""
 
 from __future__ import annotations
 

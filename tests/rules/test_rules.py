@@ -1,13 +1,13 @@
-"""The rewrite rules, one fixture file each: `<rule>.test` holds queries with the logical plan before and after the rule.
+"""The rewrite rules, one fixture file each: `<rule>.test` holds queries with the logical plan before and after the
+rule.
 
-A record is comment lines, the SQL, then `---- before` and `---- after` with plans. A comment `# with <rules>` names rules
-that run first, because this one builds on them. Where the rule has nothing to say the plan after is `(unchanged)`, and the
-comment says why. `pytest --regen` rewrites the plans. Each query must also give the same rows with the rule, without it and
-in DuckDB.
+A record is comment lines, the SQL, then `---- before` and `---- after` with plans. A comment `# with <rules>` names
+rules that run first, because this one builds on them. Where the rule has nothing to say the plan after is
+`(unchanged)`, and the comment says why. `pytest --regen` rewrites the plans. Each query must also give the same rows
+with the rule, without it and in DuckDB.
 
-A record without SQL starts from the plan that it states (`tests/planner/plantext.py` reads it, over `tables.py`), and its rows are those
-of `tests/planner/reference.py`.
-"""
+A record without SQL starts from the plan that it states (`tests/planner/plantext.py` reads it, over `tables.py`), and
+its rows are those of `tests/planner/reference.py`."""
 
 from __future__ import annotations
 
@@ -45,10 +45,14 @@ class Record:
 
     @property
     def first(self) -> list[str]:
-        return [name for line in self.comments if line.startswith("# with ") for name in line[7:].replace(",", " ").split()]
+        return [
+            name for line in self.comments if line.startswith("# with ") for name in line[7:].replace(",", " ").split()
+        ]
 
     def text(self) -> str:
-        return "\n".join([*self.comments, *([self.sql] if self.sql else []), "---- before", self.before, "---- after", self.after])
+        return "\n".join(
+            [*self.comments, *([self.sql] if self.sql else []), "---- before", self.before, "---- after", self.after]
+        )
 
 
 def read(rule: str) -> list[Record]:
@@ -58,7 +62,9 @@ def read(rule: str) -> list[Record]:
         before, _, after = plans.partition("\n---- after\n")
         lines = head.split("\n")
         comments = [line for line in lines if line.startswith("#")]
-        records.append(Record(rule, comments, "\n".join(line for line in lines if not line.startswith("#")), before, after))
+        records.append(
+            Record(rule, comments, "\n".join(line for line in lines if not line.startswith("#")), before, after)
+        )
     return records
 
 
@@ -102,7 +108,9 @@ def test_plans(rule: str, db: Any, regen: bool) -> None:
     for record in records:
         assert record.comments[0].startswith("# Must not fire: ") == (record.after == "(unchanged)"), record.sql
     if regen:
-        (FOLDER / f"{rule}.test").write_text("\n====\n".join(record.text() for record in records) + "\n", encoding="utf-8")
+        (FOLDER / f"{rule}.test").write_text(
+            "\n====\n".join(record.text() for record in records) + "\n", encoding="utf-8"
+        )
 
 
 @pytest.mark.parametrize("about", NAMED)
@@ -129,7 +137,9 @@ def test_rows(record: Record, db: Any, duck: Any) -> None:
     # What DuckDB cannot say is compared with the plan that no rule has changed.
     told = "MATCH_RECOGNIZE" not in record.sql
     text = to_duckdb(record.sql) if "window_start" in record.sql else record.sql
-    expected = duck.sql(text).to_arrow_table() if told else run_plan(db, make_plan(query, Settings(optimizer=False), shards=3))
+    expected = (
+        duck.sql(text).to_arrow_table() if told else run_plan(db, make_plan(query, Settings(optimizer=False), shards=3))
+    )
     for disabled in (frozenset(), frozenset({record.rule})):
         plan = make_plan(optimize(query, disabled), Settings(optimizer=False), shards=3)
         assert_same_rows(run_plan(db, plan), expected, ordered=is_ordered(record.sql))
@@ -142,7 +152,9 @@ def test_each_rule_has_a_fixture() -> None:
 def test_trace() -> None:
     """Every rule runs through one door: timed, by name, and told apart by whether it changed anything."""
     trace: list[tuple[str, float, bool]] = []
-    optimize(logical_plan(session(), "SELECT ad_id FROM clicks WHERE price > 1 + 1"), frozenset({"prune_columns"}), trace)
+    optimize(
+        logical_plan(session(), "SELECT ad_id FROM clicks WHERE price > 1 + 1"), frozenset({"prune_columns"}), trace
+    )
     assert [name for name, _, _ in trace] == [rule.__name__ for rule in RULES if rule.__name__ != "prune_columns"]
     assert {name: changed for name, _, changed in trace}["fold_constants"]
     assert not {name: changed for name, _, changed in trace}["split_conjunctions"]
@@ -163,7 +175,13 @@ def test_filters_do_not_overtake_failing_ones() -> None:
     db = session()
     inner = "SELECT code, count(*) AS n FROM clicks WHERE code <> 'none' GROUP BY code"
     assert db.sql(f"SELECT count(*) FROM ({inner}) WHERE n > 1 AND CAST(code AS INTEGER) > 5").fetchall() == [(3,)]
-    assert db.sql("SELECT code FROM (SELECT code, count(*) AS n FROM clicks GROUP BY code) WHERE n = 30 + 300 AND CAST(code AS INTEGER) > 5").fetchall() == []
+    assert (
+        db.sql(
+            "SELECT code FROM (SELECT code, count(*) AS n FROM clicks GROUP BY code) WHERE n = 30 + 300 "
+            "AND CAST(code AS INTEGER) > 5"
+        ).fetchall()
+        == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,9 @@ INTERVAL = pa.month_day_nano_interval()
 
 def _table(schema: dict[str, pa.DataType], rows: list[tuple[Any, ...]]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.values(), strict=True)], names=list(schema))
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, schema.values(), strict=True)], names=list(schema)
+    )
 
 
 def _at(text: str) -> dt.datetime:
@@ -83,11 +85,20 @@ def all_types() -> pa.Table:
     return _table(ALL_TYPES, shaped)
 
 
-NUMS = {"id": pa.int32(), "g": pa.int32(), "k": pa.string(), "x": pa.int32(), "y": pa.float64(), "z": pa.decimal128(10, 2), "flag": pa.bool_()}
+NUMS = {
+    "id": pa.int32(),
+    "g": pa.int32(),
+    "k": pa.string(),
+    "x": pa.int32(),
+    "y": pa.float64(),
+    "z": pa.decimal128(10, 2),
+    "flag": pa.bool_(),
+}
 
 
 def nums() -> pa.Table:
-    """100 rows for grouping: g has 5 groups and NULL, group 4 has only NULLs in x, y, z; k repeats with case and gaps."""
+    """100 rows for grouping: g has 5 groups and NULL, group 4 has only NULLs in x, y, z; k repeats with case and
+    gaps."""
     keys = ["red", "green", "blue", None, "Red", ""]
     rows = []
     for i in range(100):
@@ -139,11 +150,24 @@ def times() -> pa.Table:
     rows = []
     for i, text in enumerate(stamps):
         at = None if text is None else _at(text)
-        other = None if i % 9 == 4 or at is None else _at("2020-02-29 13:00:00") + dt.timedelta(days=i * 13, seconds=i * 3601)
+        other = (
+            None
+            if i % 9 == 4 or at is None
+            else _at("2020-02-29 13:00:00") + dt.timedelta(days=i * 13, seconds=i * 3601)
+        )
         tz = None if at is None or at.year in (1, 9999) else at.replace(tzinfo=dt.UTC)
         rows.append((i, at, at and at.date(), at and at.time(), tz, other, spans[i % len(spans)], i % 6 - 2))
     return _table(
-        {"id": pa.int32(), "ts": TIMESTAMP, "d": pa.date32(), "t": pa.time64("us"), "tz": TIMESTAMPTZ, "other": TIMESTAMP, "iv": INTERVAL, "n": pa.int32()},
+        {
+            "id": pa.int32(),
+            "ts": TIMESTAMP,
+            "d": pa.date32(),
+            "t": pa.time64("us"),
+            "tz": TIMESTAMPTZ,
+            "other": TIMESTAMP,
+            "iv": INTERVAL,
+            "n": pa.int32(),
+        },
         rows,
     )
 
@@ -185,14 +209,45 @@ def orders() -> pa.Table:
 
 def points() -> pa.Table:
     """(x, y) pairs per series for the two-argument statistics; series c is constant, d has one point, e has NULLs."""
-    rows = [("a", float(i), 2.0 * i + 1) for i in range(8)] + [("b", float(i), (-1.0) ** i * i) for i in range(9)] + [("c", 3.0, float(i)) for i in range(4)]
-    rows += [("d", 1.0, 1.0), ("e", None, 1.0), ("e", 1.0, None), ("e", None, None), ("f", 1.0, 2.0), ("f", 2.0, 1.0), ("f", None, 7.0)]
+    rows = (
+        [("a", float(i), 2.0 * i + 1) for i in range(8)]
+        + [("b", float(i), (-1.0) ** i * i) for i in range(9)]
+        + [("c", 3.0, float(i)) for i in range(4)]
+    )
+    rows += [
+        ("d", 1.0, 1.0),
+        ("e", None, 1.0),
+        ("e", 1.0, None),
+        ("e", None, None),
+        ("f", 1.0, 2.0),
+        ("f", 2.0, 1.0),
+        ("f", None, 7.0),
+    ]
     return _table({"series": pa.string(), "x": pa.float64(), "y": pa.float64()}, rows)
 
 
 def mixed() -> pa.Table:
-    """40 rows of moderate values, for random expressions: sums are exact in binary, arithmetic a few levels deep cannot overflow."""
-    texts = ["", "a", "b", "ab", "Ab", "abc", "hello", "Hello world", "é", "日本", "🦆", " x ", "10", "-3", "a%b", "a_b", None]
+    """40 rows of moderate values, for random expressions: sums are exact in binary, arithmetic a few levels deep cannot
+    overflow."""
+    texts = [
+        "",
+        "a",
+        "b",
+        "ab",
+        "Ab",
+        "abc",
+        "hello",
+        "Hello world",
+        "é",
+        "日本",
+        "🦆",
+        " x ",
+        "10",
+        "-3",
+        "a%b",
+        "a_b",
+        None,
+    ]
     base = dt.date(2019, 12, 30)
     rows = []
     for i in range(40):
@@ -202,8 +257,27 @@ def mixed() -> pa.Table:
         x = None if i % 8 == 5 else (i * 53 % 128 - 64) / 16
         n = None if i % 6 == 1 else Decimal((i * 3571) % 4001 - 2000) / 100
         day = None if i % 11 == 4 else base + dt.timedelta(days=i * 37 % 800 - 400)
-        at = None if i % 12 == 7 else dt.datetime(2020, 2, 28, 23, 30) + dt.timedelta(hours=i * 31 % 500 - 250, microseconds=i * 999)
-        rows.append((i, a, b, c, abs(b or 0), x, n, texts[i * 5 % 17], None if i % 5 == 4 else i * i % 3 == 1, day, at, b and b % 4))
+        at = (
+            None
+            if i % 12 == 7
+            else dt.datetime(2020, 2, 28, 23, 30) + dt.timedelta(hours=i * 31 % 500 - 250, microseconds=i * 999)
+        )
+        rows.append(
+            (
+                i,
+                a,
+                b,
+                c,
+                abs(b or 0),
+                x,
+                n,
+                texts[i * 5 % 17],
+                None if i % 5 == 4 else i * i % 3 == 1,
+                day,
+                at,
+                b and b % 4,
+            )
+        )
     schema = {
         "id": pa.int32(), "a": pa.int8(), "b": pa.int32(), "c": pa.int64(), "u": pa.uint32(), "x": pa.float64(), "n": pa.decimal128(9, 2), "s": pa.string(),
         "p": pa.bool_(), "d": pa.date32(), "ts": TIMESTAMP, "g": pa.int32(),

@@ -1,4 +1,5 @@
-"""Small tables that belong together, for joins and subqueries: keys with NULLs, duplicates and no partner, and an empty one."""
+"""Small tables that belong together, for joins and subqueries: keys with NULLs, duplicates and no partner, and an empty
+one."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ import pyarrow as pa
 
 def _table(schema: dict[str, pa.DataType], rows: list[tuple]) -> pa.Table:
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(column, kind) for column, kind in zip(columns, schema.values(), strict=True)], names=list(schema))
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, schema.values(), strict=True)], names=list(schema)
+    )
 
 
 def emp() -> pa.Table:
@@ -21,7 +24,17 @@ def emp() -> pa.Table:
         (9, None, 2, 4, "60.00", "2022-01-01"), (10, "ivy", None, None, None, None), (11, "jon", 3, 6, "10.00", "2023-08-08"), (12, "ada", 3, 99, "70.75", "2017-12-24"),
     ]  # fmt: skip
     shaped = [(i, n, d, b, p and Decimal(p), h and dt.date.fromisoformat(h)) for i, n, d, b, p, h in rows]
-    return _table({"id": pa.int32(), "name": pa.string(), "dept": pa.int32(), "boss": pa.int32(), "pay": pa.decimal128(8, 2), "hired": pa.date32()}, shaped)
+    return _table(
+        {
+            "id": pa.int32(),
+            "name": pa.string(),
+            "dept": pa.int32(),
+            "boss": pa.int32(),
+            "pay": pa.decimal128(8, 2),
+            "hired": pa.date32(),
+        },
+        shaped,
+    )
 
 
 def dept() -> pa.Table:
@@ -52,11 +65,25 @@ JOINED: dict[str, pa.Table] = {
     "proj": proj(),
     "ka": _table({"k": pa.int32(), "x": pa.int32()}, [(1, 10), (2, 20), (2, 21), (None, 30), (4, 40), (None, 31)]),
     "kb": _table({"k": pa.int64(), "y": pa.int32()}, [(1, 100), (2, 200), (2, 201), (None, 300), (5, 500)]),
-    "kd": _table({"k": pa.int32(), "x": pa.int32(), "y": pa.int32()}, [(1, 10, 100), (2, 99, 200), (7, 7, 7), (None, 30, None)]),
-    "stops": _table({"m": pa.int32(), "p": pa.int32()}, [(1, 0), (2, 10), (3, 20), (4, 21), (5, None), (6, 100), (7, -6), (8, 10), (9, 15)]),
+    "kd": _table(
+        {"k": pa.int32(), "x": pa.int32(), "y": pa.int32()}, [(1, 10, 100), (2, 99, 200), (7, 7, 7), (None, 30, None)]
+    ),
+    "stops": _table(
+        {"m": pa.int32(), "p": pa.int32()},
+        [(1, 0), (2, 10), (3, 20), (4, 21), (5, None), (6, 100), (7, -6), (8, 10), (9, 15)],
+    ),
     "spans": _table(
         {"n": pa.int32(), "low": pa.int32(), "high": pa.int32()},
-        [(1, 0, 10), (2, 10, 20), (3, 20, 10), (4, 15, None), (5, None, 30), (6, 21, 21), (7, -5, 100), (8, None, None)],
+        [
+            (1, 0, 10),
+            (2, 10, 20),
+            (3, 20, 10),
+            (4, 15, None),
+            (5, None, 30),
+            (6, 21, 21),
+            (7, -5, 100),
+            (8, None, None),
+        ],
     ),
     "knone": _table({"k": pa.int32(), "x": pa.int32()}, []),
 }

@@ -75,7 +75,8 @@ class Tsql:
 
     def query(self, sql: str, params: Any = None) -> pa.Table:
         relation = self._db.sql(sql, params) if params is not None else self._db.sql(sql)
-        # DESCRIBE and INSERT .. RETURNING have no plan, and that of EXECUTE has parameters whose values are in the statement.
+        # DESCRIBE and INSERT .. RETURNING have no plan, and that of EXECUTE has parameters whose values are in the
+        # statement.
         if self._config.reload_plan and relation._describe_plan is not None and not sql.upper().startswith("EXECUTE"):
             plan = self._tsql.load_plan_text(relation.plan())
             return (plan.run(self._db, params) if params is not None else plan.run(self._db)).arrow()

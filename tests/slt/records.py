@@ -1,4 +1,5 @@
-"""Turns the text of a `.slt` file into records and back; `slt_runner` runs the records, `--complete` writes them back."""
+"""Turns the text of a `.slt` file into records and back; `slt_runner` runs the records, `--complete` writes them
+back."""
 
 from __future__ import annotations
 
@@ -48,7 +49,13 @@ class Record:
         """The record as it stands in the file."""
         lines = list(self.head)
         if self.kind == "query":
-            lines.append(" ".join(word for word in ("query", self.types, "" if self.sort == "nosort" else self.sort, self.label) if word))
+            lines.append(
+                " ".join(
+                    word
+                    for word in ("query", self.types, "" if self.sort == "nosort" else self.sort, self.label)
+                    if word
+                )
+            )
         if self.sql:
             lines.append(self.sql)
         if self.oracle is not None:
@@ -100,7 +107,9 @@ def _record(block: list[str], start: int) -> Record:
             case "query":
                 return _query(record, block, index, start)
             case _ if not line.startswith("#"):
-                raise FormatError(f"line {start + index}: a record starts with query, statement, load or names, not with {line!r}")
+                raise FormatError(
+                    f"line {start + index}: a record starts with query, statement, load or names, not with {line!r}"
+                )
     record.head = block
     return record
 
@@ -142,7 +151,13 @@ def _body(record: Record, lines: list[str]) -> None:
         raise FormatError(f"line {record.line}: the record has no SQL")
 
 
-_MAKERS = {"date": datetime.date, "time": datetime.time, "datetime": datetime.datetime, "timedelta": datetime.timedelta, "Decimal": decimal.Decimal}
+_MAKERS = {
+    "date": datetime.date,
+    "time": datetime.time,
+    "datetime": datetime.datetime,
+    "timedelta": datetime.timedelta,
+    "Decimal": decimal.Decimal,
+}
 
 
 def parse_params(text: str) -> Any:

@@ -24,7 +24,8 @@ _ARROW_NAMES = {
 
 
 def type_name(arrow: pa.DataType) -> str:
-    """The SQL type of a result column. The type of a bare NULL is INTEGER; DECIMAL(38,0) and HUGEINT are one Arrow type."""
+    """The SQL type of a result column. The type of a bare NULL is INTEGER; DECIMAL(38,0) and HUGEINT are one Arrow
+    type."""
     if pa.types.is_decimal(arrow):
         return "HUGEINT" if (arrow.precision, arrow.scale) == (38, 0) else f"DECIMAL({arrow.precision},{arrow.scale})"
     if pa.types.is_timestamp(arrow) and arrow.unit == "us":
@@ -86,7 +87,9 @@ def _column(column: pa.ChunkedArray, name: str) -> list[str]:
         case "INTERVAL":
             return [_null(v, lambda v: interval(v.months, v.days, v.nanoseconds // 1000)) for v in column.to_pylist()]
         case _:
-            return [_null(v, lambda v: format(v, "f") if hasattr(v, "as_tuple") else str(v)) for v in column.to_pylist()]
+            return [
+                _null(v, lambda v: format(v, "f") if hasattr(v, "as_tuple") else str(v)) for v in column.to_pylist()
+            ]
 
 
 def _null(value: object, shown) -> str:
@@ -97,7 +100,8 @@ _ESCAPES = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\0": "\\0"}
 
 
 def text(value: str) -> str:
-    """Text on one line, without ambiguity: `(empty)`, escapes for control characters, `\\s` for a space at either end."""
+    """Text on one line, without ambiguity: `(empty)`, escapes for control characters, `\\s` for a space at either
+    end."""
     if value == "":
         return "(empty)"
     if value in ("NULL", "(empty)"):
@@ -137,14 +141,19 @@ def timestamp(micros: int) -> str:
 
 def interval(months: int, days: int, micros: int) -> str:
     years, months = divmod(abs(months), 12) if months >= 0 else tuple(-part for part in divmod(-months, 12))
-    parts = [f"{n} {unit}{'' if n in (1, -1) else 's'}" for n, unit in ((years, "year"), (months, "month"), (days, "day")) if n]
+    parts = [
+        f"{n} {unit}{'' if n in (1, -1) else 's'}"
+        for n, unit in ((years, "year"), (months, "month"), (days, "day"))
+        if n
+    ]
     if micros or not parts:
         parts.append(("-" if micros < 0 else "") + time(abs(micros)))
     return " ".join(parts)
 
 
 def _civil(days: int) -> tuple[int, int, int]:
-    """Days since 1970 to the proleptic Gregorian date (Howard Hinnant, `civil_from_days`); Python's dates end at 9999."""
+    """Days since 1970 to the proleptic Gregorian date (Howard Hinnant, `civil_from_days`); Python's dates end at
+    9999."""
     days += 719468
     era, of_era = divmod(days, 146097)
     year_of_era = (of_era - of_era // 1460 + of_era // 36524 - of_era // 146096) // 365
@@ -154,17 +163,26 @@ def _civil(days: int) -> tuple[int, int, int]:
     return year_of_era + era * 400 + (month <= 2), month, of_year - (153 * shifted + 2) // 5 + 1
 
 
-def differing_row(left: list[tuple[str, ...]], right: list[tuple[str, ...]], types: list[str], *, by_value: bool = False) -> str | None:
-    """What the first difference between two lists of rows is, or None. Numbers with a point are compared with a tolerance."""
+def differing_row(
+    left: list[tuple[str, ...]], right: list[tuple[str, ...]], types: list[str], *, by_value: bool = False
+) -> str | None:
+    """What the first difference between two lists of rows is, or None. Numbers with a point are compared with a
+    tolerance."""
     tolerances = [TOLERANCE.get(name) for name in types]
     if by_value:
         tolerances = [max((t for t in tolerances if t), default=None)]
     for index, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b and (len(a) != len(b) or not all(x == y or (t and close(x, y, t)) for x, y, t in zip(a, b, tolerances, strict=True))):
+        if a != b and (
+            len(a) != len(b)
+            or not all(x == y or (t and close(x, y, t)) for x, y, t in zip(a, b, tolerances, strict=True))
+        ):
             return f"row {index + 1}: {' | '.join(a)}  instead of  {' | '.join(b)}"
     if len(left) != len(right):
         extra = (left if len(left) > len(right) else right)[min(len(left), len(right))]
-        return f"{len(left)} rows instead of {len(right)}; the first {'extra' if len(left) > len(right) else 'missing'} one: {' | '.join(extra)}"
+        return (
+            f"{len(left)} rows instead of {len(right)}; the first "
+            f"{'extra' if len(left) > len(right) else 'missing'} one: {' | '.join(extra)}"
+        )
     return None
 
 

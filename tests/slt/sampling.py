@@ -1,9 +1,10 @@
-"""Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under each.
+"""Chooses the records of the corpus that a configuration runs by default; `--all-configurations` runs all of them under
+each.
 
-`default` runs every record, and every fourth record runs under another configuration too. A file has a few of these (`turns`), since each that runs a record of it
-also runs all that the record builds on; most are likely to find something there (`RISKS`). Which of them runs a record is a matter of its text, so
-that it is the same wherever the record stands. A file that mostly changes tables cannot be sampled by record: it runs whole under one of them.
-"""
+`default` runs every record, and every fourth record runs under another configuration too. A file has a few of these
+(`turns`), since each that runs a record of it also runs all that the record builds on; most are likely to find
+something there (`RISKS`). Which of them runs a record is a matter of its text, so that it is the same wherever the
+record stands. A file that mostly changes tables cannot be sampled by record: it runs whole under one of them."""
 
 from __future__ import annotations
 
@@ -18,18 +19,52 @@ from tests.slt.records import Record
 CORPUS = Path(__file__).parent
 
 RISKS = {
-    "batch_rows_1": ("aggregates", "joins/kinds", "joins/sides", "queries/limit", "queries/mixed", "recursive", "windows"),
-    "equal_hashes": ("aggregates", "joins", "queries/distinct", "queries/group_by", "queries/grouping_sets", "queries/set_operations", "subqueries/in"),
-    "shards_3": ("aggregates", "joins/kinds", "queries/limit", "queries/order_by", "queries/set_operations", "recursive", "subqueries", "windows"),
+    "batch_rows_1": (
+        "aggregates",
+        "joins/kinds",
+        "joins/sides",
+        "queries/limit",
+        "queries/mixed",
+        "recursive",
+        "windows",
+    ),
+    "equal_hashes": (
+        "aggregates",
+        "joins",
+        "queries/distinct",
+        "queries/group_by",
+        "queries/grouping_sets",
+        "queries/set_operations",
+        "subqueries/in",
+    ),
+    "shards_3": (
+        "aggregates",
+        "joins/kinds",
+        "queries/limit",
+        "queries/order_by",
+        "queries/set_operations",
+        "recursive",
+        "subqueries",
+        "windows",
+    ),
     "no_optimizer": ("expressions", "joins", "subqueries", "queries/cte", "queries/filters", "queries/subqueries"),
     "interp": ("aggregates", "expressions", "functions", "windows/edges"),
     "plan_text": ("expressions", "pivot", "queries/names", "queries/select_list", "recursive", "subqueries", "windows"),
     "blocks": ("dml", "queries/filters", "queries/scans", "queries/selection", "types"),
-    "spill": ("aggregates", "joins", "queries/distinct", "queries/group_by", "queries/order_by", "queries/set_operations", "windows"),
+    "spill": (
+        "aggregates",
+        "joins",
+        "queries/distinct",
+        "queries/group_by",
+        "queries/order_by",
+        "queries/set_operations",
+        "windows",
+    ),
     "repeated": ("aggregates/basic", "queries/filters", "queries/order_by", "queries/selection", "types"),
     "stored_plans": ("dml", "joins/kinds", "queries/group_by", "queries/limit"),
 }
-"""Folders and files that are about what a configuration changes. A folder has many records about each thing that is in it."""
+"""Folders and files that are about what a configuration changes. A folder has many records about each thing that is in
+it."""
 
 MOST = 3
 """A file is run under so many configurations besides the default, if it has records enough."""
@@ -47,7 +82,8 @@ def at_risk(path: Path, config: str) -> bool:
 
 
 def turns(path: Path) -> list[str]:
-    """The configurations that take turns in running the records of a file: all but one are of those that it is about, if there are so many."""
+    """The configurations that take turns in running the records of a file: all but one are of those that it is about,
+    if there are so many."""
     start = zlib.crc32(path.relative_to(CORPUS).as_posix().encode())
     rotated = [list(RISKS)[(start + number) % len(RISKS)] for number in range(len(RISKS))]
     own = [config for config in rotated if at_risk(path, config)]
@@ -71,13 +107,19 @@ def each(records: list[Record], every: int, turn: int = 0) -> list[Record]:
 
 
 def _kept(records: list[Record], is_chosen: Callable[[int], bool]) -> list[Record]:
-    """The queries whose number is chosen, and all that later records may build on: what changes the catalog or a table, and whole transactions.
-    Nothing where no query is chosen."""
+    """The queries whose number is chosen, and all that later records may build on: what changes the catalog or a table,
+    and whole transactions. Nothing where no query is chosen."""
     if any(record.sql.upper().startswith("BEGIN") for record in records):
         return records
-    chosen = {id(record) for record in records if _may_be_left_out(record) and is_chosen(zlib.crc32(record.sql.encode()))}
+    chosen = {
+        id(record) for record in records if _may_be_left_out(record) and is_chosen(zlib.crc32(record.sql.encode()))
+    }
     return [record for record in records if not _may_be_left_out(record) or id(record) in chosen] if chosen else []
 
 
 def _may_be_left_out(record: Record) -> bool:
-    return (record.kind == "query" or record.error is not None) and reads_only(record.sql) and not _CHANGES.search(record.sql)
+    return (
+        (record.kind == "query" or record.error is not None)
+        and reads_only(record.sql)
+        and not _CHANGES.search(record.sql)
+    )

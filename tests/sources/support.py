@@ -42,7 +42,9 @@ def _plain(array: pa.Array, kind: Any) -> pa.Array:
     return array
 
 
-def rows_of(source: Source, columns: tuple[str, ...] | None = None, filter: Expr | None = None) -> list[tuple[Any, ...]]:
+def rows_of(
+    source: Source, columns: tuple[str, ...] | None = None, filter: Expr | None = None
+) -> list[tuple[Any, ...]]:
     table = table_of(source, columns, filter)
     return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
@@ -63,7 +65,10 @@ def duck(function: str, path: Any, **options: Any) -> tuple[list[tuple[str, str]
         where = literal([str(p) for p in path] if isinstance(path, list) else str(path))
         settings = "".join(f", {name} = {literal(value)}" for name, value in options.items())
         relation = connection.sql(f"SELECT * FROM {function}({where}{settings})")
-        types = [(name, DUCKDB_NAMES.get(str(kind), str(kind))) for name, kind in zip(relation.columns, relation.types, strict=True)]
+        types = [
+            (name, DUCKDB_NAMES.get(str(kind), str(kind)))
+            for name, kind in zip(relation.columns, relation.types, strict=True)
+        ]
         table = relation.to_arrow_table()
         return types, list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 

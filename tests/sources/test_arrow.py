@@ -25,7 +25,16 @@ MOMENT = dt.datetime(2020, 1, 1, 10)
     ("array", "kind", "expected"),
     [
         (pa.array([1, None], pa.timestamp("s")), "TIMESTAMP", [dt.datetime(1970, 1, 1, 0, 0, 1), None]),
-        (pa.array([1500, -1500, 499, None], pa.timestamp("ns")), "TIMESTAMP", [dt.datetime(1970, 1, 1, 0, 0, 0, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999998), dt.datetime(1970, 1, 1), None]),
+        (
+            pa.array([1500, -1500, 499, None], pa.timestamp("ns")),
+            "TIMESTAMP",
+            [
+                dt.datetime(1970, 1, 1, 0, 0, 0, 1),
+                dt.datetime(1969, 12, 31, 23, 59, 59, 999998),
+                dt.datetime(1970, 1, 1),
+                None,
+            ],
+        ),
         (pa.array([MOMENT], pa.timestamp("ms", "Europe/Paris")), "TIMESTAMPTZ", [MOMENT.replace(tzinfo=dt.UTC)]),
         (pa.array([86_400_000, None], pa.date64()), "DATE", [dt.date(1970, 1, 2), None]),
         (pa.array(["a", None], pa.large_string()), "VARCHAR", ["a", None]),
@@ -38,25 +47,47 @@ MOMENT = dt.datetime(2020, 1, 1, 10)
         (pa.array([Decimal("1.5"), None], pa.decimal256(30, 2)), "DECIMAL(30,2)", [Decimal("1.50"), None]),
         (pa.nulls(2), "INTEGER", [None, None]),
         (pa.array(["a", None, "a"]).dictionary_encode(), "VARCHAR", ["a", None, "a"]),
-        (pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.uint64()), pa.array(["x", "y"], pa.large_string())), "VARCHAR", ["x", "y", None]),
+        (
+            pa.DictionaryArray.from_arrays(
+                pa.array([0, 1, None], pa.uint64()), pa.array(["x", "y"], pa.large_string())
+            ),
+            "VARCHAR",
+            ["x", "y", None],
+        ),
         (pa.DictionaryArray.from_arrays(pa.array([0, 1], pa.int8()), pa.array(["x", None])), "VARCHAR", ["x", None]),
         (pa.array([7, None, 7]).dictionary_encode(), "BIGINT", [7, None, 7]),
         (pa.array([3, None], pa.time32("s")), "TIME", [dt.time(0, 0, 3), None]),
         (pa.array([3999, None], pa.time64("ns")), "TIME", [dt.time(0, 0, 0, 3), None]),
         (pa.array([90, None], pa.duration("s")), "INTERVAL", [pa.MonthDayNano([0, 0, 90_000_000_000]), None]),
-        (pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"])), "VARCHAR", ["a", "a", "b"]),
+        (
+            pa.RunEndEncodedArray.from_arrays(pa.array([2, 3], pa.int32()), pa.array(["a", "b"])),
+            "VARCHAR",
+            ["a", "a", "b"],
+        ),
         (pa.array([Decimal(5), None], pa.decimal128(38, 0)), "HUGEINT", [Decimal(5), None]),
     ],
 )
 def test_arrow_types(array: pa.Array, kind: str, expected: list[Any]) -> None:
     for data in (array, array[1:], pa.chunked_array([array, array])):
-        values = expected[1:] if data is not array and not isinstance(data, pa.ChunkedArray) else expected * (2 if isinstance(data, pa.ChunkedArray) else 1)
+        values = (
+            expected[1:]
+            if data is not array and not isinstance(data, pa.ChunkedArray)
+            else expected * (2 if isinstance(data, pa.ChunkedArray) else 1)
+        )
         source = ArrowSource(pa.table({"x": data}))
         assert types_of(source) == [("x", kind)]
         assert [row[0] for row in rows_of(source)] == values
 
 
-@pytest.mark.parametrize("array", [pa.array([[1]]), pa.array([{"a": 1}]), pa.array([Decimal(1)], pa.decimal256(60, 2)), pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))])
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([[1]]),
+        pa.array([{"a": 1}]),
+        pa.array([Decimal(1)], pa.decimal256(60, 2)),
+        pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64())),
+    ],
+)
 def test_types_without_a_sql_type_name_the_column(array: pa.Array) -> None:
     source = ArrowSource(pa.table({"bad": array}))
     with pytest.raises(SourceError, match="column bad.* cannot be read"):
@@ -64,7 +95,9 @@ def test_types_without_a_sql_type_name_the_column(array: pa.Array) -> None:
 
 
 def test_values_that_do_not_fit_are_an_error() -> None:
-    source = ArrowSource(pa.table({"far": pa.array([2**62], pa.timestamp("s")), "long": pa.array([2**62], pa.duration("s"))}))
+    source = ArrowSource(
+        pa.table({"far": pa.array([2**62], pa.timestamp("s")), "long": pa.array([2**62], pa.duration("s"))})
+    )
     for name in ("far", "long"):
         with pytest.raises(SourceError, match=f"column {name}"):
             rows_of(source, (name,))
@@ -73,7 +106,14 @@ def test_values_that_do_not_fit_are_an_error() -> None:
 def test_frames_streams_and_batches() -> None:
     table = pa.table({"a": [1, 2], "b": ["x", None]})
     reader = pa.RecordBatchReader.from_batches(table.schema, table.to_batches())
-    for data in (table, reader, table.to_batches()[0], pl.DataFrame({"a": [1, 2], "b": ["x", None]}), pd.DataFrame({"a": [1, 2], "b": ["x", None]}), pa.table({"a": [1, 2], "b": ["x", None]})):
+    for data in (
+        table,
+        reader,
+        table.to_batches()[0],
+        pl.DataFrame({"a": [1, 2], "b": ["x", None]}),
+        pd.DataFrame({"a": [1, 2], "b": ["x", None]}),
+        pa.table({"a": [1, 2], "b": ["x", None]}),
+    ):
         source = ArrowSource(data)
         for _ in range(2):
             assert rows_of(source) == [(1, "x"), (2, None)]
@@ -82,10 +122,15 @@ def test_frames_streams_and_batches() -> None:
 
 
 def test_splits_cover_all_rows_in_order() -> None:
-    chunks = [pa.table({"a": range(start, start + 70_000), "s": pa.array([str(i % 3) for i in range(70_000)])}) for start in (0, 70_000, 140_000)]
+    chunks = [
+        pa.table({"a": range(start, start + 70_000), "s": pa.array([str(i % 3) for i in range(70_000)])})
+        for start in (0, 70_000, 140_000)
+    ]
     source = ArrowSource(pa.concat_tables(chunks))
     splits = source.splits(("a",), None)
-    assert [split.order for split in splits] == list(range(len(splits))) and sum(split.rows for split in splits) == 210_000
+    assert [split.order for split in splits] == list(range(len(splits))) and sum(
+        split.rows for split in splits
+    ) == 210_000
     assert table_of(source, ("a",)).column("a").to_pylist() == list(range(210_000))
     assert sum(batch.num_rows for split in splits for batch in source.read(split, ())) == 210_000
     assert source.describe() is None
@@ -104,9 +149,24 @@ def test_exact_statistics() -> None:
         "t": pa.array([5, None, 7], pa.timestamp("us")), "b": [True, False, None], "day": pa.array([4, 2, None], pa.date32()), "n": pa.nulls(3, pa.int64()), "clock": pa.array([1, 2, 3], pa.time64("us")), "h": pa.array([Decimal(10**30), None, None], pa.decimal128(38, 0)),
     })  # fmt: skip
     found = {name: (c.minimum, c.maximum, c.nulls) for name, c in ArrowSource(table).statistics().columns.items()}
-    assert found["i"] == (1, 3, 1) and found["s"] == ("a", "b", 0) and found["k"] == ("b", "z", 1) and found["d"] == (-250, 125, 1)
-    assert found["t"] == (5, 7, 1) and found["b"] == (False, True, 1) and found["day"] == (2, 4, 1) and found["n"] == (None, None, 3)
-    assert found["f"][0] == 0.5 and math.isnan(found["f"][1]) and found["clock"] == (1, 3, 0) and found["h"] == (10**30, 10**30, 2)
+    assert (
+        found["i"] == (1, 3, 1)
+        and found["s"] == ("a", "b", 0)
+        and found["k"] == ("b", "z", 1)
+        and found["d"] == (-250, 125, 1)
+    )
+    assert (
+        found["t"] == (5, 7, 1)
+        and found["b"] == (False, True, 1)
+        and found["day"] == (2, 4, 1)
+        and found["n"] == (None, None, 3)
+    )
+    assert (
+        found["f"][0] == 0.5
+        and math.isnan(found["f"][1])
+        and found["clock"] == (1, 3, 0)
+        and found["h"] == (10**30, 10**30, 2)
+    )
     assert all(c.exact for c in ArrowSource(table).statistics().columns.values())
 
 

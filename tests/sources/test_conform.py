@@ -18,7 +18,14 @@ from tsql.backends.io.open import from_description, open_source
 from tsql.kernels.expr.errors import SourceError
 
 DAY = dt.datetime(2024, 2, 29)
-TABLE = pa.table({"n": pa.array([1, None, 3], pa.int32()), "price": pa.array([Decimal("1.50"), Decimal("2.25"), None], pa.decimal128(10, 2)), "day": [DAY, None, DAY], "word": ["a", "b", "1"]})
+TABLE = pa.table(
+    {
+        "n": pa.array([1, None, 3], pa.int32()),
+        "price": pa.array([Decimal("1.50"), Decimal("2.25"), None], pa.decimal128(10, 2)),
+        "day": [DAY, None, DAY],
+        "word": ["a", "b", "1"],
+    }
+)
 WANTED = {"Day": "TIMESTAMP", "price": "DOUBLE", "n": "BIGINT"}
 EXPECTED = {"Day": [DAY, None, DAY], "price": [1.5, 2.25, None], "n": [1, None, 3]}
 
@@ -48,14 +55,22 @@ def test_every_kind_of_file(tmp_path: Path, kind: str) -> None:
 
 def test_binary_files_are_cast(tmp_path: Path) -> None:
     for kind in ("parquet", "arrow"):
-        source = open_source(write(tmp_path, kind), None, {"schema": {"day": "DATE", "price": "DECIMAL(8, 1)", "n": "VARCHAR"}})
-        assert table_of(source).to_pydict() == {"day": [DAY.date(), None, DAY.date()], "price": [Decimal("1.5"), Decimal("2.3"), None], "n": ["1", None, "3"]}
+        source = open_source(
+            write(tmp_path, kind), None, {"schema": {"day": "DATE", "price": "DECIMAL(8, 1)", "n": "VARCHAR"}}
+        )
+        assert table_of(source).to_pydict() == {
+            "day": [DAY.date(), None, DAY.date()],
+            "price": [Decimal("1.5"), Decimal("2.3"), None],
+            "n": ["1", None, "3"],
+        }
 
 
 def test_the_same_columns_are_the_same_source(tmp_path: Path) -> None:
     path = write(tmp_path, "parquet")
     plain = open_source(path)
-    assert type(open_source(path, None, {"schema": {field.name: str(field.type) for field in plain.schema}})) is type(plain)
+    assert type(open_source(path, None, {"schema": {field.name: str(field.type) for field in plain.schema}})) is type(
+        plain
+    )
 
 
 def test_statistics_and_skipping_survive_what_is_not_cast(tmp_path: Path) -> None:

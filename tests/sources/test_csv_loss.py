@@ -38,7 +38,10 @@ def test_a_first_record_with_a_long_field_is_read_as_duckdb_reads_it(tmp_path: P
     assert ours(path) == duck("read_csv", path)
 
 
-@pytest.mark.parametrize("options", [{}, {"header": True, "columns": {"a": "BIGINT", "b": "VARCHAR"}}, {"ignore_errors": True}, {"comment": "#"}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"header": True, "columns": {"a": "BIGINT", "b": "VARCHAR"}}, {"ignore_errors": True}, {"comment": "#"}],
+)
 def test_fields_of_megabytes(tmp_path: Path, options: dict[str, Any]) -> None:
     path = tmp_path / "t.csv"
     long = "some longer text,\n" * 120_000
@@ -88,10 +91,14 @@ OPEN_QUOTES: list[tuple[str, dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("text", "options", "line"), OPEN_QUOTES)
-def test_a_quote_that_stays_open_is_an_error_with_its_line(tmp_path: Path, text: str, options: dict[str, Any], line: int) -> None:
+def test_a_quote_that_stays_open_is_an_error_with_its_line(
+    tmp_path: Path, text: str, options: dict[str, Any], line: int
+) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text)
-    with pytest.raises(SourceError, match=rf"t\.csv: line {line}: a quote in the row that starts here is never closed") as error:
+    with pytest.raises(
+        SourceError, match=rf"t\.csv: line {line}: a quote in the row that starts here is never closed"
+    ) as error:
         ours(path, **options)
     assert "quote => ''" in str(error.value)
 
@@ -100,7 +107,11 @@ def test_ignoring_errors_leaves_out_the_row_that_does_not_end(tmp_path: Path) ->
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "1,x\n" * 30_000 + '1,"abc\n' + "1,x\n" * 3_000)
     for options in ({"quote": '"'}, {"quote": '"', "comment": "#"}):
-        assert len(ours(path, ignore_errors=True, **options)[1]) == 30_000 == len(duck("read_csv", path, ignore_errors=True, **options)[1])
+        assert (
+            len(ours(path, ignore_errors=True, **options)[1])
+            == 30_000
+            == len(duck("read_csv", path, ignore_errors=True, **options)[1])
+        )
 
 
 def test_quotes_that_close_at_the_very_end_are_no_error(tmp_path: Path) -> None:
@@ -112,12 +123,19 @@ def test_quotes_that_close_at_the_very_end_are_no_error(tmp_path: Path) -> None:
         assert ours(path, quote='"', delim=",", header=True)[1] == expected, end
 
 
-def test_a_row_over_the_limit_is_an_error_that_names_the_line_and_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_over_the_limit_is_an_error_that_names_the_line_and_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(csv_input, "LARGEST_LINE_BYTES", 4 * MIB)
     path = tmp_path / "t.csv"
     for rows, line in ((0, 1), (100, 102)):
-        path.write_text(("a,b\n" + '1,"x"\n' * rows) * bool(rows) + '2,"' + "yyyyyyyyyyyyyyy\n" * MIB + '",z\n' + "1,x\n" * 10)
-        with pytest.raises(SourceError, match=rf"t\.csv: line {line}: the row that starts here has more than {4 * MIB} bytes.*\n?.*max_line_size"):
+        path.write_text(
+            ("a,b\n" + '1,"x"\n' * rows) * bool(rows) + '2,"' + "yyyyyyyyyyyyyyy\n" * MIB + '",z\n' + "1,x\n" * 10
+        )
+        with pytest.raises(
+            SourceError,
+            match=rf"t\.csv: line {line}: the row that starts here has more than {4 * MIB} bytes.*\n?.*max_line_size",
+        ):
             ours(path, quote='"', delim=",")
     path.write_text("a,b\n1,x\n2," + "y" * (9 * MIB) + "\n")
     with pytest.raises(SourceError, match=r"line 3: the row that starts here has more"):
@@ -144,13 +162,18 @@ def test_a_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path, monkey
 
     for options in ({}, {"encoding": "latin-1"}, {"comment": "#"}):
         source = open_source(path, None, options)
-        with monkeypatch.context() as patch, pytest.raises(SourceError, match=r"t\.csv: the file became shorter while it was read"):
+        with (
+            monkeypatch.context() as patch,
+            pytest.raises(SourceError, match=r"t\.csv: the file became shorter while it was read"),
+        ):
             patch.setattr(csv_input, "open_input", shrinking)
             rows_of(source)
         path.write_text("a,b\n" + "1,x\n" * 5_000)
 
 
-def test_an_ndjson_file_that_shrinks_while_it_is_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ndjson_file_that_shrinks_while_it_is_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"a": 1}\n' * 1_000)
     source = open_source(path)
@@ -228,7 +251,17 @@ def test_lines_of_ndjson_of_any_length(tmp_path: Path) -> None:
         assert ours(path)[1] == expected
 
 
-NDJSON_DAMAGE = [b'{"a":1}\n{"a":2', b'{"a":1}\n{"a":"x', b'{"a":1}\n\0{"a":2}\n', b'{"a":1}\n{"a":"x\0y"}\n', b'{"a":1}\0\n{"a":2}\n{"a":3}\n', b'{"a":1}\n{"a":"\xff"}\n', b'{"a":1}\n{"a":2}{"a":\n', b'[{"a":1},', b'[{"a":1}']
+NDJSON_DAMAGE = [
+    b'{"a":1}\n{"a":2',
+    b'{"a":1}\n{"a":"x',
+    b'{"a":1}\n\0{"a":2}\n',
+    b'{"a":1}\n{"a":"x\0y"}\n',
+    b'{"a":1}\0\n{"a":2}\n{"a":3}\n',
+    b'{"a":1}\n{"a":"\xff"}\n',
+    b'{"a":1}\n{"a":2}{"a":\n',
+    b'[{"a":1},',
+    b'[{"a":1}',
+]
 
 
 @pytest.mark.parametrize("content", NDJSON_DAMAGE)
@@ -243,7 +276,7 @@ def test_damaged_json_is_an_error_wherever_it_is(tmp_path: Path, content: bytes,
 
 
 NEAR = (64 * KIB, 128 * KIB, 1 * MIB)
-ALPHABETS = ("x", 'x"', "x\n", "x,;|\t", "xé日", "x'", 'x",\n\r\\\'', "x#")
+ALPHABETS = ("x", 'x"', "x\n", "x,;|\t", "xé日", "x'", "x\",\n\r\\'", "x#")
 
 
 def random_table(rng: random.Random, columns: int, rows: int) -> list[list[str]]:
@@ -260,7 +293,9 @@ def random_table(rng: random.Random, columns: int, rows: int) -> list[list[str]]
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_random_tables_written_by_the_csv_module_come_back(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_tables_written_by_the_csv_module_come_back(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     print("seed", seed)
     rng = random.Random(seed)
     columns = rng.choice([1, 2, 3, 8])
@@ -270,16 +305,33 @@ def test_random_tables_written_by_the_csv_module_come_back(tmp_path: Path, seed:
     end = rng.choice(["\n", "\r\n"])
     text = io.StringIO()
     quoting = rng.choice([csv.QUOTE_MINIMAL, csv.QUOTE_ALL])
-    writer = csv.writer(text, delimiter=delimiter, quotechar=quote, doublequote=escape is None, escapechar=escape, lineterminator=end, quoting=quoting)
+    writer = csv.writer(
+        text,
+        delimiter=delimiter,
+        quotechar=quote,
+        doublequote=escape is None,
+        escapechar=escape,
+        lineterminator=end,
+        quoting=quoting,
+    )
     writer.writerow([f"c{i}" for i in range(columns)])
     writer.writerows(rows)
     content = text.getvalue()
     path = tmp_path / "t.csv"
     path.write_bytes((content if rng.random() < 0.5 or columns == 1 else content.removesuffix(end)).encode())
     with path.open(newline="", encoding="utf-8") as file, csv_input.fields_of_any_length():
-        defined = list(csv.reader(file, delimiter=delimiter, quotechar=quote, doublequote=escape is None, escapechar=escape))
+        defined = list(
+            csv.reader(file, delimiter=delimiter, quotechar=quote, doublequote=escape is None, escapechar=escape)
+        )
     assert defined[1:] == rows
-    options: dict[str, Any] = {"delim": delimiter, "quote": quote, "header": True, "all_varchar": True, "nullstr": "no such value", "escape": escape or quote}
+    options: dict[str, Any] = {
+        "delim": delimiter,
+        "quote": quote,
+        "header": True,
+        "all_varchar": True,
+        "nullstr": "no such value",
+        "escape": escape or quote,
+    }
     expected = [tuple(row) for row in rows]
     assert rows_of(open_source(path, None, options)) == expected
     assert rows_of(open_source(path, None, options | {"null_padding": True})) == expected

@@ -1,4 +1,5 @@
-"""Options of read_csv about whole files: encodings, separators of thousands, plain names, blank lines, samples; as in DuckDB."""
+"""Options of read_csv about whole files: encodings, separators of thousands, plain names, blank lines, samples; as in
+DuckDB."""
 
 from __future__ import annotations
 
@@ -24,7 +25,16 @@ def test_blank_lines_above_the_header_are_not_there(tmp_path: Path, text: str) -
     assert ours(path) == duck("read_csv", path)
 
 
-@pytest.mark.parametrize("options", [{"header": True}, {"header": False}, {"header": True, "columns": {"x": "INT", "y": "VARCHAR"}}, {"skip": 1}, {"all_varchar": True}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"header": True},
+        {"header": False},
+        {"header": True, "columns": {"x": "INT", "y": "VARCHAR"}},
+        {"skip": 1},
+        {"all_varchar": True},
+    ],
+)
 def test_blank_lines_with_other_options(tmp_path: Path, options: dict[str, Any]) -> None:
     path = tmp_path / "t.csv"
     path.write_text("\na,b\n1,x\n2,y\n")
@@ -46,7 +56,9 @@ def test_lines_to_skip_end_with_line_ends_only(tmp_path: Path) -> None:
         assert ours(path, skip=1) == ([("a", "BIGINT"), ("b", "VARCHAR")], [(1, "x")])
 
 
-@pytest.mark.parametrize("encoding", ["utf-8", "UTF-8", "utf-16", "latin-1", "cp1252", "utf-16-be", "shift_jis", "utf-32"])
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "UTF-8", "utf-16", "latin-1", "cp1252", "utf-16-be", "shift_jis", "utf-32"]
+)
 def test_encodings(tmp_path: Path, encoding: str) -> None:
     text = "日本" if encoding == "shift_jis" or encoding.lower().startswith("utf") else "é ü"
     path = tmp_path / "t.csv"
@@ -75,7 +87,19 @@ def test_wrong_encodings(tmp_path: Path) -> None:
         ours(path, encoding="utf-16")
 
 
-THOUSANDS = ["1,000;x\n2,500;y\n", "1,000.5;x\n2,500;y\n", "1,0,00;x\n2;y\n", "-1,000;x\n2;y\n", ",5;x\n2;y\n", "1,;x\n2;y\n", "1.5,0;x\n2;y\n", "1,000e3;x\n2;y\n", "x;1\n1,000;2\n", "1,000;x\n;y\n", "99,999,999,999,999,999,999;x\n"]
+THOUSANDS = [
+    "1,000;x\n2,500;y\n",
+    "1,000.5;x\n2,500;y\n",
+    "1,0,00;x\n2;y\n",
+    "-1,000;x\n2;y\n",
+    ",5;x\n2;y\n",
+    "1,;x\n2;y\n",
+    "1.5,0;x\n2;y\n",
+    "1,000e3;x\n2;y\n",
+    "x;1\n1,000;2\n",
+    "1,000;x\n;y\n",
+    "99,999,999,999,999,999,999;x\n",
+]
 
 
 @pytest.mark.parametrize("rows", THOUSANDS)
@@ -122,13 +146,20 @@ def test_normalized_names(tmp_path: Path, header: str) -> None:
     path = tmp_path / "t.csv"
     width = header.count(",") + 1
     path.write_text(header + "\n" + ",".join(map(str, range(width))) + "\n")
-    assert ours(path, normalize_names=True, header=True, delim=",") == duck("read_csv", path, normalize_names=True, header=True, delim=",")
+    assert ours(path, normalize_names=True, header=True, delim=",") == duck(
+        "read_csv", path, normalize_names=True, header=True, delim=","
+    )
 
 
 def test_normalized_names_with_other_names(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a b,c\n1,2\n")
-    for options in ({"names": ["X Y"]}, {"types": {"a_b": "VARCHAR"}}, {"columns": {"A B": "INT", "c": "INT"}}, {"header": False}):
+    for options in (
+        {"names": ["X Y"]},
+        {"types": {"a_b": "VARCHAR"}},
+        {"columns": {"A B": "INT", "c": "INT"}},
+        {"header": False},
+    ):
         assert ours(path, normalize_names=True, **options) == duck("read_csv", path, normalize_names=True, **options)
     with pytest.raises(SourceError, match="names column a b, which the file does not have"):
         ours(path, normalize_names=True, types={"a b": "VARCHAR"})
@@ -164,14 +195,29 @@ def test_small_samples_and_wrong_ones(tmp_path: Path) -> None:
 def test_options_in_all_places(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_bytes("Le Prix;b\n1.000,5;é\n".encode("latin-1"))
-    options = {"encoding": "latin-1", "thousands": ".", "decimal_separator": ",", "normalize_names": True, "sample_size": -1}
+    options = {
+        "encoding": "latin-1",
+        "thousands": ".",
+        "decimal_separator": ",",
+        "normalize_names": True,
+        "sample_size": -1,
+    }
     named = ", ".join(f"{name} {literal(value)}" for name, value in options.items() if name != "sample_size")
     with tsql.connect() as db:
         expected = [(1000.5, "é")]
         found = db.read_csv(path, **options)
         assert (found.columns, found.fetchall()) == (["le_prix", "b"], expected)
-        assert db.sql(f"SELECT le_prix, b FROM read_csv('{path}', {', '.join(f'{n} => {literal(v)}' for n, v in options.items())})").fetchall() == expected
-        db.sql(f"CREATE TABLE w WITH (connector = 'csv', path = '{path}', {', '.join(f'{n} = {literal(v)}' for n, v in options.items())})")
+        assert (
+            db.sql(
+                f"SELECT le_prix, b FROM read_csv('{path}', "
+                f"{', '.join(f'{n} => {literal(v)}' for n, v in options.items())})"
+            ).fetchall()
+            == expected
+        )
+        db.sql(
+            f"CREATE TABLE w WITH (connector = 'csv', path = '{path}', "
+            f"{', '.join(f'{n} = {literal(v)}' for n, v in options.items())})"
+        )
         assert db.sql("FROM w").fetchall() == expected
         db.sql("CREATE TABLE t (p DOUBLE, q VARCHAR)")
         db.sql(f"COPY t FROM '{path}' (HEADER, {named})")
@@ -182,7 +228,9 @@ def test_options_in_all_places(tmp_path: Path) -> None:
 
 def test_wide_files_are_sniffed_in_a_time_that_grows_with_their_columns(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    path.write_text(",".join(f"c{i}" for i in range(20_000)) + "\n" + (",".join(str(i) for i in range(20_000)) + "\n") * 3)
+    path.write_text(
+        ",".join(f"c{i}" for i in range(20_000)) + "\n" + (",".join(str(i) for i in range(20_000)) + "\n") * 3
+    )
     assert ours(path)[1] == [tuple(range(20_000))] * 3
     path.write_text(",".join(["same"] * 20_000) + "\n" + ",".join(["1"] * 20_000) + "\n")
     names = [name for name, _ in ours(path)[0]]

@@ -98,7 +98,16 @@ def test_bytes_that_are_no_text_are_found_behind_comments(tmp_path: Path, db: An
         db.read_csv(tmp_path / "f.csv", comment="#").fetchall()
 
 
-@pytest.mark.parametrize("options", ["decimal_separator => ';'", "comment => '##'", "max_line_size => -1", "null_padding => 'perhaps'", "coment => '#'"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        "decimal_separator => ';'",
+        "comment => '##'",
+        "max_line_size => -1",
+        "null_padding => 'perhaps'",
+        "coment => '#'",
+    ],
+)
 def test_bad_options(folder: Path, db: Any, options: str) -> None:
     with pytest.raises(TsqlError, match="option"):
         db.sql(f"FROM read_csv('{folder / 'short.csv'}', {options})")
@@ -106,16 +115,29 @@ def test_bad_options(folder: Path, db: Any, options: str) -> None:
 
 def test_many_rows_through_the_plain_stream(tmp_path: Path, db: Any) -> None:
     rows = 50_000
-    (tmp_path / "f.csv").write_text("a,b,c\n" + "".join(f'{i},"t,{i}"{"" if i % 3 else f",{i * 2}"}\n# {i}\n' for i in range(rows)))
-    query = "SELECT count(*), sum(a), count(c), sum(c), max(length(b)) FROM read_csv('{}', comment => '#', null_padding => true)".format(tmp_path / "f.csv")
+    (tmp_path / "f.csv").write_text(
+        "a,b,c\n" + "".join(f'{i},"t,{i}"{"" if i % 3 else f",{i * 2}"}\n# {i}\n' for i in range(rows))
+    )
+    query = (
+        "SELECT count(*), sum(a), count(c), sum(c), max(length(b)) FROM read_csv('{}', comment => '#', "
+        "null_padding => true)"
+    ).format(tmp_path / "f.csv")
     thirds = range(0, rows, 3)
     assert db.sql(query).fetchall() == [(rows, sum(range(rows)), len(thirds), 2 * sum(thirds), len(f"t,{rows - 1}"))]
 
 
 def test_what_duckdb_does_not_read(folder: Path, db: Any) -> None:
     """Line ends inside quotes with null_padding, and doubled quotes beside stray ones."""
-    assert db.read_csv(folder / "short_text.csv", null_padding=True).fetchall() == [(1, "x", "p,q"), (2, None, None), (3, "y\ny", None)]
-    assert db.read_csv(folder / "loose_more.csv", strict_mode=False).fetchall() == [(1, 'say "hi" now'), (2, "plain"), (3, 'dou"ble')]
+    assert db.read_csv(folder / "short_text.csv", null_padding=True).fetchall() == [
+        (1, "x", "p,q"),
+        (2, None, None),
+        (3, "y\ny", None),
+    ]
+    assert db.read_csv(folder / "loose_more.csv", strict_mode=False).fetchall() == [
+        (1, 'say "hi" now'),
+        (2, "plain"),
+        (3, 'dou"ble'),
+    ]
 
 
 def test_a_plan_file_keeps_the_options(folder: Path, db: Any) -> None:
@@ -137,7 +159,20 @@ REFUSED = [
     ("quote => '#', comment => '#'", "options quote and comment are the same character, '#'"),
     ("escape => '#', comment => '#'", "options escape and comment are the same character, '#'"),
     ("delim => ';', nullstr => ['-', 'a;']", "option nullstr holds the delimiter, ';'"),
-    *((f"{name} => NULL", f"option {name} is NULL") for name in ("header", "skip", "names", "columns", "all_varchar", "nullstr", "sample_size", "union_by_name", "types")),
+    *(
+        (f"{name} => NULL", f"option {name} is NULL")
+        for name in (
+            "header",
+            "skip",
+            "names",
+            "columns",
+            "all_varchar",
+            "nullstr",
+            "sample_size",
+            "union_by_name",
+            "types",
+        )
+    ),
 ]
 
 

@@ -1,4 +1,5 @@
-"""CSV values that are not written like the others of their column, or as no other reader writes them: detected and cast as by DuckDB."""
+"""CSV values that are not written like the others of their column, or as no other reader writes them: detected and cast
+as by DuckDB."""
 
 from __future__ import annotations
 
@@ -58,7 +59,10 @@ def duck_as_text(path: Path, **options: Any) -> tuple[list[tuple[str, str]], lis
         connection.execute("SET timezone = 'UTC'")
         connection.execute(f"CREATE TABLE t AS FROM read_csv({_arguments(path, options)})")
         table = connection.table("t")
-        types = [(name, DUCKDB_NAMES.get(str(kind), str(kind))) for name, kind in zip(table.columns, table.types, strict=True)]
+        types = [
+            (name, DUCKDB_NAMES.get(str(kind), str(kind)))
+            for name, kind in zip(table.columns, table.types, strict=True)
+        ]
         return types, connection.sql("SELECT columns(*)::VARCHAR FROM t").fetchall()
 
 
@@ -119,17 +123,26 @@ def test_a_decimal_comma_beside_nan_and_infinity(tmp_path: Path) -> None:
 
 
 def test_copy_from_reads_what_only_a_cast_reads(tmp_path: Path) -> None:
-    path = written(tmp_path, "d,h\n2024-01-05 00:00:00,170141183460469231731687303715884105727\ninfinity,-1\n,\n0001-01-01 (BC),2.5\n")
+    path = written(
+        tmp_path,
+        "d,h\n2024-01-05 00:00:00,170141183460469231731687303715884105727\ninfinity,-1\n,\n0001-01-01 (BC),2.5\n",
+    )
     session = tsql.connect()
     session.sql("CREATE TABLE t (d DATE, h HUGEINT)")
     session.sql(f"COPY t FROM '{path}'")
-    expected = [("2024-01-05", "170141183460469231731687303715884105727"), ("infinity", "-1"), (None, None), ("0001-01-01 (BC)", "3")]
+    expected = [
+        ("2024-01-05", "170141183460469231731687303715884105727"),
+        ("infinity", "-1"),
+        (None, None),
+        ("0001-01-01 (BC)", "3"),
+    ]
     assert session.sql("SELECT d::VARCHAR, h::VARCHAR FROM t").fetchall() == expected
 
 
 def test_ignoring_errors_keeps_what_only_a_cast_reads(tmp_path: Path) -> None:
     path = written(
-        tmp_path, "d,h\n2024-01-05,1\noops,2\n12345-01-01,3\nepoch,170141183460469231731687303715884105728\ninfinity,170141183460469231731687303715884105727\n"
+        tmp_path,
+        "d,h\n2024-01-05,1\noops,2\n12345-01-01,3\nepoch,170141183460469231731687303715884105728\ninfinity,170141183460469231731687303715884105727\n",
     )
     options = {"ignore_errors": True, "types": {"d": "DATE", "h": "HUGEINT"}}
     assert as_text(path, **options) == duck_as_text(path, **options)
@@ -138,6 +151,11 @@ def test_ignoring_errors_keeps_what_only_a_cast_reads(tmp_path: Path) -> None:
 
 def test_decimals_of_files_keep_all_their_digits(tmp_path: Path) -> None:
     path, digits = tmp_path / "long.csv", "9" * 38
-    path.write_text(f"a,b,c,d\n{digits},0.{digits},0.00000000000000000000000000000009223372036854775807e50,-{digits}\n-1,0.5,12,1\n")
-    sql = f"SELECT * FROM read_csv({literal(path)}, columns = {{'a': 'DECIMAL(38,0)', 'b': 'DECIMAL(38,38)', 'c': 'BIGINT', 'd': 'HUGEINT'}})"
+    path.write_text(
+        f"a,b,c,d\n{digits},0.{digits},0.00000000000000000000000000000009223372036854775807e50,-{digits}\n-1,0.5,12,1\n"
+    )
+    sql = (
+        f"SELECT * FROM read_csv({literal(path)}, columns = {{'a': 'DECIMAL(38,0)', 'b': 'DECIMAL(38,38)', "
+        "'c': 'BIGINT', 'd': 'HUGEINT'})"
+    )
     assert tsql.connect().sql(sql).fetchall() == empty_duckdb().sql(sql).fetchall()

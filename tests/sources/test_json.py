@@ -52,7 +52,10 @@ def test_options_mean_what_they_mean_in_duckdb(tmp_path: Path, text: str, option
 def test_nested_values_are_json_text(tmp_path: Path) -> None:
     path = tmp_path / "t.json"
     path.write_text('{"a":[1, 2.50],"b":{"x":"é"},"c":[]}\n{"a":null,"b":{}}\n')
-    assert ours(path) == ([("a", "VARCHAR"), ("b", "VARCHAR"), ("c", "VARCHAR")], [("[1,2.5]", '{"x":"é"}', "[]"), (None, "{}", None)])
+    assert ours(path) == (
+        [("a", "VARCHAR"), ("b", "VARCHAR"), ("c", "VARCHAR")],
+        [("[1,2.5]", '{"x":"é"}', "[]"), (None, "{}", None)],
+    )
 
 
 ERRORS: list[tuple[bytes, dict[str, Any], str]] = [
@@ -83,7 +86,11 @@ def test_bad_input_is_one_clear_error(tmp_path: Path, content: bytes, options: d
 
 def test_small_pieces_read_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [{"i": i, "s": "x" * (i % 90) + '"\\,[]{}é', "n": [i, {"k": None}]} for i in range(500)]
-    layouts = {"lines": "\n".join(map(json.dumps, records)), "array": json.dumps(records, indent=1), "loose": " ".join(json.dumps(r, indent=2) for r in records)}
+    layouts = {
+        "lines": "\n".join(map(json.dumps, records)),
+        "array": json.dumps(records, indent=1),
+        "loose": " ".join(json.dumps(r, indent=2) for r in records),
+    }
     monkeypatch.setattr(json_values, "BLOCK_BYTES", 64)
     monkeypatch.setattr(json_values, "CHUNK_CHARS", 7)
     expected = [(r["i"], r["s"], json.dumps(r["n"], separators=(",", ":"))) for r in records]
@@ -108,4 +115,7 @@ def test_types_past_the_sample_are_cast_or_reported(tmp_path: Path) -> None:
 def test_several_files_share_one_schema(tmp_path: Path) -> None:
     (tmp_path / "1.json").write_text('{"a":1}\n')
     (tmp_path / "2.json").write_text('[{"b":"x"},{"a":2.5}]')
-    assert ours(str(tmp_path / "*.json")) == ([("a", "DOUBLE"), ("b", "VARCHAR")], [(1.0, None), (None, "x"), (2.5, None)])
+    assert ours(str(tmp_path / "*.json")) == (
+        [("a", "DOUBLE"), ("b", "VARCHAR")],
+        [(1.0, None), (None, "x"), (2.5, None)],
+    )

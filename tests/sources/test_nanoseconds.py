@@ -47,7 +47,11 @@ def opened(write: Callable[[pa.Table, Path], str] | str, table: pa.Table, folder
     db = tsql.connect()
     if callable(write):
         return db, write(table, folder)
-    frames: dict[str, Callable[[], Any]] = {"arrow": lambda: table, "pandas": table.to_pandas, "polars": lambda: pl.from_arrow(table)}
+    frames: dict[str, Callable[[], Any]] = {
+        "arrow": lambda: table,
+        "pandas": table.to_pandas,
+        "polars": lambda: pl.from_arrow(table),
+    }
     db.register("t", frames[write]())
     return db, "t"
 
@@ -89,7 +93,12 @@ def test_a_time_stays_in_its_window(tmp_path: Path) -> None:
 
 def test_statements_that_run_at_once_tell_it(tmp_path: Path) -> None:
     db, name = opened(parquet, pa.table({"ts": pa.array([1], pa.timestamp("ns"))}), tmp_path)
-    for statement in (f"CREATE TABLE x AS FROM {name}", f"INSERT INTO x FROM {name}", f"COPY (FROM {name}) TO '{tmp_path}/x.csv'", f"COPY x FROM {name}"):
+    for statement in (
+        f"CREATE TABLE x AS FROM {name}",
+        f"INSERT INTO x FROM {name}",
+        f"COPY (FROM {name}) TO '{tmp_path}/x.csv'",
+        f"COPY x FROM {name}",
+    ):
         done = db.sql(statement)
         assert done.notes == [NOTE.format("ts")], statement
         done.fetchall()
@@ -112,7 +121,9 @@ def test_durations(write: Any, tmp_path: Path) -> None:
     values = [0, 1, 1500, -1, -1500, 2000, None]
     db, name = opened(write, pa.table({"d": pa.array(values, pa.duration("ns"))}), tmp_path)
     found = db.sql(f"SELECT d FROM {name}")
-    assert [row[0] for row in found.fetchall()] == [None if v is None else dt.timedelta(microseconds=v // 1000) for v in values]
+    assert [row[0] for row in found.fetchall()] == [
+        None if v is None else dt.timedelta(microseconds=v // 1000) for v in values
+    ]
     assert found.notes == [NOTE.format("d")]
     moved = db.sql(f"SELECT epoch_us(TIMESTAMP '1970-01-01' + d) FROM {name}").fetchall()
     assert moved == [(None if v is None else v // 1000,) for v in values]
@@ -120,11 +131,30 @@ def test_durations(write: Any, tmp_path: Path) -> None:
 
 def test_calendar_intervals() -> None:
     db = tsql.connect()
-    db.register("t", pa.table({"i": pa.array([pa.MonthDayNano([1, 2, 1999]), None, pa.MonthDayNano([0, 0, -1])], pa.month_day_nano_interval())}))
+    db.register(
+        "t",
+        pa.table(
+            {
+                "i": pa.array(
+                    [pa.MonthDayNano([1, 2, 1999]), None, pa.MonthDayNano([0, 0, -1])], pa.month_day_nano_interval()
+                )
+            }
+        ),
+    )
     found = db.sql("SELECT i FROM t")
-    assert [None if v is None else tuple(v) for v in found.arrow().column("i").to_pylist()] == [(1, 2, 1000), None, (0, 0, -1000)]
+    assert [None if v is None else tuple(v) for v in found.arrow().column("i").to_pylist()] == [
+        (1, 2, 1000),
+        None,
+        (0, 0, -1000),
+    ]
     assert found.notes == [NOTE.format("i")]
-    sliced = pa.table({"i": pa.array([pa.MonthDayNano([1, 2, 1999]), None, pa.MonthDayNano([0, 0, 3000])], pa.month_day_nano_interval())})[1:]
+    sliced = pa.table(
+        {
+            "i": pa.array(
+                [pa.MonthDayNano([1, 2, 1999]), None, pa.MonthDayNano([0, 0, 3000])], pa.month_day_nano_interval()
+            )
+        }
+    )[1:]
     db.register("s", sliced)
     found = db.sql("SELECT i FROM s")
     assert [None if v is None else tuple(v) for v in found.arrow().column("i").to_pylist()] == [None, (0, 0, 3000)]
@@ -133,8 +163,16 @@ def test_calendar_intervals() -> None:
 
 @pytest.mark.parametrize("name", ["t.csv", "t.json"])
 def test_text(name: str, tmp_path: Path) -> None:
-    texts = [("2020-01-01 23:59:59.999999999", "23:59:59.9999999"), ("1960-01-01 00:00:00.0000009", "00:00:00.000001"), ("2020-01-01 00:00:00.123456000", "00:00:00")]
-    rows = [f"{a},{b},2020-01-01 00:00:00.123456000" for a, b in texts] if name.endswith("csv") else [f'{{"ts": "{a}", "t": "{b}", "w": "2020-01-01 00:00:00.123456000"}}' for a, b in texts]
+    texts = [
+        ("2020-01-01 23:59:59.999999999", "23:59:59.9999999"),
+        ("1960-01-01 00:00:00.0000009", "00:00:00.000001"),
+        ("2020-01-01 00:00:00.123456000", "00:00:00"),
+    ]
+    rows = (
+        [f"{a},{b},2020-01-01 00:00:00.123456000" for a, b in texts]
+        if name.endswith("csv")
+        else [f'{{"ts": "{a}", "t": "{b}", "w": "2020-01-01 00:00:00.123456000"}}' for a, b in texts]
+    )
     (tmp_path / name).write_text("\n".join((["ts,t,w"] if name.endswith("csv") else []) + rows) + "\n")
     found = tsql.connect().sql(f"SELECT ts, t, w FROM '{tmp_path}/{name}'")
     assert found.types == ["TIMESTAMP", "TIME", "TIMESTAMP"]
@@ -154,7 +192,9 @@ def test_partitions_conformed_files_and_streams(tmp_path: Path) -> None:
     assert found.fetchall() == [(1, dt.datetime(1970, 1, 1, 0, 0, 0, 1))]
     assert found.notes == [NOTE.format("TS")]
     name = parquet(table, tmp_path)
-    found = tsql.connect().sql(f"SELECT moment FROM read_parquet({name}, schema => {{'v': 'BIGINT', 'ts': 'TIMESTAMP'}}) AS t(v, moment)")
+    found = tsql.connect().sql(
+        f"SELECT moment FROM read_parquet({name}, schema => {{'v': 'BIGINT', 'ts': 'TIMESTAMP'}}) AS t(v, moment)"
+    )
     assert found.fetchall() == [(dt.datetime(1970, 1, 1, 0, 0, 0, 1),)]
     assert found.notes == [NOTE.format("ts")]
 
@@ -162,9 +202,22 @@ def test_partitions_conformed_files_and_streams(tmp_path: Path) -> None:
 def test_old_timestamps_of_all_years(tmp_path: Path) -> None:
     """INT96 holds years that nanoseconds in 64 bits do not: their digits and their years are both right."""
     generator = random.Random(7)
-    moments = [dt.datetime(1, 1, 1), dt.datetime(9999, 12, 31, 23, 59, 59, 999999), dt.datetime(1500, 2, 3, 4, 5, 6, 7), None]
-    moments += [dt.datetime(1, 1, 1) + dt.timedelta(days=generator.randrange(3_000_000), microseconds=generator.randrange(DAY_NS // 1000)) for _ in range(100)]
-    pq.write_table(pa.table({"ts": pa.array(moments, pa.timestamp("us"))}), tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
+    moments = [
+        dt.datetime(1, 1, 1),
+        dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+        dt.datetime(1500, 2, 3, 4, 5, 6, 7),
+        None,
+    ]
+    moments += [
+        dt.datetime(1, 1, 1)
+        + dt.timedelta(days=generator.randrange(3_000_000), microseconds=generator.randrange(DAY_NS // 1000))
+        for _ in range(100)
+    ]
+    pq.write_table(
+        pa.table({"ts": pa.array(moments, pa.timestamp("us"))}),
+        tmp_path / "t.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
     found = tsql.connect().sql(f"SELECT ts FROM '{tmp_path}/t.parquet'")
     assert [row[0] for row in found.fetchall()] == moments
     assert found.notes == []

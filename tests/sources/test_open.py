@@ -1,4 +1,5 @@
-"""Opening: kinds by name and by content, folders and globs, and one error that names the path for whatever is not there."""
+"""Opening: kinds by name and by content, folders and globs, and one error that names the path for whatever is not
+there."""
 
 from __future__ import annotations
 
@@ -16,7 +17,14 @@ from tsql.backends.io.ipc import IpcSource
 from tsql.backends.io.open import from_description, open_source
 from tsql.kernels.expr.errors import SourceError
 
-TABLE = pa.table({"a": [1, 2, 3], "s": ["x", None, "z"], "k": pa.array(["u", "v", "u"]).dictionary_encode(), "l": pa.array(["p", "q", None], pa.large_string())})
+TABLE = pa.table(
+    {
+        "a": [1, 2, 3],
+        "s": ["x", None, "z"],
+        "k": pa.array(["u", "v", "u"]).dictionary_encode(),
+        "l": pa.array(["p", "q", None], pa.large_string()),
+    }
+)
 ROWS = [(1, "x", "u", "p"), (2, None, "v", "q"), (3, "z", "u", None)]
 
 
@@ -47,7 +55,9 @@ def test_feather(tmp_path: Path) -> None:
 
 
 def test_ipc_files_that_disagree(tmp_path: Path) -> None:
-    for number, table in enumerate((pa.table({"x": [1]}), pa.table({"x": pa.array([2], pa.int8())}), pa.table({"x": ["abc"]}))):
+    for number, table in enumerate(
+        (pa.table({"x": [1]}), pa.table({"x": pa.array([2], pa.int8())}), pa.table({"x": ["abc"]}))
+    ):
         with pa.ipc.new_file(str(tmp_path / f"{number}.arrow"), table.schema) as writer:
             writer.write_table(table)
     assert ours([tmp_path / "0.arrow", tmp_path / "1.arrow"])[1] == [(1,), (2,)]
@@ -83,7 +93,11 @@ def test_kinds_are_found_by_content_where_the_name_says_nothing(tmp_path: Path) 
     write_ipc(tmp_path / "two", stream=True)
     (tmp_path / "three").write_text('{"a": 1}\n')
     (tmp_path / "four").write_text("just text")
-    assert ours(tmp_path / "one")[1] == ROWS and ours(tmp_path / "two")[1] == ROWS and ours(tmp_path / "three")[1] == [(1,)]
+    assert (
+        ours(tmp_path / "one")[1] == ROWS
+        and ours(tmp_path / "two")[1] == ROWS
+        and ours(tmp_path / "three")[1] == [(1,)]
+    )
     with pytest.raises(SourceError, match="cannot be told from its name or content"):
         ours(tmp_path / "four")
     assert ours(tmp_path / "four", "csv")[0] == [("just text", "VARCHAR")]
@@ -121,7 +135,9 @@ def test_a_name_with_glob_characters_that_is_a_file(tmp_path: Path) -> None:
         ("text.txt", "parquet", {"hive": True}, "unknown option hive"),
     ],
 )
-def test_what_is_not_there_is_named(tmp_path: Path, name: str, kind: str | None, options: dict[str, Any], message: str) -> None:
+def test_what_is_not_there_is_named(
+    tmp_path: Path, name: str, kind: str | None, options: dict[str, Any], message: str
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "mixed").mkdir()
     (tmp_path / "mixed" / "a.csv").write_text("a\n1\n")
@@ -157,7 +173,10 @@ def test_a_column_name_that_is_no_text_is_one_clear_error(tmp_path: Path, stream
     inner = pa.array([{"abcdefgh": 1}]) if nested else pa.array([1])
     table = pa.table({"outer" if nested else "abcdefgh": inner})
     path = tmp_path / "t.arrow"
-    with pa.OSFile(str(path), "wb") as file, (pa.ipc.new_stream if stream else pa.ipc.new_file)(file, table.schema) as writer:
+    with (
+        pa.OSFile(str(path), "wb") as file,
+        (pa.ipc.new_stream if stream else pa.ipc.new_file)(file, table.schema) as writer,
+    ):
         writer.write_table(table)
     path.write_bytes(path.read_bytes().replace(b"abcdefgh", b"abcd\xff\xfegh"))
     with pytest.raises(SourceError, match=r"t\.arrow: the name of a column is not UTF-8: b'abcd\\xff\\xfegh'"):

@@ -1,4 +1,5 @@
-"""Parquet: contents as DuckDB reads them, partitions, files that disagree, statistics, and what pushed-down filters skip."""
+"""Parquet: contents as DuckDB reads them, partitions, files that disagree, statistics, and what pushed-down filters
+skip."""
 
 from __future__ import annotations
 
@@ -54,13 +55,21 @@ def test_all_types_as_duckdb_reads_them(tmp_path: Path, settings: dict[str, Any]
 
 def test_files_written_by_duckdb(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    duckdb.sql("SELECT i, (i / 100)::DECIMAL(4,2) d4, (i / 100)::DECIMAL(9,2) d9, (i / 100)::DECIMAL(18,2) d18, (i / 100)::DECIMAL(38,2) d38, i::VARCHAR s, i % 5 = 0 b, DATE '2020-01-01' + i::INT dt FROM range(5000) t(i)").to_parquet(str(path), row_group_size=2048)
+    duckdb.sql(
+        "SELECT i, (i / 100)::DECIMAL(4,2) d4, (i / 100)::DECIMAL(9,2) d9, (i / 100)::DECIMAL(18,2) d18, "
+        "(i / 100)::DECIMAL(38,2) d38, i::VARCHAR s, i % 5 = 0 b, DATE '2020-01-01' + i::INT dt FROM "
+        "range(5000) t(i)"
+    ).to_parquet(str(path), row_group_size=2048)
     assert ours(path) == duck("read_parquet", path)
 
 
 def test_narrow_decimals_arrive_unscaled_and_few_strings_as_dictionary(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"d": pa.array([Decimal("1.25"), None], pa.decimal128(15, 2)), "s": ["a", "b"]}), path, store_decimal_as_integer=True)
+    pq.write_table(
+        pa.table({"d": pa.array([Decimal("1.25"), None], pa.decimal128(15, 2)), "s": ["a", "b"]}),
+        path,
+        store_decimal_as_integer=True,
+    )
     source = open_source(path)
     (batch,) = source.read(source.splits(("d", "s"), None)[0], ("d", "s"))
     assert batch.column(0).to_pylist() == [125, None] and batch.schema.field(0).type == pa.int64()
@@ -72,13 +81,20 @@ def test_timestamps_in_nanoseconds_and_int96(tmp_path: Path) -> None:
     pq.write_table(table, tmp_path / "ns.parquet")
     expected = [0, 1, 1, -2, None]
     assert table_of(open_source(tmp_path / "ns.parquet")).column("t").cast(pa.int64()).to_pylist() == expected
-    pq.write_table(pa.table({"t": pa.array([0, 1, 2000], pa.timestamp("us"))}), tmp_path / "i96.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(
+        pa.table({"t": pa.array([0, 1, 2000], pa.timestamp("us"))}),
+        tmp_path / "i96.parquet",
+        use_deprecated_int96_timestamps=True,
+    )
     assert table_of(open_source(tmp_path / "i96.parquet")).column("t").cast(pa.int64()).to_pylist() == [0, 1, 2000]
 
 
 def test_intervals_of_duckdb(tmp_path: Path) -> None:
     path = tmp_path / "i.parquet"
-    duckdb.sql(f"COPY (SELECT * FROM (VALUES (1, INTERVAL '1 year 2 days 3.5 seconds'), (2, NULL), (3, INTERVAL '20 hours'), (4, INTERVAL '0 days')) t(n, i)) TO '{path}'")
+    duckdb.sql(
+        "COPY (SELECT * FROM (VALUES (1, INTERVAL '1 year 2 days 3.5 seconds'), (2, NULL), (3, INTERVAL "
+        f"'20 hours'), (4, INTERVAL '0 days')) t(n, i)) TO '{path}'"
+    )
     query = f"SELECT i::VARCHAR, n FROM '{path}' ORDER BY n"
     found = tsql.connect().sql(query)
     assert found.fetchall() == duckdb.sql(query).fetchall()
@@ -88,7 +104,9 @@ def test_intervals_of_duckdb(tmp_path: Path) -> None:
 def test_days_in_milliseconds_are_those_of_their_time() -> None:
     millis = [0, -1, 86_399_999, 86_400_000, -86_400_000, -86_400_001, None]
     source = ArrowSource(pa.table({"d": pa.array(millis, pa.int64()).view(pa.date64())}))
-    assert table_of(source).column("d").cast(pa.int32()).to_pylist() == [None if ms is None else ms // 86_400_000 for ms in millis]
+    assert table_of(source).column("d").cast(pa.int32()).to_pylist() == [
+        None if ms is None else ms // 86_400_000 for ms in millis
+    ]
 
 
 def test_columns_in_any_order_and_none_at_all(tmp_path: Path) -> None:
@@ -100,7 +118,16 @@ def test_columns_in_any_order_and_none_at_all(tmp_path: Path) -> None:
 
 
 def test_hive_partitions(tmp_path: Path) -> None:
-    for values in (["1", "2"], ["2020-01-01", "2020-02-03"], ["2020-01-01", "1"], ["1.5", "2"], ["2020-01-01 00:00:00", "2020-01-01 10:00:00"], ["a%20b", "c"], ["__HIVE_DEFAULT_PARTITION__", "3"], ["007", "1"]):
+    for values in (
+        ["1", "2"],
+        ["2020-01-01", "2020-02-03"],
+        ["2020-01-01", "1"],
+        ["1.5", "2"],
+        ["2020-01-01 00:00:00", "2020-01-01 10:00:00"],
+        ["a%20b", "c"],
+        ["__HIVE_DEFAULT_PARTITION__", "3"],
+        ["007", "1"],
+    ):
         root = tmp_path / "-".join(values).replace(":", "")
         for i, value in enumerate(values):
             (root / f"k={value}" / "z=5").mkdir(parents=True)
@@ -148,7 +175,10 @@ def test_the_first_file_decides_and_later_ones_are_cast(tmp_path: Path, first: p
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (pa.table({"x": ["abc"]}), r"2\.parquet: column x is VARCHAR here and INTEGER in .*1\.parquet: could not convert 'abc'"),
+        (
+            pa.table({"x": ["abc"]}),
+            r"2\.parquet: column x is VARCHAR here and INTEGER in .*1\.parquet: could not convert 'abc'",
+        ),
         (pa.table({"x": [2**40]}), r"2\.parquet: column x is BIGINT here and INTEGER in .*1\.parquet: .*1099511627776"),
         (pa.table({"x": [dt.date(2020, 1, 1)]}), r"2\.parquet: column x is DATE here and INTEGER in .*1\.parquet"),
         (pa.table({"y": [1]}), r"2\.parquet: column x, which is in .*1\.parquet, is missing here"),
@@ -161,7 +191,9 @@ def test_files_that_disagree_are_named(tmp_path: Path, second: pa.Table, message
         ours(pattern)
 
 
-@pytest.mark.parametrize("second", [pa.table({"y": [1]}), pa.table({"x": [1.5]}), pa.table({"X": [5]}), pa.table({"x": ["a"]})])
+@pytest.mark.parametrize(
+    "second", [pa.table({"y": [1]}), pa.table({"x": [1.5]}), pa.table({"X": [5]}), pa.table({"x": ["a"]})]
+)
 def test_union_by_name(tmp_path: Path, second: pa.Table) -> None:
     pattern = write_pair(tmp_path, pa.table({"x": [1, 2]}), second)
     assert ours(pattern, union_by_name=True) == duck("read_parquet", pattern, union_by_name=True)
@@ -178,7 +210,9 @@ def test_statistics(tmp_path: Path) -> None:
     assert found.rows == 4 and found.bytes > 0
     known = {name: (c.minimum, c.maximum, c.nulls, c.exact) for name, c in found.columns.items()}
     assert known["i"] == (1, 9, 1, True) and known["s"] == ("a", "c", 1, True) and known["dec"] == (-225, 150, 2, True)
-    assert known["wide"] == (-225, 150, 2, True) and known["d"] == (1, 7, 1, True) and known["n"] == (None, None, 4, True)
+    assert (
+        known["wide"] == (-225, 150, 2, True) and known["d"] == (1, 7, 1, True) and known["n"] == (None, None, 4, True)
+    )
     assert known["u"] == (1, 2**64 - 1, 0, True) and known["f"][3] is False
     pq.write_table(table, path, write_statistics=False)
     column = open_source(path).statistics().columns["i"]
@@ -213,8 +247,12 @@ def test_row_groups_are_skipped_and_no_row_is_lost(tmp_path: Path) -> None:
     assert groups(compare("<", "t", 25_000_000, TIMESTAMP)) == 3
     assert groups(compare(">", "day", 89, DATE)) == 1
     assert groups(Call("=", (Cast(Column("i", INTEGER), BIGINT), Literal(42, BIGINT)), BOOLEAN)) == 1
-    assert groups(Call("=", (Cast(Column("day", DATE), TIMESTAMP), Literal(42 * 86_400_000_000, TIMESTAMP)), BOOLEAN)) == 1
-    assert groups(InList(Column("i", INTEGER), (Literal(5, INTEGER), Literal(95, INTEGER), Literal(None, INTEGER)))) == 2
+    assert (
+        groups(Call("=", (Cast(Column("day", DATE), TIMESTAMP), Literal(42 * 86_400_000_000, TIMESTAMP)), BOOLEAN)) == 1
+    )
+    assert (
+        groups(InList(Column("i", INTEGER), (Literal(5, INTEGER), Literal(95, INTEGER), Literal(None, INTEGER)))) == 2
+    )
     assert groups(Call("and", (compare(">", "i", 30, INTEGER), compare("<", "i", 40, INTEGER)), BOOLEAN)) == 1
     assert groups(Call("or", (compare("=", "i", 5, INTEGER), compare("=", "s", "k077", VARCHAR)), BOOLEAN)) == 2
     assert groups(Call("is_null", (Column("n", BIGINT),), BOOLEAN)) == 5
@@ -273,7 +311,9 @@ def test_a_file_that_changed_is_not_read_with_the_old_footer(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("threads", "remembered"), [(1, 8192), (2, 8192), (1, 1)])
-def test_each_row_group_has_its_own_dictionary(tmp_path: Path, threads: int, remembered: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_row_group_has_its_own_dictionary(
+    tmp_path: Path, threads: int, remembered: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The codes of one row group mean other strings in the next, whose dictionary may lie where the last one was."""
     monkeypatch.setattr("tsql.kernels.emit.dictionary.MEMO_STRINGS", remembered)
     path = tmp_path / "f.parquet"
@@ -294,5 +334,8 @@ def test_each_row_group_has_its_own_dictionary(tmp_path: Path, threads: int, rem
         "SELECT count(*) AS n, sum(v) AS t FROM {} WHERE NOT (s LIKE 'b%')",
         "SELECT sum(CASE WHEN s < 'b' THEN v ELSE 0 END) AS t FROM {}",
     ):
-        assert db.sql(query.format(f"'{path}'")).arrow().to_pylist() == duckdb.sql(query.format("rows")).to_arrow_table().to_pylist()
+        assert (
+            db.sql(query.format(f"'{path}'")).arrow().to_pylist()
+            == duckdb.sql(query.format("rows")).to_arrow_table().to_pylist()
+        )
     assert rows.num_rows == 90_000

@@ -1,4 +1,5 @@
-"""Damaged Parquet files: cut anywhere, bytes flipped anywhere. Each gives a SourceError naming the file, or rows; never anything else."""
+"""Damaged Parquet files: cut anywhere, bytes flipped anywhere. Each gives a SourceError naming the file, or rows; never
+anything else."""
 
 from __future__ import annotations
 
@@ -19,7 +20,14 @@ from tsql.kernels.expr.errors import SourceError
 def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("parquet") / "t.parquet"
     rows = 300
-    table = pa.table({"i": range(rows), "s": [f"text {i % 9}" for i in range(rows)], "d": pa.array([Decimal(i).scaleb(-2) for i in range(rows)], pa.decimal128(15, 2)), "f": [i / 3 for i in range(rows)]})
+    table = pa.table(
+        {
+            "i": range(rows),
+            "s": [f"text {i % 9}" for i in range(rows)],
+            "d": pa.array([Decimal(i).scaleb(-2) for i in range(rows)], pa.decimal128(15, 2)),
+            "f": [i / 3 for i in range(rows)],
+        }
+    )
     pq.write_table(table, path, row_group_size=100, store_decimal_as_integer=True)
     return path.read_bytes()
 

@@ -1,4 +1,5 @@
-"""The parts of the Parquet decoder by themselves: packed integers, bits, Snappy, and where the machine code comes from."""
+"""The parts of the Parquet decoder by themselves: packed integers, bits, Snappy, and where the machine code comes
+from."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def kernel(call: Callable[..., Val], words: int, interpret: bool) -> Callable[..
 
 
 def indices(interpret: bool) -> Callable[..., int]:
-    return kernel(lambda k, s, t, n, limit: bits.read_indices(k, s.bits_as("ptr"), t.bits_as("ptr"), n, limit), 4, interpret)
+    return kernel(
+        lambda k, s, t, n, limit: bits.read_indices(k, s.bits_as("ptr"), t.bits_as("ptr"), n, limit), 4, interpret
+    )
 
 
 def hybrid(choose: random.Random, width: int, count: int) -> tuple[bytes, list[int]]:
@@ -57,7 +60,9 @@ def hybrid(choose: random.Random, width: int, count: int) -> tuple[bytes, list[i
         else:
             groups = choose.randint(1, 9)
             packed = [choose.getrandbits(width) if width else 0 for _ in range(groups * 8)]
-            encoded += varint(groups << 1 | 1) + sum(v << (width * i) for i, v in enumerate(packed)).to_bytes(groups * width, "little")
+            encoded += varint(groups << 1 | 1) + sum(v << (width * i) for i, v in enumerate(packed)).to_bytes(
+                groups * width, "little"
+            )
             values += packed
     return bytes(encoded), values
 
@@ -108,12 +113,20 @@ def test_indices_stop_at_the_end_and_at_the_limit() -> None:
         (0, b"\x10", 8, 0, bits.WRONG_INDEX),
     ):
         record, _ = stream(data, width)
-        assert read(ctypes.addressof(record), ctypes.addressof(target) + 32, count, limit) == status, (width, data, count)
+        assert read(ctypes.addressof(record), ctypes.addressof(target) + 32, count, limit) == status, (
+            width,
+            data,
+            count,
+        )
 
 
 @pytest.mark.parametrize("interpret", [False, True])
 def test_bits_at_any_place(interpret: bool) -> None:
-    read = kernel(lambda k, s, n, bitmap, start: bits.read_bits(k, s.bits_as("ptr"), n, bitmap.bits_as("ptr"), start), 4, interpret)
+    read = kernel(
+        lambda k, s, n, bitmap, start: bits.read_bits(k, s.bits_as("ptr"), n, bitmap.bits_as("ptr"), start),
+        4,
+        interpret,
+    )
     for seed in range(10):
         choose = random.Random(seed)
         data, values = hybrid(choose, 1, 60 if interpret else 2000)
@@ -123,7 +136,9 @@ def test_bits_at_any_place(interpret: bool) -> None:
         done = 0
         while done < len(values):
             count = min(choose.choice((1, 5, 64, 333)), len(values) - done)
-            assert read(ctypes.addressof(record), count, ctypes.addressof(bitmap), offset + done) == sum(values[done : done + count])
+            assert read(ctypes.addressof(record), count, ctypes.addressof(bitmap), offset + done) == sum(
+                values[done : done + count]
+            )
             done += count
         assert int.from_bytes(bitmap.raw, "little") >> offset == sum(v << i for i, v in enumerate(values)), seed
     record, _ = stream(b"\x10\x02", 1)
@@ -151,7 +166,10 @@ def snappy(interpret: bool) -> Callable[[bytes, int], tuple[int, bytes]]:
     call = kernel(lambda k, s, n, t, m: decompress(k, s.bits_as("ptr"), n, t.bits_as("ptr"), m), 4, interpret)
 
     def run(data: bytes, size: int) -> tuple[int, bytes]:
-        source, target = ctypes.create_string_buffer(data + GUARD), ctypes.create_string_buffer(b"\0" * (size + bits.PADDING) + GUARD)
+        source, target = (
+            ctypes.create_string_buffer(data + GUARD),
+            ctypes.create_string_buffer(b"\0" * (size + bits.PADDING) + GUARD),
+        )
         status = call(ctypes.addressof(source), len(data), ctypes.addressof(target), size)
         assert target.raw[size + bits.PADDING :] == GUARD + b"\0", "written behind the padding"
         return status, target.raw[:size]
@@ -162,7 +180,9 @@ def snappy(interpret: bool) -> Callable[[bytes, int], tuple[int, bytes]]:
 @pytest.mark.parametrize("interpret", [False, True])
 def test_snappy(interpret: bool) -> None:
     run = snappy(interpret)
-    for seed, size in enumerate((0, 1, 7, 60, 61, 300, 700) if interpret else (0, 1, 59, 60, 61, 62, 255, 256, 257, 5000, 66_000, 200_000)):
+    for seed, size in enumerate(
+        (0, 1, 7, 60, 61, 300, 700) if interpret else (0, 1, 59, 60, 61, 62, 255, 256, 257, 5000, 66_000, 200_000)
+    ):
         plain = texts(random.Random(seed), size)
         data = pa.Codec("snappy").compress(plain, asbytes=True)
         assert run(data, size) == (0, plain), size

@@ -49,10 +49,21 @@ def write(table: pa.Table, path: str, rng: np.random.Generator) -> None:
 def test_selected_rows_are_those_of_pyarrow(tmp_path, seed):
     rng = np.random.default_rng(seed)
     table, path = random_table(rng), str(tmp_path / "x.parquet")
-    pq.write_table(table, path, data_page_size=int(rng.choice([100, 2000])), use_dictionary=bool(seed % 2), compression=("snappy", "none", "zstd")[seed % 3])
+    pq.write_table(
+        table,
+        path,
+        data_page_size=int(rng.choice([100, 2000])),
+        use_dictionary=bool(seed % 2),
+        compression=("snappy", "none", "zstd")[seed % 3],
+    )
     source = ParquetSource([path])
     file, total = source._file(path), table.num_rows
-    readers = [ChunkReader(source._descriptor(file), file.footer.size, file.footer.chunks[0][i], file.form(i), total, True, "x") for i in range(table.num_columns)]
+    readers = [
+        ChunkReader(
+            source._descriptor(file), file.footer.size, file.footer.chunks[0][i], file.form(i), total, True, "x"
+        )
+        for i in range(table.num_columns)
+    ]
     start = 0
     while start < total:
         rows = int(min(total - start, rng.integers(1, 3000)))
@@ -70,7 +81,13 @@ def test_a_late_scan_gives_the_rows_of_pyarrow(tmp_path, seed):
     write(table, path, rng)
     session = tsql.connect(threads=2)
     limit = int(rng.integers(0, 200))
-    for where, chosen in ((f"l < {limit}", [v is not None and v < limit for v in table["l"].to_pylist()]), ("i = 0 AND b", [i == 0 and bool(b) for i, b in zip(table["i"].to_pylist(), table["b"].to_pylist(), strict=True)])):
+    for where, chosen in (
+        (f"l < {limit}", [v is not None and v < limit for v in table["l"].to_pylist()]),
+        (
+            "i = 0 AND b",
+            [i == 0 and bool(b) for i, b in zip(table["i"].to_pylist(), table["b"].to_pylist(), strict=True)],
+        ),
+    ):
         found = session.sql(f"SELECT i, l, f, b, s FROM '{path}' WHERE {where}").arrow()
         assert found.to_pylist() == table.filter(pa.array(chosen)).to_pylist()
 

@@ -1,4 +1,5 @@
-"""Our decoder of Parquet pages: random tables in every shape that writers make, against pyarrow's reading of the same files."""
+"""Our decoder of Parquet pages: random tables in every shape that writers make, against pyarrow's reading of the same
+files."""
 
 from __future__ import annotations
 
@@ -122,10 +123,15 @@ def test_random_tables_as_pyarrow_reads_them(tmp_path: Path, readers: list[Chunk
     [
         {"compression": "brotli"},
         {"compression": "lz4"},
-        {"use_dictionary": False, "column_encoding": {"i64": "DELTA_BINARY_PACKED", "s": "DELTA_BYTE_ARRAY", "d": "BYTE_STREAM_SPLIT"}},
+        {
+            "use_dictionary": False,
+            "column_encoding": {"i64": "DELTA_BINARY_PACKED", "s": "DELTA_BYTE_ARRAY", "d": "BYTE_STREAM_SPLIT"},
+        },
     ],
 )
-def test_what_is_left_to_pyarrow_is_read_beside_ours(tmp_path: Path, readers: list[ChunkReader], settings: dict[str, Any]) -> None:
+def test_what_is_left_to_pyarrow_is_read_beside_ours(
+    tmp_path: Path, readers: list[ChunkReader], settings: dict[str, Any]
+) -> None:
     path = tmp_path / "t.parquet"
     pq.write_table(random_table(5, 700), path, **settings)
     compare(path)
@@ -143,7 +149,9 @@ def test_batches_of_long_row_groups(tmp_path: Path, readers: list[ChunkReader]) 
             "big": [choose.getrandbits(60) for _ in range(rows)],
         }
     )
-    pq.write_table(table, tmp_path / "t.parquet", column_encoding={"big": "DELTA_BINARY_PACKED"}, use_dictionary=["n", "s"])
+    pq.write_table(
+        table, tmp_path / "t.parquet", column_encoding={"big": "DELTA_BINARY_PACKED"}, use_dictionary=["n", "s"]
+    )
     compare(tmp_path / "t.parquet")
     source = open_source(tmp_path / "t.parquet")
     for names in (("n", "s"), ("n", "s", "big")):
@@ -155,7 +163,13 @@ def test_batches_of_long_row_groups(tmp_path: Path, readers: list[ChunkReader]) 
 def test_few_strings_come_as_a_dictionary_unless_a_page_has_none(tmp_path: Path) -> None:
     rows = 5000
     few, grown = [f"v{i % 9}" for i in range(rows)], [f"v{i if i > 4000 else i % 9}" for i in range(rows)]
-    pq.write_table(pa.table({"few": few, "grown": grown}), tmp_path / "t.parquet", dictionary_pagesize_limit=100, data_page_size=1000, write_batch_size=100)
+    pq.write_table(
+        pa.table({"few": few, "grown": grown}),
+        tmp_path / "t.parquet",
+        dictionary_pagesize_limit=100,
+        data_page_size=1000,
+        write_batch_size=100,
+    )
     source = open_source(tmp_path / "t.parquet")
     (batch,) = source.read(source.splits(("few", "grown"), None)[0], ("few", "grown"))
     assert pa.types.is_dictionary(batch.column(0).type) and batch.column(1).type == pa.string()
@@ -169,13 +183,18 @@ def test_files_of_polars_and_duckdb(tmp_path: Path, readers: list[ChunkReader]) 
         ("b", {"compression": "zstd", "data_page_size": 200}),
         ("c", {"compression": "uncompressed", "row_group_size": 999}),
     ):
-        pl.from_arrow(table.drop_columns(["none", "text_none", "t32"])).write_parquet(tmp_path / f"{name}.parquet", **settings)
+        pl.from_arrow(table.drop_columns(["none", "text_none", "t32"])).write_parquet(
+            tmp_path / f"{name}.parquet", **settings
+        )
         compare(tmp_path / f"{name}.parquet")
     with empty_duckdb() as connection:
         connection.register("t", table)
         for compression, version in product(("snappy", "zstd", "gzip", "uncompressed"), ("V1", "V2")):
             path = tmp_path / f"duck-{compression}-{version}.parquet"
-            connection.execute(f"COPY t TO '{path}' (FORMAT parquet, COMPRESSION {compression}, PARQUET_VERSION {version}, ROW_GROUP_SIZE 2048)")
+            connection.execute(
+                f"COPY t TO '{path}' (FORMAT parquet, COMPRESSION {compression}, PARQUET_VERSION "
+                f"{version}, ROW_GROUP_SIZE 2048)"
+            )
             compare(path)
     assert len(readers) > 100
 
@@ -192,7 +211,12 @@ def test_no_rows_and_empty_row_groups(tmp_path: Path) -> None:
 
 def test_text_beyond_the_limit_of_a_batch_makes_more_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet_pages, "MAX_TEXT", 20_000)
-    table = pa.table({"plain": [f"{i:0100}" for i in range(2000)], "many": [WORDS[6] + str(i) if i % 2 else f"{i % 1000}" for i in range(2000)]})
+    table = pa.table(
+        {
+            "plain": [f"{i:0100}" for i in range(2000)],
+            "many": [WORDS[6] + str(i) if i % 2 else f"{i % 1000}" for i in range(2000)],
+        }
+    )
     pq.write_table(table, tmp_path / "t.parquet", use_dictionary=["many"], data_page_size=1000, write_batch_size=8)
     source = open_source(tmp_path / "t.parquet")
     for name in table.column_names:
@@ -216,13 +240,19 @@ def test_the_forms_of_columns(tmp_path: Path) -> None:
     footer = read_footer(str(tmp_path / "t.parquet"))
     forms = [column_form(footer, index) for index in range(5)]
     assert [None if form is None else form.arrow for form in forms] == [pa.int64(), None, None, pa.int64(), None]
-    pq.write_table(pa.table({"t": pa.array([1], pa.timestamp("us"))}), tmp_path / "t.parquet", use_deprecated_int96_timestamps=True)
+    pq.write_table(
+        pa.table({"t": pa.array([1], pa.timestamp("us"))}), tmp_path / "t.parquet", use_deprecated_int96_timestamps=True
+    )
     assert column_form(read_footer(str(tmp_path / "t.parquet")), 0) is None
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{}, {"use_dictionary": False, "data_page_version": "2.0", "compression": "none"}, {"data_page_size": 40, "compression": "gzip", "write_batch_size": 10}],
+    [
+        {},
+        {"use_dictionary": False, "data_page_version": "2.0", "compression": "none"},
+        {"data_page_size": 40, "compression": "gzip", "write_batch_size": 10},
+    ],
 )
 def test_the_interpreter_decodes_the_same(tmp_path: Path, settings: dict[str, Any]) -> None:
     path = tmp_path / "t.parquet"
@@ -252,7 +282,9 @@ def uncompressed(path: Path, values: list[Any], **settings: Any) -> tuple[bytear
     pq.write_table(pa.table({"x": values}), path, compression="none", **settings)
     footer = read_footer(str(path))
     with open(path, "rb") as file:
-        reader = ChunkReader(file.fileno(), footer.size, footer.chunks[0][0], column_form(footer, 0), len(values), False, "t")
+        reader = ChunkReader(
+            file.fileno(), footer.size, footer.chunks[0][0], column_form(footer, 0), len(values), False, "t"
+        )
     return bytearray(path.read_bytes()), [reader._page(number) for number in range(2)], footer.chunks[0][0].start
 
 
@@ -303,7 +335,9 @@ def test_the_length_of_a_string_reaches_behind_its_page(tmp_path: Path) -> None:
 def test_a_checksum_that_does_not_fit(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     for settings in ({}, {"data_page_version": "2.0"}):
-        content, pages, start = uncompressed(path, list(range(100)), use_dictionary=False, write_page_checksum=True, **settings)
+        content, pages, start = uncompressed(
+            path, list(range(100)), use_dictionary=False, write_page_checksum=True, **settings
+        )
         content[start + pages[0][headers.START] + 300] ^= 1
         assert "page 1: its checksum" in error_of(path, content)
 
@@ -311,10 +345,19 @@ def test_a_checksum_that_does_not_fit(tmp_path: Path) -> None:
 def test_an_error_names_its_page(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     for compression in ("snappy", "zstd", "gzip"):
-        pq.write_table(pa.table({"x": range(3000)}), path, compression=compression, use_dictionary=False, data_page_size=4000, write_batch_size=100)
+        pq.write_table(
+            pa.table({"x": range(3000)}),
+            path,
+            compression=compression,
+            use_dictionary=False,
+            data_page_size=4000,
+            write_batch_size=100,
+        )
         footer = read_footer(str(path))
         with open(path, "rb") as file:
-            reader = ChunkReader(file.fileno(), footer.size, footer.chunks[0][0], column_form(footer, 0), 3000, False, "t")
+            reader = ChunkReader(
+                file.fileno(), footer.size, footer.chunks[0][0], column_form(footer, 0), 3000, False, "t"
+            )
         content, third = bytearray(path.read_bytes()), reader._page(2)
         at = footer.chunks[0][0].start + third[headers.START]
         content[at : at + 60] = b"\xff" * 60
@@ -340,7 +383,9 @@ def damaged_files(seed: int, tmp_path: Path) -> Iterator[tuple[str, Path]]:
         content = bytearray(whole)
         for _ in range(choose.choice((1, 1, 2, 8))):
             at = choose.randrange(4, pages)
-            content[at : at + choose.choice((1, 1, 4))] = choose.choice((b"\x00", b"\xff", choose.randbytes(1), b"\xff\xff\xff\x7f"))
+            content[at : at + choose.choice((1, 1, 4))] = choose.choice(
+                (b"\x00", b"\xff", choose.randbytes(1), b"\xff\xff\xff\x7f")
+            )
         path.write_bytes(content[: len(whole)])
         yield f"seed {seed}, file {number}", path
 

@@ -1,4 +1,5 @@
-"""Hive partitions and file names as columns of CSV, JSON and Arrow files: as DuckDB has them, and used to skip files."""
+"""Hive partitions and file names as columns of CSV, JSON and Arrow files: as DuckDB has them, and used to skip
+files."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         here.mkdir(parents=True)
         (here / "f.csv").write_text("a,b\n" + "".join(f"{v},x{v}\n" for v in values))
         (here / "f.json").write_text("".join(f'{{"a": {v}, "b": "x{v}"}}\n' for v in values))
-        pa.feather.write_feather(pa.table({"a": values, "b": [f"x{v}" for v in values]}), here / "f.arrow", compression="uncompressed")
+        pa.feather.write_feather(
+            pa.table({"a": values, "b": [f"x{v}" for v in values]}), here / "f.arrow", compression="uncompressed"
+        )
     return root
 
 
@@ -82,12 +85,18 @@ def test_files_that_cannot_match_are_not_read(folder: Path, kind: str) -> None:
 def test_a_partition_replaces_a_column_of_the_file(tmp_path: Path, db: Any) -> None:
     (tmp_path / "a=7").mkdir()
     (tmp_path / "a=7" / "f.csv").write_text("a,b\n1,2\n")
-    assert db.read_csv(tmp_path / "a=7" / "f.csv").fetchall() == duckdb.read_csv(str(tmp_path / "a=7" / "f.csv"), hive_partitioning=True).fetchall() == [(7, 2)]
+    assert (
+        db.read_csv(tmp_path / "a=7" / "f.csv").fetchall()
+        == duckdb.read_csv(str(tmp_path / "a=7" / "f.csv"), hive_partitioning=True).fetchall()
+        == [(7, 2)]
+    )
 
 
 def test_plans_and_descriptions_keep_them(folder: Path, db: Any) -> None:
     relation = db.read_csv(str(folder / "*" / "*" / "*.csv"), filename=True)
-    assert sorted(tsql.load_plan_text(relation.plan()).run(db).fetchall(), key=str) == sorted(relation.fetchall(), key=str)
+    assert sorted(tsql.load_plan_text(relation.plan()).run(db).fetchall(), key=str) == sorted(
+        relation.fetchall(), key=str
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Pipes as sources: read once and kept, right however often a query names them, and waited for no longer than one likes."""
+"""Pipes as sources: read once and kept, right however often a query names them, and waited for no longer than one
+likes."""
 
 from __future__ import annotations
 
@@ -102,9 +103,17 @@ def test_every_kind_of_file_is_read_from_a_pipe(tmp_path: Path, db: Any, kind: s
 
 def test_a_pipe_that_is_named_twice_is_read_once(tmp_path: Path, db: Any) -> None:
     with fed(tmp_path / "p", CONTENTS["csv"]):
-        assert db.sql(f"SELECT l.a, r.b FROM '{tmp_path}/p' l JOIN read_csv('{tmp_path}/p') r ON l.a = r.a ORDER BY 1").fetchall() == ROWS
+        assert (
+            db.sql(
+                f"SELECT l.a, r.b FROM '{tmp_path}/p' l JOIN read_csv('{tmp_path}/p') r ON l.a = r.a ORDER BY 1"
+            ).fetchall()
+            == ROWS
+        )
     with descriptor(CONTENTS["csv"]) as path:
-        assert db.sql(f"SELECT l.a, (SELECT max(b) FROM '{path}') FROM '{path}' l ORDER BY 1").fetchall() == [(1, "y"), (2, "y")]
+        assert db.sql(f"SELECT l.a, (SELECT max(b) FROM '{path}') FROM '{path}' l ORDER BY 1").fetchall() == [
+            (1, "y"),
+            (2, "y"),
+        ]
         assert db.sql(f"SELECT count(*) FROM '{path}'").fetchall() == [(2,)]
 
 
@@ -122,15 +131,26 @@ def test_large_pipes(tmp_path: Path, db: Any) -> None:
     rows = 700_000
     content = b"a,b\n" + b"".join(b"%d,text %d\n" % (i, i) for i in range(rows))
     with fed(tmp_path / "p", content):
-        assert db.sql(f"SELECT count(*), sum(a), max(b) FROM '{tmp_path}/p'").fetchall() == [(rows, rows * (rows - 1) // 2, "text 99999")]
+        assert db.sql(f"SELECT count(*), sum(a), max(b) FROM '{tmp_path}/p'").fetchall() == [
+            (rows, rows * (rows - 1) // 2, "text 99999")
+        ]
     lines = b"".join(b'{"a": %d}\n' % i for i in range(rows))
     with fed(tmp_path / "p", lines):
-        assert db.sql(f"SELECT count(*), sum(a) FROM read_json('{tmp_path}/p')").fetchall() == [(rows, rows * (rows - 1) // 2)]
+        assert db.sql(f"SELECT count(*), sum(a) FROM read_json('{tmp_path}/p')").fetchall() == [
+            (rows, rows * (rows - 1) // 2)
+        ]
 
 
 def test_pipes_with_options_and_in_other_statements(tmp_path: Path, db: Any) -> None:
     with fed(tmp_path / "p", "p;q\n1.000,5;é\n".encode("latin-1")):
-        found = db.read_csv(tmp_path / "p", encoding="latin-1", thousands=".", decimal_separator=",", schema={"p": "DOUBLE"}, filename=True)
+        found = db.read_csv(
+            tmp_path / "p",
+            encoding="latin-1",
+            thousands=".",
+            decimal_separator=",",
+            schema={"p": "DOUBLE"},
+            filename=True,
+        )
         assert found.fetchall() == [(1000.5,)]
     db.sql("CREATE TABLE t (a INTEGER, b VARCHAR)")
     with fed(tmp_path / "p", CONTENTS["csv"], CONTENTS["csv"]):
@@ -197,7 +217,9 @@ def test_closing_the_session_ends_waiting_for_a_writer(tmp_path: Path, kind: str
 @pytest.mark.parametrize("kind", ["csv", "json"])
 @pytest.mark.parametrize("way", ["cancel", "close"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_query_that_waits_for_the_rest_of_a_pipe_is_cancelled(tmp_path: Path, kind: str, way: str, threads: int) -> None:
+def test_a_query_that_waits_for_the_rest_of_a_pipe_is_cancelled(
+    tmp_path: Path, kind: str, way: str, threads: int
+) -> None:
     os.mkfifo(tmp_path / "p")
     line = b"1,some text\n" if kind == "csv" else b'{"a": 1, "b": "some text"}\n'
     released = threading.Event()
@@ -253,7 +275,12 @@ PROGRAM = """
 def test_ctrl_c_ends_waiting(tmp_path: Path, content: bytes | None) -> None:
     os.mkfifo(tmp_path / "p")
     released = threading.Event()
-    child = subprocess.Popen([sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path / "p")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(PROGRAM), str(tmp_path / "p")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     writer = None
     try:
         assert child.stdout.readline() == "ready\n"

@@ -1,4 +1,5 @@
-"""Columns without a SQL type (lists, structs, maps, UUIDs, wide decimals, ..) cost nothing until somebody asks for one."""
+"""Columns without a SQL type (lists, structs, maps, UUIDs, wide decimals, ..) cost nothing until somebody asks for
+one."""
 
 from __future__ import annotations
 
@@ -19,9 +20,17 @@ from tsql.kernels.expr.errors import BindError, CatalogError, PlanError, SourceE
 
 UNREAD = {
     "l": (pa.array([[1, 2], None, []], pa.list_(pa.int32())), "INTEGER[]"),
-    "s": (pa.array([{"a": 1, "price": 2}, None, {"a": 3, "price": 4}], pa.struct([("a", pa.int32()), ("price", pa.int64())])), "STRUCT(a INTEGER, price BIGINT)"),
+    "s": (
+        pa.array(
+            [{"a": 1, "price": 2}, None, {"a": 3, "price": 4}], pa.struct([("a", pa.int32()), ("price", pa.int64())])
+        ),
+        "STRUCT(a INTEGER, price BIGINT)",
+    ),
     "m": (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())), "MAP(VARCHAR, BIGINT)"),
-    "n": (pa.array([[{"x": [1]}], None, []], pa.list_(pa.struct([("x", pa.list_(pa.int8()))]))), "STRUCT(x TINYINT[])[]"),
+    "n": (
+        pa.array([[{"x": [1]}], None, []], pa.list_(pa.struct([("x", pa.list_(pa.int8()))]))),
+        "STRUCT(x TINYINT[])[]",
+    ),
     "u": (pa.array([uuid.UUID(int=i).bytes for i in range(3)], pa.uuid()), "UUID"),
 }
 ONLY_ARROW = {
@@ -29,7 +38,12 @@ ONLY_ARROW = {
     "f": (pa.array([[1, 2], [3, 4], None], pa.list_(pa.int32(), 2)), "INTEGER[2]"),
     "dl": (pa.DictionaryArray.from_arrays(pa.array([0, None, 0]), pa.array([[1]], pa.list_(pa.int64()))), "BIGINT[]"),
     "e": (pa.array([[1], [2], None], pa.large_list(pa.timestamp("us", "UTC"))), "TIMESTAMP WITH TIME ZONE[]"),
-    "un": (pa.UnionArray.from_sparse(pa.array([0, 0, 1], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])], ["i", "t"]), "UNION(i BIGINT, t VARCHAR)"),
+    "un": (
+        pa.UnionArray.from_sparse(
+            pa.array([0, 0, 1], pa.int8()), [pa.array([1, 2, 3]), pa.array(["a", "b", "c"])], ["i", "t"]
+        ),
+        "UNION(i BIGINT, t VARCHAR)",
+    ),
     "lv": (pa.nulls(3, pa.list_view(pa.string())), "VARCHAR[]"),
 }
 
@@ -58,7 +72,10 @@ def named(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[tsql.Session,
         return db, f"'{tmp_path}/t.parquet'", more
     if kind in ("ipc", "stream"):
         path = tmp_path / "t.arrow"
-        with pa.OSFile(str(path), "wb") as file, (pa.ipc.new_file if kind == "ipc" else pa.ipc.new_stream)(file, table.schema) as writer:
+        with (
+            pa.OSFile(str(path), "wb") as file,
+            (pa.ipc.new_file if kind == "ipc" else pa.ipc.new_stream)(file, table.schema) as writer,
+        ):
             writer.write_table(table)
         return db, f"'{path}'", more
     db.register("t", pl.from_arrow(table) if kind == "polars" else table)
@@ -67,14 +84,34 @@ def named(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[tsql.Session,
 
 def test_other_columns_are_read(named: Any) -> None:
     db, name, more = named
-    assert db.sql(f"SELECT id, price, word FROM {name}").fetchall() == [(1, Decimal("1.25"), "a"), (2, None, "b"), (3, Decimal("3.50"), "a")]
+    assert db.sql(f"SELECT id, price, word FROM {name}").fetchall() == [
+        (1, Decimal("1.25"), "a"),
+        (2, None, "b"),
+        (3, Decimal("3.50"), "a"),
+    ]
     assert db.sql(f"SELECT count(*) FROM {name}").fetchall() == [(3,)]
-    assert db.sql(f"SELECT count(*), sum(c1), min(price), max(c0) FROM {name} WHERE c1 > 1 AND price > 1").fetchall() == [(1, 3, Decimal("3.50"), 2)]
-    assert db.sql(f"SELECT a.id, b.c2 FROM {name} a JOIN {name} b USING (id) WHERE b.word = 'a' ORDER BY 1").fetchall() == [(1, 2), (3, 4)]
+    assert db.sql(
+        f"SELECT count(*), sum(c1), min(price), max(c0) FROM {name} WHERE c1 > 1 AND price > 1"
+    ).fetchall() == [(1, 3, Decimal("3.50"), 2)]
+    assert db.sql(
+        f"SELECT a.id, b.c2 FROM {name} a JOIN {name} b USING (id) WHERE b.word = 'a' ORDER BY 1"
+    ).fetchall() == [(1, 2), (3, 4)]
     everything = ", ".join(more)
-    assert db.sql(f"SELECT * EXCLUDE ({everything}) FROM {name}").columns == ["id", *(f"c{i}" for i in range(len(more))), "price", "word"]
-    assert db.sql(f"SELECT id FROM (SELECT * FROM {name}) WHERE EXISTS (SELECT * FROM {name})").fetchall() == [(1,), (2,), (3,)]
-    assert db.sql(f"WITH t AS (FROM {name}) SELECT word FROM t UNION SELECT word FROM t ORDER BY 1").fetchall() == [("a",), ("b",)]
+    assert db.sql(f"SELECT * EXCLUDE ({everything}) FROM {name}").columns == [
+        "id",
+        *(f"c{i}" for i in range(len(more))),
+        "price",
+        "word",
+    ]
+    assert db.sql(f"SELECT id FROM (SELECT * FROM {name}) WHERE EXISTS (SELECT * FROM {name})").fetchall() == [
+        (1,),
+        (2,),
+        (3,),
+    ]
+    assert db.sql(f"WITH t AS (FROM {name}) SELECT word FROM t UNION SELECT word FROM t ORDER BY 1").fetchall() == [
+        ("a",),
+        ("b",),
+    ]
 
 
 def test_describe_shows_them(named: Any) -> None:
@@ -131,7 +168,10 @@ def test_views_and_scripts(named: Any) -> None:
 def test_without_the_optimizer(named: Any, optimizer: bool) -> None:
     db, name, _ = named
     db.settings.optimizer = optimizer
-    assert db.sql(f"SELECT word, count(*) FROM (SELECT * FROM {name}) GROUP BY word ORDER BY 1").fetchall() == [("a", 2), ("b", 1)]
+    assert db.sql(f"SELECT word, count(*) FROM (SELECT * FROM {name}) GROUP BY word ORDER BY 1").fetchall() == [
+        ("a", 2),
+        ("b", 1),
+    ]
 
 
 def test_duckdb_spells_the_types_so(tmp_path: Path) -> None:
@@ -156,7 +196,12 @@ def test_several_files(tmp_path: Path) -> None:
     pq.write_table(pa.table({"id": [2.5], "x": [{"k": 1}], "z": ["z"]}), tmp_path / "b.parquet")
     db, name = tsql.connect(), f"read_parquet('{tmp_path}/*.parquet', union_by_name => true)"
     assert db.sql(f"SELECT id, z FROM {name} ORDER BY id").fetchall() == [(1.0, None), (2.5, "z")]
-    assert [row[:2] for row in db.sql(f"DESCRIBE FROM {name}").fetchall()] == [("id", "DOUBLE"), ("x", "STRUCT(k BIGINT)"), ("y", "BIGINT[]"), ("z", "VARCHAR")]
+    assert [row[:2] for row in db.sql(f"DESCRIBE FROM {name}").fetchall()] == [
+        ("id", "DOUBLE"),
+        ("x", "STRUCT(k BIGINT)"),
+        ("y", "BIGINT[]"),
+        ("z", "VARCHAR"),
+    ]
     plain = f"read_parquet('{tmp_path}/*.parquet')"
     assert db.sql(f"SELECT count(*) FROM {plain}").fetchall() == [(2,)]
     with pytest.raises(SourceError, match=r"b.parquet: column x is STRUCT\(k BIGINT\) here and BIGINT in"):
@@ -168,7 +213,14 @@ def test_relations_over_whole_files_stay_lazy(tmp_path: Path) -> None:
     db = tsql.connect()
     whole = db.read_parquet(tmp_path / "t.parquet")
     assert whole.columns == mixed(UNREAD).column_names and "INTEGER[]" in whole.types
-    for use in (whole.fetchall, whole.arrow, whole.show, lambda: whole.schema, lambda: repr(whole), lambda: whole.write(tmp_path / "o.csv")):
+    for use in (
+        whole.fetchall,
+        whole.arrow,
+        whole.show,
+        lambda: whole.schema,
+        lambda: repr(whole),
+        lambda: whole.write(tmp_path / "o.csv"),
+    ):
         with pytest.raises(BindError, match=r"cannot be read: l \(INTEGER\[\]\)"):
             use()
     db.register("t", whole)
@@ -181,9 +233,14 @@ def test_relations_over_whole_files_stay_lazy(tmp_path: Path) -> None:
 
 
 def test_a_decimal_inside_of_a_struct_is_not_one_outside(tmp_path: Path) -> None:
-    """Names in a footer repeat on other levels: the price in the struct has digits behind the point, the other one is a plain number."""
+    """Names in a footer repeat on other levels: the price in the struct has digits behind the point, the other one is a
+    plain number."""
     inner = pa.array([{"price": Decimal("1.25")}], pa.struct([("price", pa.decimal128(9, 2))]))
-    pq.write_table(pa.table({"s": inner, "price": pa.array([125], pa.int32())}), tmp_path / "t.parquet", store_decimal_as_integer=True)
+    pq.write_table(
+        pa.table({"s": inner, "price": pa.array([125], pa.int32())}),
+        tmp_path / "t.parquet",
+        store_decimal_as_integer=True,
+    )
     assert tsql.connect().sql(f"SELECT price FROM '{tmp_path}/t.parquet'").fetchall() == [(125,)]
 
 
@@ -193,7 +250,10 @@ def test_streams_and_plans_have_the_others(tmp_path: Path) -> None:
     db = tsql.connect()
     db.sql(f"CREATE STREAM s (WATERMARK FOR ts AS ts) WITH (connector = 'parquet', path = '{tmp_path}/t.parquet')")
     assert db.sql("SELECT count(*), sum(id) FROM TUMBLE(s, ts, INTERVAL '1 second')").fetchall() == [(3, 6)]
-    assert db.sql(f"SELECT id, count(*) FROM LIFETIME('{tmp_path}/t.parquet', start => ts) GROUP BY id").arrow().num_rows == 3
+    assert (
+        db.sql(f"SELECT id, count(*) FROM LIFETIME('{tmp_path}/t.parquet', start => ts) GROUP BY id").arrow().num_rows
+        == 3
+    )
     db.register("t", table, time="ts")
     plan = db.sql("SELECT id FROM t").plan()
     path = tmp_path / "q.plan"
@@ -212,12 +272,18 @@ def test_pandas_frames(tmp_path: Path) -> None:
     db = tsql.connect()
     db.register("t", pd.DataFrame({"id": [1, 2], "l": [[1], [2, 3]], "d": [{"a": 1}, {"a": 2}]}))
     assert db.sql("SELECT id FROM t").fetchall() == [(1,), (2,)]
-    assert [row[:2] for row in db.sql("DESCRIBE t").fetchall()] == [("id", "BIGINT"), ("l", "BIGINT[]"), ("d", "STRUCT(a BIGINT)")]
+    assert [row[:2] for row in db.sql("DESCRIBE t").fetchall()] == [
+        ("id", "BIGINT"),
+        ("l", "BIGINT[]"),
+        ("d", "STRUCT(a BIGINT)"),
+    ]
 
 
 def test_files_below_a_stated_schema(tmp_path: Path) -> None:
     pq.write_table(mixed(UNREAD), tmp_path / "t.parquet")
     db = tsql.connect()
-    assert db.sql(f"FROM read_parquet('{tmp_path}/t.parquet', schema => {{'id': 'BIGINT', 'word': 'VARCHAR'}})").fetchall() == [(1, "a"), (2, "b"), (3, "a")]
+    assert db.sql(
+        f"FROM read_parquet('{tmp_path}/t.parquet', schema => {{'id': 'BIGINT', 'word': 'VARCHAR'}})"
+    ).fetchall() == [(1, "a"), (2, "b"), (3, "a")]
     with pytest.raises(SourceError, match=r"column l is INTEGER\[\] in the file, which cannot be read as VARCHAR"):
         db.sql(f"FROM read_parquet('{tmp_path}/t.parquet', schema => {{'l': 'VARCHAR'}})")

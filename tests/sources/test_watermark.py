@@ -40,7 +40,8 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[int, int | None]]:
 
 
 def test_a_row_is_held_against_the_rows_before_it() -> None:
-    """The watermark after 100 is 100: 99 is late, 100 is not. A row never makes itself late, nor those before it in its batch."""
+    """The watermark after 100 is 100: 99 is late, 100 is not. A row never makes itself late, nor those before it in its
+    batch."""
     late = lateness()
     arrived = late.consume(batch_of([50, 100, 99, 100, 101]))
     assert rows_of(arrived.batch) == [(0, 50), (1, 100), (3, 100), (4, 101)]
@@ -81,7 +82,13 @@ def test_into_hands_late_rows_over_as_they_came() -> None:
 def test_error_names_the_row_and_the_bound() -> None:
     late = lateness(on_late="ERROR")
     late.consume(batch_of([SECOND]))
-    with pytest.raises(SourceError, match=r'a row is late: its "ts" is 1970-01-01 00:00:00, and rows before 1970-01-01 00:00:01 are no longer expected'):
+    with pytest.raises(
+        SourceError,
+        match=(
+            r'a row is late: its "ts" is 1970-01-01 00:00:00, and rows before 1970-01-01 00:00:01 are no '
+            r"longer expected"
+        ),
+    ):
         late.consume(batch_of([0]))
 
 
@@ -91,8 +98,13 @@ def test_dates_are_moved_to_a_whole_day_and_zones_are_kept() -> None:
     arrived = late.consume(pa.RecordBatch.from_arrays([pa.array([day, dt.date(2024, 1, 1)])], names=["ts"]))
     assert arrived.batch.column(0).to_pylist() == [day, dt.date(2024, 1, 6)]
     zoned = pa.array([200, 100], pa.timestamp("us", "UTC"))
-    arrived = lateness("ts", Schema.of(("ts", TIMESTAMPTZ)), on_late="ADJUST").consume(pa.RecordBatch.from_arrays([zoned], names=["ts"]))
-    assert arrived.batch.column(0).type == zoned.type and arrived.batch.column(0).cast(pa.int64()).to_pylist() == [200, 200]
+    arrived = lateness("ts", Schema.of(("ts", TIMESTAMPTZ)), on_late="ADJUST").consume(
+        pa.RecordBatch.from_arrays([zoned], names=["ts"])
+    )
+    assert arrived.batch.column(0).type == zoned.type and arrived.batch.column(0).cast(pa.int64()).to_pylist() == [
+        200,
+        200,
+    ]
 
 
 def test_any_expression_may_be_the_watermark() -> None:
@@ -135,11 +147,24 @@ def test_state_goes_on_where_it_was() -> None:
 
 @repeatable(60)
 @hypothesis.given(
-    event_tables(max_rows=25), st.sampled_from(HOW), st.integers(0, 50), st.sampled_from((0, 1, 3)), st.sampled_from((0, 1, 2)), st.sampled_from(("DROP", "ADJUST", "INTO")), st.integers(1, 3)
+    event_tables(max_rows=25),
+    st.sampled_from(HOW),
+    st.integers(0, 50),
+    st.sampled_from((0, 1, 3)),
+    st.sampled_from((0, 1, 2)),
+    st.sampled_from(("DROP", "ADJUST", "INTO")),
+    st.integers(1, 3),
 )
-def test_any_arrival_is_as_the_reference_says(table: pa.Table, how: str, seed: int, delay: int, allowed: int, policy: str, partitions: int) -> None:
-    """Rows in disorder, in batches of any size, over several partitions with a clock; batches make no difference, and promises are kept."""
-    messages = [message for message in arrivals(to_rows(table), "ts", how, seed, disorder=12) if not isinstance(message, Punctuation)]
+def test_any_arrival_is_as_the_reference_says(
+    table: pa.Table, how: str, seed: int, delay: int, allowed: int, policy: str, partitions: int
+) -> None:
+    """Rows in disorder, in batches of any size, over several partitions with a clock; batches make no difference, and
+    promises are kept."""
+    messages = [
+        message
+        for message in arrivals(to_rows(table), "ts", how, seed, disorder=12)
+        if not isinstance(message, Punctuation)
+    ]
     rng = random.Random(seed)
     came: list[tuple[Rows, int, int]] = []
     clock = 0
@@ -147,7 +172,13 @@ def test_any_arrival_is_as_the_reference_says(table: pa.Table, how: str, seed: i
         clock += rng.choice((0, 1, 4))
         came.append((message, rng.randrange(partitions), clock))
     slow = SlowLateness(delay * SECOND, allowed * SECOND, policy, partitions, 6)
-    fast = lateness(f"ts - INTERVAL '{delay} seconds'", partitions=partitions, idle_timeout_us=6, allowed_lateness_us=allowed * SECOND, on_late=policy)
+    fast = lateness(
+        f"ts - INTERVAL '{delay} seconds'",
+        partitions=partitions,
+        idle_timeout_us=6,
+        allowed_lateness_us=allowed * SECOND,
+        on_late=policy,
+    )
     kept: list[tuple[Any, Any]] = []
     left: list[tuple[Any, Any]] = []
     promised = float("-inf")
@@ -155,7 +186,9 @@ def test_any_arrival_is_as_the_reference_says(table: pa.Table, how: str, seed: i
         for row in message:
             slow.take(row, partition, at)
         ids, times = [row["id"] for row in message], [row["ts"] for row in message]
-        batch = pa.RecordBatch.from_arrays([pa.array(ids, pa.int64()), pa.array(times, pa.timestamp("us"))], names=["id", "ts"])
+        batch = pa.RecordBatch.from_arrays(
+            [pa.array(ids, pa.int64()), pa.array(times, pa.timestamp("us"))], names=["id", "ts"]
+        )
         arrived = fast.consume(batch, partition, at)
         assert all(time is None or time >= promised for _, time in rows_of(arrived.batch))
         kept += rows_of(arrived.batch)

@@ -53,7 +53,9 @@ def test_text_is_what_duckdb_writes(tmp_path: Path, kind: str) -> None:
 
 def test_random_doubles_are_written_as_duckdb_writes_them(tmp_path: Path) -> None:
     choose = random.Random(1)
-    values = [struct.unpack("<d", struct.pack("<Q", choose.getrandbits(63)))[0] for _ in range(1000)] + [float(choose.randint(0, 10 ** choose.randint(1, 25))) for _ in range(1000)]
+    values = [struct.unpack("<d", struct.pack("<Q", choose.getrandbits(63)))[0] for _ in range(1000)] + [
+        float(choose.randint(0, 10 ** choose.randint(1, 25))) for _ in range(1000)
+    ]
     values = [value for value in values if value == value] + [10.0**e for e in range(-30, 30)] + [-0.0]
     table = pa.table({"x": values})
     for kind in ("csv", "json"):
@@ -83,7 +85,9 @@ def test_binary_formats_read_back(tmp_path: Path, kind: str) -> None:
 
 def test_parquet_row_groups_and_types(tmp_path: Path) -> None:
     rows = ROW_GROUP_ROWS + 5
-    table = pa.table({"i": range(rows), "d": pa.array([1] * rows, pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(15, 0))})
+    table = pa.table(
+        {"i": range(rows), "d": pa.array([1] * rows, pa.int64()).cast(pa.decimal128(19, 0)).cast(pa.decimal128(15, 0))}
+    )
     assert write(table.to_batches(max_chunksize=1000), table.schema, "parquet", tmp_path / "t.parquet") == rows
     metadata = pq.read_metadata(tmp_path / "t.parquet")
     assert metadata.num_rows == rows and metadata.num_row_groups == 2

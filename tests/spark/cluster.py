@@ -1,7 +1,7 @@
 """A stand-in for a Spark session that runs the tasks of the Spark backend in this process, one after the other.
 
-It moves rows exactly as Spark is asked to (`mapInArrow`, `repartitionById`, `unionAll`), so much of the corpus can run through
-the cutting, the wire and the tasks in seconds. `test_cluster.py` runs a part of the corpus on a real cluster.
+It moves rows exactly as Spark is asked to (`mapInArrow`, `repartitionById`, `unionAll`), so much of the corpus can run
+through the cutting, the wire and the tasks in seconds. `test_cluster.py` runs a part of the corpus on a real cluster.
 """
 
 from __future__ import annotations
@@ -30,14 +30,19 @@ class Frame:
 
         return Frame(compute)
 
-    def _run(self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], partition: pa.Table) -> pa.Table:
+    def _run(
+        self, function: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], partition: pa.Table
+    ) -> pa.Table:
         return pa.Table.from_batches(list(function(iter(partition.to_batches(max_chunksize=2)))), SCHEMA)
 
     def repartitionById(self, partitions: int, column: str) -> Frame:
         def compute() -> list[pa.Table]:
             rows = pa.concat_tables([SCHEMA.empty_table(), *reversed(self.compute())])
             shards = rows.column(column).to_pylist()
-            return [rows.filter(pa.array([shard % partitions == target for shard in shards], pa.bool_())) for target in range(partitions)]
+            return [
+                rows.filter(pa.array([shard % partitions == target for shard in shards], pa.bool_()))
+                for target in range(partitions)
+            ]
 
         return Frame(compute)
 
@@ -86,7 +91,13 @@ class InProcess:
     """What the Spark backend uses of a session."""
 
     def __init__(self, parallelism: int = 3):
-        self.sparkContext = SimpleNamespace(defaultParallelism=parallelism, broadcast=Shared, accumulator=Accumulator, setJobGroup=lambda *_, **__: None, cancelJobGroup=lambda _: None)
+        self.sparkContext = SimpleNamespace(
+            defaultParallelism=parallelism,
+            broadcast=Shared,
+            accumulator=Accumulator,
+            setJobGroup=lambda *_, **__: None,
+            cancelJobGroup=lambda _: None,
+        )
 
     def createDataFrame(self, table: pa.Table, schema: Any) -> Frame:
         return Frame(lambda: [table.slice(i, 1) for i in range(table.num_rows)])

@@ -25,10 +25,19 @@ from tsql.kernels.expr.errors import CancelledError, ExecutionError, PlanError, 
 # One worker of xdist runs all of these (see tests/conftest.py), so that the cluster is started once.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
 
-FILES = ("queries/group_by", "queries/having", "queries/distinct", "queries/order_by", "queries/set_operations", "queries/grouping_sets", "aggregates/basic", "aggregates/ordered")
+FILES = (
+    "queries/group_by",
+    "queries/having",
+    "queries/distinct",
+    "queries/order_by",
+    "queries/set_operations",
+    "queries/grouping_sets",
+    "aggregates/basic",
+    "aggregates/ordered",
+)
 EVERY = 60
-"""What of the corpus runs on the cluster: a sixtieth of the queries of these files, a third with `--all-configurations`. `test_parts.py` runs
-more of it in this process."""
+"""What of the corpus runs on the cluster: a sixtieth of the queries of these files, a third with
+`--all-configurations`. `test_parts.py` runs more of it in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +74,10 @@ def test_corpus(spark: Any, file: str, request: pytest.FixtureRequest) -> None:
 
 def test_parquet_splits(db: Any, clicks: Path) -> None:
     """Tasks read their row groups; partial groups are merged."""
-    sql = f"SELECT ad, count(*) AS n, sum(price) AS total, min(day) AS first FROM '{clicks}/*.parquet' WHERE id % 3 <> 0 GROUP BY ad ORDER BY ad"
+    sql = (
+        f"SELECT ad, count(*) AS n, sum(price) AS total, min(day) AS first FROM '{clicks}/*.parquet' WHERE id "
+        "% 3 <> 0 GROUP BY ad ORDER BY ad"
+    )
     relation = db.sql(sql)
     assert "scope=global" in relation.plan() or "gather" in relation.plan()
     assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
@@ -73,7 +85,10 @@ def test_parquet_splits(db: Any, clicks: Path) -> None:
 
 def test_redistributed_groups(db: Any, clicks: Path) -> None:
     """A median needs all rows of a group in one shard: they are moved by the hash of the key."""
-    sql = f"SELECT ad, median(id) AS middle, count(DISTINCT day) AS days FROM '{clicks}/*.parquet' GROUP BY ad ORDER BY ad"
+    sql = (
+        f"SELECT ad, median(id) AS middle, count(DISTINCT day) AS days FROM '{clicks}/*.parquet' GROUP BY ad "
+        "ORDER BY ad"
+    )
     relation = db.sql(sql)
     assert "redistribute" in relation.plan() and "scope=global" in relation.plan()
     assert relation.arrow().equals(tsql.connect().sql(sql).arrow())
@@ -102,7 +117,9 @@ output sorted (ad, n, middle)
 """
     plan = tsql.load_plan_text(text)
     assert plan.bind(db).text() == text
-    expected = tsql.connect().sql(f"SELECT ad, count(*) AS n, median(id) AS middle FROM '{clicks}/*.parquet' GROUP BY ad ORDER BY ad")
+    expected = tsql.connect().sql(
+        f"SELECT ad, count(*) AS n, median(id) AS middle FROM '{clicks}/*.parquet' GROUP BY ad ORDER BY ad"
+    )
     assert plan.run(db).arrow().equals(expected.arrow())
 
 
@@ -162,7 +179,9 @@ def test_cancel(db: Any, spark: Any) -> None:
     relation = db.sql("SELECT sum(id) FROM sleepers")
     tracker = spark.sparkContext.statusTracker()
     # The tasks sleep for longer than anyone waits here.
-    canceller = threading.Thread(target=lambda: (wait_until(lambda: bool(tracker.getActiveJobsIds())), relation.cancel()))
+    canceller = threading.Thread(
+        target=lambda: (wait_until(lambda: bool(tracker.getActiveJobsIds())), relation.cancel())
+    )
     canceller.start()
     with pytest.raises(CancelledError):
         relation.arrow()
@@ -176,7 +195,13 @@ def test_to_spark(db: Any) -> None:
     columns = "id, b, i8, i16, i32, i64, i128, u8, u16, u32, u64, f32, f64, d4, d18, d38, s, bl, d, t, ts, tz"
     frame = db.sql(f"SELECT {columns} FROM all_types WHERE id <> 2").to_spark()
     types = {f.name: f.dataType.simpleString() for f in frame.schema}
-    assert (types["i128"], types["u8"], types["u64"], types["ts"], types["tz"]) == ("decimal(38,0)", "smallint", "decimal(20,0)", "timestamp_ntz", "timestamp")
+    assert (types["i128"], types["u8"], types["u64"], types["ts"], types["tz"]) == (
+        "decimal(38,0)",
+        "smallint",
+        "decimal(20,0)",
+        "timestamp_ntz",
+        "timestamp",
+    )
     db.register("back", frame)
     given = db.sql(f"SELECT {columns} FROM back ORDER BY id").fetchall()
     expected = db.sql(f"SELECT {columns} FROM all_types WHERE id <> 2 ORDER BY id").fetchall()
@@ -187,7 +212,9 @@ def test_to_spark_after_gather(db: Any) -> None:
     """What comes after gather runs in a task too, so the DataFrame stays lazy."""
     frame = db.sql("SELECT g AS key, count(*) AS key FROM nums GROUP BY g ORDER BY g LIMIT 3").to_spark()
     assert frame.columns == ["key", "key_1"]
-    assert [tuple(row) for row in frame.filter("key_1 > 0").collect()] == tsql_rows("SELECT g, count(*) FROM nums GROUP BY g ORDER BY g LIMIT 3")
+    assert [tuple(row) for row in frame.filter("key_1 > 0").collect()] == tsql_rows(
+        "SELECT g, count(*) FROM nums GROUP BY g ORDER BY g LIMIT 3"
+    )
 
 
 def tsql_rows(sql: str) -> list[tuple[Any, ...]]:
@@ -205,9 +232,14 @@ def test_to_spark_needs_types(db: Any) -> None:
 def test_frame_source(db: Any, spark: Any) -> None:
     """A DataFrame of Spark is a table; alone it is read where it is, with others its rows are moved."""
     db.register("numbers", spark.range(0, 1000, 1, 3).selectExpr("id", "id % 7 AS g", "CAST(id AS STRING) AS text"))
-    assert db.sql("SELECT g, count(*), max(text) FROM numbers GROUP BY g ORDER BY g LIMIT 2").fetchall() == [(0, 143, "994"), (1, 143, "995")]
+    assert db.sql("SELECT g, count(*), max(text) FROM numbers GROUP BY g ORDER BY g LIMIT 2").fetchall() == [
+        (0, 143, "994"),
+        (1, 143, "995"),
+    ]
     assert db.sql("SELECT count(*) FROM numbers").fetchall() == [(1000,)]
-    assert db.sql("SELECT count(*) FROM (SELECT g FROM numbers UNION ALL SELECT g FROM nums)").fetchall() == [(1000 + len(DATASETS["nums"]),)]
+    assert db.sql("SELECT count(*) FROM (SELECT g FROM numbers UNION ALL SELECT g FROM nums)").fetchall() == [
+        (1000 + len(DATASETS["nums"]),)
+    ]
     local = tsql.connect()
     local.register("numbers", spark.range(0, 10, 1, 3))
     assert local.sql("SELECT sum(id) FROM numbers").fetchall() == [(45,)]
@@ -231,7 +263,9 @@ def test_tables_in_memory(db: Any) -> None:
     """CREATE TABLE AS stores the result on the driver; its blocks go to the tasks."""
     db.execute("CREATE OR REPLACE TABLE stored AS SELECT * FROM all_types")
     # As text, because NaN equals nothing.
-    assert str(db.sql("SELECT * FROM stored ORDER BY id").fetchall()) == str(db.sql("SELECT * FROM all_types ORDER BY id").fetchall())
+    assert str(db.sql("SELECT * FROM stored ORDER BY id").fetchall()) == str(
+        db.sql("SELECT * FROM all_types ORDER BY id").fetchall()
+    )
 
 
 def test_local_scope_is_refused(db: Any) -> None:
@@ -257,7 +291,9 @@ def test_tallies_reach_the_driver(spark: Any) -> None:
         from pyspark import TaskContext
 
         for batch in batches:
-            tallies.add({("stage", TaskContext.get().partitionId()): ({"rows without a time": 5}, ["digits were dropped"])})
+            tallies.add(
+                {("stage", TaskContext.get().partitionId()): ({"rows without a time": 5}, ["digits were dropped"])}
+            )
             yield batch
 
     frame = spark.range(8, numPartitions=2).mapInArrow(tallying, "id long")

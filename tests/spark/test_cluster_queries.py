@@ -28,7 +28,9 @@ DEFAULT = ("recursion with a join", "series beside files", "windows", "lateral",
 """What runs without `--all-configurations`; `test_queries.py` runs all of them in this process."""
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.all_configurations) for name in QUERIES])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in DEFAULT else pytest.mark.all_configurations) for name in QUERIES]
+)
 def test_queries(db: Any, path: str, name: str) -> None:
     with oracle(path) as duck:
         assert bag(db.sql(QUERIES[name]).fetchall()) == bag(duck.sql(QUERIES[name]).fetchall())

@@ -12,7 +12,17 @@ from tests.temporal.data import to_rows
 from tests.temporal.test_constructs import CONSTRUCTS, assert_answers, expected_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas")]
-NAMES = ("tumble", "hop", "cumulate", "session", "session with a largest size", "count windows per key", "ASOF LEFT JOIN >= TOLERANCE INTERVAL '2 seconds'", "snapshot aggregates", "temporal left join")
+NAMES = (
+    "tumble",
+    "hop",
+    "cumulate",
+    "session",
+    "session with a largest size",
+    "count windows per key",
+    "ASOF LEFT JOIN >= TOLERANCE INTERVAL '2 seconds'",
+    "snapshot aggregates",
+    "temporal left join",
+)
 """One of each; `tests/temporal/test_configurations.py` runs all of them through the same tasks in this process."""
 
 

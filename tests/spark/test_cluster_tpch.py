@@ -16,8 +16,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore:PySpark does
 
 SCALE = 0.01
 DEFAULT = (4, 9, 13, 15, 16, 18, 21, 22)
-"""What runs without `--all-configurations`: a semi join, six tables, an outer join, a CTE used twice, distinct counts behind an anti
-join, a grouped subquery, EXISTS with NOT EXISTS, and a scalar subquery. `tests/test_tpch_configurations.py` runs all in this process."""
+"""What runs without `--all-configurations`: a semi join, six tables, an outer join, a CTE used twice, distinct counts
+behind an anti join, a grouped subquery, EXISTS with NOT EXISTS, and a scalar subquery.
+`tests/test_tpch_configurations.py` runs all in this process."""
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,10 @@ def db(spark: Any) -> Iterator[Any]:
         yield session
 
 
-@pytest.mark.parametrize("number", [pytest.param(number, marks=() if number in DEFAULT else pytest.mark.all_configurations) for number in NUMBERS])
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(number, marks=() if number in DEFAULT else pytest.mark.all_configurations) for number in NUMBERS],
+)
 def test_answers(db: Any, oracle: Oracle, number: int) -> None:
     outcome = oracle.compare("tsql", number, lambda: db.sql(query(number, SCALE)).arrow())
     assert outcome.right, str(outcome)

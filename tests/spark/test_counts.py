@@ -23,7 +23,10 @@ def db(tmp_path: Path) -> Iterator[Any]:
     for number in range(3):
         (tmp_path / f"{number}.csv").write_text("auction,ts\n007,2024-01-01 00:00:00\n8,\n")
     with tsql.connect(spark=InProcess(), backend="spark") as session:
-        session.sql(f"CREATE STREAM bids (ts TIMESTAMP, auction VARCHAR, WATERMARK FOR ts AS ts) WITH (connector = 'csv', path = '{tmp_path}/*.csv')")
+        session.sql(
+            "CREATE STREAM bids (ts TIMESTAMP, auction VARCHAR, WATERMARK FOR ts AS ts) WITH (connector = "
+            f"'csv', path = '{tmp_path}/*.csv')"
+        )
         yield session
 
 
@@ -53,12 +56,18 @@ def test_a_task_that_runs_twice_counts_once() -> None:
     param = counts.TallyParam()
     tally = param.addInPlace(param.zero({}), {("top", 0): ({"rows": 3}, [])})
     tally = param.addInPlace(tally, {("top", 1): ({"rows": 4}, [])})
-    assert param.addInPlace(tally, {("top", 0): ({"rows": 3}, [])}) == {("top", 0): ({"rows": 3}, []), ("top", 1): ({"rows": 4}, [])}
+    assert param.addInPlace(tally, {("top", 0): ({"rows": 3}, [])}) == {
+        ("top", 0): ({"rows": 3}, []),
+        ("top", 1): ({"rows": 4}, []),
+    }
 
 
 def test_files_with_nanoseconds_and_nested_columns(tmp_path: Path) -> None:
     for number in range(3):
-        pq.write_table(pa.table({"l": [[1]], "ts": pa.array([1000 * number + 1], pa.timestamp("ns")), "v": [number]}), tmp_path / f"{number}.parquet")
+        pq.write_table(
+            pa.table({"l": [[1]], "ts": pa.array([1000 * number + 1], pa.timestamp("ns")), "v": [number]}),
+            tmp_path / f"{number}.parquet",
+        )
     with tsql.connect(spark=InProcess(), backend="spark") as session:
         found = session.sql(f"SELECT v, epoch_us(ts) FROM '{tmp_path}/*.parquet' ORDER BY v")
         assert found.fetchall() == [(0, 0), (1, 1), (2, 2)]

@@ -1,4 +1,5 @@
-"""Plans of every shape through the Spark backend, in this process: where they are cut, and that rows reach their shards."""
+"""Plans of every shape through the Spark backend, in this process: where they are cut, and that rows reach their
+shards."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.wire import decode_error, decode_value, encode_error, encode_value
 from tsql.kernels.expr.errors import CatalogError, ExecutionError, OutOfMemoryError, PlanError, SourceError
 
-ROWS = pa.table({"k": pa.array([i % 5 for i in range(40)], pa.int32()), "v": pa.array([None if i % 9 == 0 else i for i in range(40)], pa.int64())})
+ROWS = pa.table(
+    {
+        "k": pa.array([i % 5 for i in range(40)], pa.int32()),
+        "v": pa.array([None if i % 9 == 0 else i for i in range(40)], pa.int64()),
+    }
+)
 
 
 @pytest.fixture
@@ -38,8 +44,14 @@ def local() -> Any:
 @pytest.mark.parametrize(
     "sql",
     [
-        "SELECT k, count(*) AS n FROM (SELECT * FROM (SELECT k FROM t ORDER BY v LIMIT 7) UNION ALL SELECT k FROM t) GROUP BY k",
-        "WITH c AS (SELECT k, median(v) AS m FROM t GROUP BY k) SELECT k, m FROM c UNION ALL SELECT -k, m FROM c WHERE k > 1",
+        (
+            "SELECT k, count(*) AS n FROM (SELECT * FROM (SELECT k FROM t ORDER BY v LIMIT 7) UNION ALL SELECT "
+            "k FROM t) GROUP BY k"
+        ),
+        (
+            "WITH c AS (SELECT k, median(v) AS m FROM t GROUP BY k) SELECT k, m FROM c UNION ALL SELECT -k, m "
+            "FROM c WHERE k > 1"
+        ),
         "SELECT k, median(v) FROM (SELECT k, v FROM t UNION ALL VALUES (3, 100), (9, 1)) GROUP BY k",
         "SELECT median(k) FROM (VALUES (1), (2), (6)) AS x(k)",
         "SELECT DISTINCT ON (k) k, v FROM t",
@@ -48,8 +60,14 @@ def local() -> Any:
         "SELECT * FROM t WHERE v IS NULL",
         "SELECT k FROM t INTERSECT ALL SELECT v FROM t",
         "SELECT 1 WHERE false",
-        "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS rn, sum(v) OVER (PARTITION BY k ORDER BY v RANGE 3 PRECEDING) AS s FROM t",
-        "SELECT v, lag(v) OVER (ORDER BY v, k) AS before, rank() OVER (PARTITION BY v % 3 ORDER BY k) AS r FROM t QUALIFY r < 4",
+        (
+            "SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v) AS rn, sum(v) OVER (PARTITION BY k "
+            "ORDER BY v RANGE 3 PRECEDING) AS s FROM t"
+        ),
+        (
+            "SELECT v, lag(v) OVER (ORDER BY v, k) AS before, rank() OVER (PARTITION BY v % 3 ORDER BY k) AS r "
+            "FROM t QUALIFY r < 4"
+        ),
         "SELECT k, string_agg(v::VARCHAR, ',' ORDER BY v DESC) FROM t GROUP BY k HAVING k <> 2",
     ],
 )
@@ -65,10 +83,19 @@ def test_same_rows(db: Any, local: Any, sql: str) -> None:
         "even = reshard t scope=local shards=2\nlast = gather even",
         "copies = broadcast t scope=global\nlast = gather copies",
         "copies = broadcast t scope=local shards=2\nlast = gather copies",
-        "one = gather t\nkeyed = rekey one key=(k)\nplaced = redistribute keyed scope=global shards=4\nlast = gather placed",
+        (
+            "one = gather t\nkeyed = rekey one key=(k)\nplaced = redistribute keyed scope=global "
+            "shards=4\nlast = gather placed"
+        ),
         "keyed = rekey t key=(k)\none = gather keyed\nplaced = redistribute one scope=global\nlast = gather placed",
-        "keyed = rekey t key=(k)\nplaced = redistribute keyed scope=global\nagain = redistribute placed scope=global shards=7\nlast = gather again",
-        "one = gather t\nsome = limit one count=(40)\nall = union some t\nlimited = filter all where=(true)\nback = gather limited\nlast = limit back count=(40)",
+        (
+            "keyed = rekey t key=(k)\nplaced = redistribute keyed scope=global\nagain = redistribute placed "
+            "scope=global shards=7\nlast = gather again"
+        ),
+        (
+            "one = gather t\nsome = limit one count=(40)\nall = union some t\nlimited = filter all "
+            "where=(true)\nback = gather limited\nlast = limit back count=(40)"
+        ),
     ],
 )
 def test_movement_keeps_rows(db: Any, steps: str) -> None:
@@ -109,7 +136,8 @@ output last (v, w)
 
 
 def test_multicast_between_tasks(db: Any, local: Any) -> None:
-    """A row goes to a line or a column of a square of shards, where each pair meets once; a row without a shard goes nowhere."""
+    """A row goes to a line or a column of a square of shards, where each pair meets once; a row without a shard goes
+    nowhere."""
     expected = local.sql("SELECT a.v, b.v AS w FROM t a JOIN t b ON a.v < b.v").fetchall()
     assert sorted(tsql.load_plan_text(MULTICAST).run(db).fetchall()) == sorted(expected)
     with pytest.raises(ExecutionError, match="multicast to a shard that does not exist: there are 4, numbered from 0"):
@@ -117,7 +145,9 @@ def test_multicast_between_tasks(db: Any, local: Any) -> None:
 
 
 def test_multicast_inside_tasks_is_refused(db: Any) -> None:
-    with pytest.raises(PlanError, match="step rows: a multicast with scope=local sends rows to shards inside one task only") as caught:
+    with pytest.raises(
+        PlanError, match="step rows: a multicast with scope=local sends rows to shards inside one task only"
+    ) as caught:
         tsql.load_plan_text(MULTICAST.replace("scope=global", "scope=local")).run(db).fetchall()
     assert caught.value.hint == "use scope=global"
 
@@ -140,18 +170,27 @@ def test_rounds_move_rows_inside_their_process(db: Any) -> None:
     assert sorted(tsql.load_plan_text(ROUNDS).run(db).fetchall()) == [(n,) for n in range(1, 6)]
 
 
-MEETING = "t = scan t columns=(k)\nall = broadcast t scope=global\nplaced = hash_join keyed all kind=semi on=(m = k) build=right"
+MEETING = (
+    "t = scan t columns=(k)\nall = broadcast t scope=global\nplaced = hash_join keyed all kind=semi "
+    "on=(m = k) build=right"
+)
 
 
 @pytest.mark.parametrize(
     ("movement", "hint"),
-    [("placed = redistribute keyed scope=global", "leave placed out, or use scope=local"), (MEETING, "put gather between all and placed")],
+    [
+        ("placed = redistribute keyed scope=global", "leave placed out, or use scope=local"),
+        (MEETING, "put gather between all and placed"),
+    ],
     ids=["moved", "met"],
 )
 def test_rounds_in_tasks_are_refused(db: Any, movement: str, hint: str) -> None:
     """The rows of the round before are nowhere in a task."""
     text = ROUNDS.replace("placed = redistribute keyed scope=local", movement)
-    with pytest.raises(PlanError, match="step placed: rows of the working table r are in one process on Spark, and tasks do not reach them") as caught:
+    with pytest.raises(
+        PlanError,
+        match="step placed: rows of the working table r are in one process on Spark, and tasks do not reach them",
+    ) as caught:
         tsql.load_plan_text(text).run(db).fetchall()
     assert caught.value.hint == hint
 
@@ -180,13 +219,25 @@ def test_cut(db: Any) -> None:
 
 def test_input_is_no_step_of_a_file(db: Any) -> None:
     with pytest.raises(PlanError, match="a plan file reads them with scan"):
-        tsql.load_plan_text("plan version 1\ntarget spark shards=1\nx = input columns=(k INTEGER)\noutput x (k)\n").run(db)
+        tsql.load_plan_text("plan version 1\ntarget spark shards=1\nx = input columns=(k INTEGER)\noutput x (k)\n").run(
+            db
+        )
 
 
 def test_errors_on_the_wire() -> None:
-    for error in (ExecutionError("a", position=3), SourceError("b", hint="h"), OutOfMemoryError("c"), CatalogError("d")):
+    for error in (
+        ExecutionError("a", position=3),
+        SourceError("b", hint="h"),
+        OutOfMemoryError("c"),
+        CatalogError("d"),
+    ):
         found = decode_error(encode_error(error))
-        assert (type(found), found.message, found.position, found.hint) == (type(error), error.message, error.position, error.hint)
+        assert (type(found), found.message, found.position, found.hint) == (
+            type(error),
+            error.message,
+            error.position,
+            error.hint,
+        )
     assert decode_error(b"") is None
 
 

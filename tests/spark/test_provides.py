@@ -1,4 +1,5 @@
-"""What steps claim of their output, against the rows that the tasks of the Spark backend have: a sample of `tests/planner/test_provides.py`."""
+"""What steps claim of their output, against the rows that the tasks of the Spark backend have: a sample of
+`tests/planner/test_provides.py`."""
 
 from __future__ import annotations
 
@@ -41,7 +42,11 @@ def db() -> Iterator[Any]:
 
 def between_machines(steps: str) -> str:
     """The steps with all movement between tasks."""
-    return re.sub(r"= (redistribute|broadcast|multicast|reshard) (.*)", lambda m: m.group() if "scope=" in m.group() else f"{m.group()} scope=global", steps)
+    return re.sub(
+        r"= (redistribute|broadcast|multicast|reshard) (.*)",
+        lambda m: m.group() if "scope=" in m.group() else f"{m.group()} scope=global",
+        steps,
+    )
 
 
 def shards_of(db: Any, cut: Cut) -> list[list[Row]]:
@@ -78,7 +83,12 @@ def look(db: Any, oracle: Any, steps: str, base: str, sql: str | None) -> bool:
 
 def test_steps(db: Any, oracle: Any, request: pytest.FixtureRequest) -> None:
     every = 1 if request.config.getoption("--all-configurations") else EVERY
-    cases = [(f"{steps}\n{step}", base, sql) for step, sql in STEPS.values() for name, (steps, base) in BASES.items() if name != "ranges"]
+    cases = [
+        (f"{steps}\n{step}", base, sql)
+        for step, sql in STEPS.values()
+        for name, (steps, base) in BASES.items()
+        if name != "ranges"
+    ]
     assert sum(look(db, oracle, *case) for case in cases[::every]) > len(cases[::every]) // 8
 
 
@@ -95,11 +105,18 @@ def test_joins(db: Any, oracle: Any, request: pytest.FixtureRequest) -> None:
 
 
 def test_a_broadcast_reaches_every_task(db: Any) -> None:
-    """Also one to a single shard: its rows are there once for each task, and are not to be counted as if they were there once."""
+    """Also one to a single shard: its rows are there once for each task, and are not to be counted as if they were
+    there once."""
     steps = "t = scan t columns=(a)\nr = broadcast t scope=global shards=1\n"
     ends = "output y (a)\n"
-    both = tsql.load_plan_text(f"plan version 1\ntarget spark shards=3\n{steps}s = scan t columns=(a)\nm = union r s\ny = gather m\n{ends}")
+    both = tsql.load_plan_text(
+        f"plan version 1\ntarget spark shards=3\n{steps}s = scan t columns=(a)\nm = union r s\ny = gather m\n{ends}"
+    )
     with pytest.raises(PlanError, match="union requires each row in one shard only of r"):
         both.run(db).fetchall()
-    one = tsql.load_plan_text(f"plan version 1\ntarget spark shards=3\n{steps}f = filter r where=(a > 1)\ny = gather f\n{ends}")
-    assert sorted(one.run(db).fetchall()) == sorted((a,) for a in TABLES["t"]["a"].to_pylist() if a is not None and a > 1)
+    one = tsql.load_plan_text(
+        f"plan version 1\ntarget spark shards=3\n{steps}f = filter r where=(a > 1)\ny = gather f\n{ends}"
+    )
+    assert sorted(one.run(db).fetchall()) == sorted(
+        (a,) for a in TABLES["t"]["a"].to_pylist() if a is not None and a > 1
+    )

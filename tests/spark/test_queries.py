@@ -1,4 +1,5 @@
-"""Recursion, series, samples, windows, subqueries and tables that change, through the Spark backend's tasks in this process."""
+"""Recursion, series, samples, windows, subqueries and tables that change, through the Spark backend's tasks in this
+process."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ def test_changes(db: Any, path: str) -> None:
         assert changed(db) == changed(duck)
 
 
-@pytest.mark.parametrize("clause", ["TABLESAMPLE bernoulli(30%) REPEATABLE (7)", "TABLESAMPLE system(50%) REPEATABLE (3)"])
+@pytest.mark.parametrize(
+    "clause", ["TABLESAMPLE bernoulli(30%) REPEATABLE (7)", "TABLESAMPLE system(50%) REPEATABLE (3)"]
+)
 def test_a_seed_chooses_the_same_rows_everywhere(db: Any, path: str, clause: str) -> None:
     """A sample of files does not depend on who reads which of them."""
     with tsql.connect(threads=1) as local:
@@ -66,10 +69,21 @@ def test_an_exact_sample_repeats(db: Any) -> None:
     assert len(first) == 25 and first == bag(db.sql(sql).fetchall())
 
 
-@pytest.mark.parametrize("steps", ["rows = scan t columns=(k, v)", "all = scan t columns=(k, v)\nkeyed = rekey all key=(v)\nrows = redistribute keyed scope=global shards=8"], ids=["scanned", "moved"])
+@pytest.mark.parametrize(
+    "steps",
+    [
+        "rows = scan t columns=(k, v)",
+        "all = scan t columns=(k, v)\nkeyed = rekey all key=(v)\nrows = redistribute keyed scope=global shards=8",
+    ],
+    ids=["scanned", "moved"],
+)
 def test_shards_are_sampled_independently(path: str, steps: str) -> None:
-    """Each of eight shards is one run of rows, kept or left out as a whole: not all of them may draw the same number."""
-    text = "plan version 1\ntarget spark shards=8\n{}\nsome = sample rows method=system percent=50.0 seed={}\nlast = gather some\noutput last (k, v)\n"
+    """Each of eight shards is one run of rows, kept or left out as a whole: not all of them may draw the same
+    number."""
+    text = (
+        "plan version 1\ntarget spark shards=8\n{}\nsome = sample rows method=system percent=50.0 "
+        "seed={}\nlast = gather some\noutput last (k, v)\n"
+    )
     with tsql.connect(spark=InProcess(8)) as db:
         fill(db, path)
         counts = [tsql.load_plan_text(text.format(steps, seed)).run(db).arrow().num_rows for seed in range(6)]

@@ -1,4 +1,5 @@
-"""Files of columns that somebody changes while the database is open: no crash, no other values, an error that names the file."""
+"""Files of columns that somebody changes while the database is open: no crash, no other values, an error that names the
+file."""
 
 from __future__ import annotations
 

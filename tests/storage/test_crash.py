@@ -19,7 +19,11 @@ NUMBERS = 70_000
 def run_until_killed(path: Path, start: int, seconds: float) -> list[int]:
     """The numbers that the writer has acknowledged before it was killed."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
-    process = subprocess.Popen([sys.executable, str(Path(__file__).parent / "writer.py"), str(path), str(start)], stdout=subprocess.PIPE, env=environment)
+    process = subprocess.Popen(
+        [sys.executable, str(Path(__file__).parent / "writer.py"), str(path), str(start)],
+        stdout=subprocess.PIPE,
+        env=environment,
+    )
     first = process.stdout.readline()
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
@@ -43,7 +47,9 @@ def test_killed_writers(tmp_path: Path) -> None:
         with tsql.connect(path) as db:
             small = {row[0] for row in db.sql("SELECT id FROM t WHERE id < 1000000").fetchall()}
             sums = dict(db.sql("SELECT id, total FROM sums").fetchall())
-            blocks = dict(db.sql("SELECT id // 1000000 AS n, count(*) FROM t WHERE id >= 1000000 GROUP BY n").fetchall())
+            blocks = dict(
+                db.sql("SELECT id // 1000000 AS n, count(*) FROM t WHERE id >= 1000000 GROUP BY n").fetchall()
+            )
         for number in acknowledged:
             if number % 7 == 3:
                 assert blocks[number] == NUMBERS

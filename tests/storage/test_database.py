@@ -37,9 +37,16 @@ def wide(rows: int = ROWS) -> pa.Table:
             "id": pa.array(numbers),
             "small": pa.array((numbers % 200).astype(np.int16), mask=mask),
             "word": pa.array([f"word {n}" for n in range(300)]).take(pa.array(numbers % 300)),
-            "text": pa.array([None if m else f"text {n} {n * 7919 % 104729}" for n, m in zip(numbers.tolist(), mask.tolist(), strict=True)]),
+            "text": pa.array(
+                [
+                    None if m else f"text {n} {n * 7919 % 104729}"
+                    for n, m in zip(numbers.tolist(), mask.tolist(), strict=True)
+                ]
+            ),
             "price": pc.multiply(exact, pa.scalar(Decimal("0.01"))).cast(pa.decimal128(15, 2)),
-            "huge": pc.multiply(exact.cast(pa.decimal128(16, 0)), pa.scalar(Decimal(10**20))).cast(pa.decimal128(38, 0)),
+            "huge": pc.multiply(exact.cast(pa.decimal128(16, 0)), pa.scalar(Decimal(10**20))).cast(
+                pa.decimal128(38, 0)
+            ),
             "x": pa.array(rng.normal(size=rows), mask=mask),
             "flag": pa.array(numbers % 3 == 0, mask=mask),
             "day": pa.array((np.datetime64("2000-01-01") + numbers % 5000).astype("datetime64[D]")),
@@ -48,7 +55,10 @@ def wide(rows: int = ROWS) -> pa.Table:
     )
 
 
-SUMMARY = "SELECT count(*), sum(id), sum(small), min(word), max(text), sum(price), max(huge), count(x), count(flag), max(day) FROM wide"
+SUMMARY = (
+    "SELECT count(*), sum(id), sum(small), min(word), max(text), sum(price), max(huge), count(x), "
+    "count(flag), max(day) FROM wide"
+)
 
 
 def test_everything_survives(path: Path) -> None:
@@ -57,7 +67,9 @@ def test_everything_survives(path: Path) -> None:
         db.register("given", table)
         db.execute("CREATE TABLE wide AS SELECT * FROM given")
         db.execute("CREATE TABLE t (id INTEGER PRIMARY KEY, name VARCHAR NOT NULL DEFAULT 'x', CHECK (id > 0))")
-        db.execute("INSERT INTO t (id) VALUES (1), (2); CREATE VIEW v AS SELECT id FROM t; CREATE MACRO twice(a) AS a * 2")
+        db.execute(
+            "INSERT INTO t (id) VALUES (1), (2); CREATE VIEW v AS SELECT id FROM t; CREATE MACRO twice(a) AS a * 2"
+        )
         db.execute("CREATE TEMP TABLE gone AS SELECT 1 AS one")
         expected, rows = db.sql(SUMMARY).fetchall(), db.table("wide").arrow()
     with tsql.connect(path) as db:
@@ -65,7 +77,9 @@ def test_everything_survives(path: Path) -> None:
         assert db.sql(SUMMARY).fetchall() == expected
         assert db.table("wide").arrow().equals(rows)
         assert db.sql("SELECT twice(id) AS d FROM v ORDER BY d").fetchall() == [(2,), (4,)]
-        assert db.sql("SELECT word, count(*) AS n FROM wide GROUP BY word ORDER BY word LIMIT 1").fetchall() == [("word 0", -(-ROWS // 300))]
+        assert db.sql("SELECT word, count(*) AS n FROM wide GROUP BY word ORDER BY word LIMIT 1").fetchall() == [
+            ("word 0", -(-ROWS // 300))
+        ]
         with pytest.raises(ConstraintError, match="violates primary key"):
             db.execute("INSERT INTO t (id) VALUES (2)")
         with pytest.raises(ConstraintError, match="CHECK constraint failed"):
@@ -83,7 +97,10 @@ def test_changes_survive(path: Path) -> None:
     with tsql.connect(path) as db:
         assert db.sql(SUMMARY).fetchall() == expected
         assert db.sql("SELECT word FROM wide WHERE id = 70000").fetchall() == [("a word that is new",)]
-        db.execute("ALTER TABLE wide RENAME COLUMN word TO w; ALTER TABLE wide DROP COLUMN huge; ALTER TABLE wide ADD COLUMN n INTEGER DEFAULT 4")
+        db.execute(
+            "ALTER TABLE wide RENAME COLUMN word TO w; ALTER TABLE wide DROP COLUMN huge; ALTER TABLE wide "
+            "ADD COLUMN n INTEGER DEFAULT 4"
+        )
         db.execute("CHECKPOINT")
     with tsql.connect(path) as db:
         assert db.sql("SELECT sum(n), count(w), max(w) FROM wide").fetchall() == [(4 * (ROWS + 2), ROWS + 2, "word 99")]
@@ -129,7 +146,9 @@ def test_opening_reads_no_columns(path: Path) -> None:
 
 def test_rollback_and_commit(path: Path) -> None:
     with tsql.connect(path) as db:
-        db.execute("CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1); ROLLBACK; BEGIN; INSERT INTO t VALUES (2)")
+        db.execute(
+            "CREATE TABLE t (a INTEGER); BEGIN; INSERT INTO t VALUES (1); ROLLBACK; BEGIN; INSERT INTO t VALUES (2)"
+        )
     with tsql.connect(path) as db:
         assert db.sql("SELECT * FROM t").fetchall() == []
         db.execute("BEGIN; INSERT INTO t VALUES (3); CREATE TABLE u AS SELECT * FROM t; DROP TABLE t; COMMIT")
@@ -222,7 +241,8 @@ def test_a_damaged_journal_is_an_error(path: Path) -> None:
 
 
 def test_a_damaged_length_destroys_nothing(path: Path) -> None:
-    """A length that points behind the end of the file is no write that stopped: nothing is cut, and no file is removed."""
+    """A length that points behind the end of the file is no write that stopped: nothing is cut, and no file is
+    removed."""
     with tsql.connect(path) as db:
         db.register("given", wide())
         db.execute("CREATE TABLE wide AS SELECT * FROM given; CREATE TABLE t (a INTEGER); INSERT INTO t VALUES (1)")
@@ -231,9 +251,13 @@ def test_a_damaged_length_destroys_nothing(path: Path) -> None:
     journal.write_bytes(whole[:14] + bytes([whole[14] ^ 1]) + whole[15:])
     before = {file.name: file.stat().st_size for file in path.iterdir()}
     for read_only in (True, False):
-        with pytest.raises(StorageError, match=r"journal-000001 is damaged: the length of a commit differs \(at byte 12\)"):
+        with pytest.raises(
+            StorageError, match=r"journal-000001 is damaged: the length of a commit differs \(at byte 12\)"
+        ):
             tsql.connect(path, read_only=read_only)
-    assert {file.name: file.stat().st_size for file in path.iterdir() if file.name != "readers"} == {name: size for name, size in before.items() if name != "readers"}
+    assert {file.name: file.stat().st_size for file in path.iterdir() if file.name != "readers"} == {
+        name: size for name, size in before.items() if name != "readers"
+    }
     journal.write_bytes(whole)
     with tsql.connect(path) as db:
         assert db.sql("SELECT count(*) FROM wide").fetchall() == [(ROWS,)]

@@ -1,5 +1,5 @@
-"""Definitions of columns and keys that a database keeps: UNIQUE NULLS NOT DISTINCT, TIMESTAMP(0). DuckDB has no such key: what is
-expected follows the standard, in which two NULLs are one value there."""
+"""Definitions of columns and keys that a database keeps: UNIQUE NULLS NOT DISTINCT, TIMESTAMP(0). DuckDB has no such
+key: what is expected follows the standard, in which two NULLs are one value there."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ def _refused(db: tsql.Session, sql: str, message: str) -> None:
     assert db.sql("SELECT count(*) AS n FROM k").arrow()["n"][0].as_py() == before
 
 
-@pytest.mark.parametrize("dtype", ["INTEGER", "VARCHAR", "DOUBLE", "HUGEINT", "TIMESTAMP", "DECIMAL(20, 2)", "BLOB", "BOOLEAN"])
+@pytest.mark.parametrize(
+    "dtype", ["INTEGER", "VARCHAR", "DOUBLE", "HUGEINT", "TIMESTAMP", "DECIMAL(20, 2)", "BLOB", "BOOLEAN"]
+)
 def test_null_is_a_value_of_such_a_key(dtype: str) -> None:
     with tsql.connect(threads=1) as db:
         db.execute(f"CREATE TABLE k (a {dtype} UNIQUE NULLS NOT DISTINCT)")
         db.execute("INSERT INTO k VALUES (NULL)")
-        _refused(db, "INSERT INTO k VALUES (NULL)", "Duplicate key \"a: NULL\" violates unique constraint")
+        _refused(db, "INSERT INTO k VALUES (NULL)", 'Duplicate key "a: NULL" violates unique constraint')
         db.execute("DELETE FROM k")
         _refused(db, "INSERT INTO k VALUES (NULL), (NULL)", "Duplicate key")
 
@@ -70,7 +72,7 @@ def test_a_database_keeps_both(tmp_path: Path) -> None:
         db.execute("ALTER TABLE k RENAME COLUMN s TO t")
         db.execute("CHECKPOINT")
     with tsql.connect(path) as db:
-        _refused(db, "INSERT INTO k (b) VALUES (NULL)", "Duplicate key \"b: NULL\"")
+        _refused(db, "INSERT INTO k (b) VALUES (NULL)", 'Duplicate key "b: NULL"')
         db.execute("INSERT INTO k VALUES (1, '2021-01-01 00:00:00.5', '2021-01-01 00:00:00.0005')")
         assert db.sql("SELECT t, ms FROM k ORDER BY t").arrow().to_pydict() == {
             "t": [datetime(2020, 1, 1, 0, 0, 1), datetime(2021, 1, 1, 0, 0, 1)],
@@ -93,7 +95,10 @@ def test_copy_rounds_too(tmp_path: Path) -> None:
     with tsql.connect(threads=1) as db:
         db.execute("CREATE TABLE k (s TIMESTAMP(0))")
         db.execute(f"COPY k FROM '{tmp_path / 'a.csv'}' (HEADER true)")
-        assert db.sql("SELECT s FROM k ORDER BY s").arrow()["s"].to_pylist() == [datetime(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 1)]
+        assert db.sql("SELECT s FROM k ORDER BY s").arrow()["s"].to_pylist() == [
+            datetime(2020, 1, 1),
+            datetime(2020, 1, 1, 0, 0, 1),
+        ]
 
 
 def test_times_of_files_are_read_as_they_are(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The journal as bytes: a last write that stopped anywhere is cut off, and damage anywhere is refused, never taken for one."""
+"""The journal as bytes: a last write that stopped anywhere is cut off, and damage anywhere is refused, never taken for
+one."""
 
 from __future__ import annotations
 
@@ -9,7 +10,11 @@ import pytest
 from tsql.kernels.expr.errors import StorageError
 from tsql.storage.journal import JournalWriter, encode_record, read_journal
 
-RECORDS = [({"put": ["a" * 40]}, []), ({"append": {"t": 0}}, [b"x\0y" * 30, b"\0" * 700]), ({"drop": ["done"]}, [b"done" * 50])]
+RECORDS = [
+    ({"put": ["a" * 40]}, []),
+    ({"append": {"t": 0}}, [b"x\0y" * 30, b"\0" * 700]),
+    ({"drop": ["done"]}, [b"done" * 50]),
+]
 HEAD_BYTES = 12
 
 
@@ -42,7 +47,8 @@ def assert_damaged(journal: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("zeros", [0, 1, 13, 100, 4096])
 def test_any_damaged_byte_is_refused(journal: Path, zeros: int) -> None:
-    """In the lengths too, which no checksum covers; with zeros behind the records a length that is too large stays in the file."""
+    """In the lengths too, which no checksum covers; with zeros behind the records a length that is too large stays in
+    the file."""
     whole = journal.read_bytes()
     for at in range(len(whole)):
         damages = [whole[at] ^ 1, whole[at] ^ 0x10, whole[at] ^ 0x80, 0]

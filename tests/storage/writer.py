@@ -21,7 +21,10 @@ def main(path: str, start: int) -> None:
             case 5:
                 db.execute("CHECKPOINT")
             case _:
-                db.execute(f"BEGIN; INSERT INTO t VALUES ({number}, 'row {number}'); INSERT INTO sums VALUES ({number}, {number * 2}); COMMIT")
+                db.execute(
+                    f"BEGIN; INSERT INTO t VALUES ({number}, 'row {number}'); INSERT INTO sums VALUES "
+                    f"({number}, {number * 2}); COMMIT"
+                )
         print(number, flush=True)
 
 

@@ -1,4 +1,5 @@
-"""Rows as they arrive: batches in disorder and punctuations between them that keep their promise; for operators that consume, punctuate, save and restore."""
+"""Rows as they arrive: batches in disorder and punctuations between them that keep their promise; for operators that
+consume, punctuate, save and restore."""
 
 from __future__ import annotations
 
@@ -23,14 +24,20 @@ Message = Rows | Punctuation
 
 
 def arrivals(rows: Rows, time: str, how: str, seed: int = 0, disorder: int = 5) -> list[Message]:
-    """The rows in batches. A row comes up to `disorder` places early or late; rows without a time come anywhere. The last message ends the input.
+    """The rows in batches. A row comes up to `disorder` places early or late; rows without a time come anywhere. The
+    last message ends the input.
 
-    A punctuation says as much as it can, or less. What decides ties by input order is `rows`' order: rows of equal time, or of none, keep it.
-    """
+    A punctuation says as much as it can, or less. What decides ties by input order is `rows`' order: rows of equal
+    time, or of none, keep it."""
     rng = random.Random(f"{how} {seed} {disorder} {len(rows)}")
     timed = sorted((row for row in rows if row[time] is not None), key=lambda row: row[time])
     late = {row[time]: rng.random() * disorder for row in timed}
-    coming = [row for _, row in sorted(((place + late[row[time]], row) for place, row in enumerate(timed)), key=lambda pair: pair[0])]
+    coming = [
+        row
+        for _, row in sorted(
+            ((place + late[row[time]], row) for place, row in enumerate(timed)), key=lambda pair: pair[0]
+        )
+    ]
     timeless = [row for row in rows if row[time] is None]
     for place, row in reversed(list(zip(sorted(rng.randint(0, len(coming)) for _ in timeless), timeless, strict=True))):
         coming.insert(place, row)

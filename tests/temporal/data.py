@@ -1,8 +1,8 @@
-"""Small tables with the shapes that break temporal operators, the same rows in other orders and pieces, and the comparison of answers.
+"""Small tables with the shapes that break temporal operators, the same rows in other orders and pieces, and the
+comparison of answers.
 
-`events(shape, seed)` and `periods(shape, seed)` are plain seeded generators; `event_tables` and `period_tables` are Hypothesis
-strategies over the same columns, which shrink. `to_rows` gives what the references take.
-"""
+`events(shape, seed)` and `periods(shape, seed)` are plain seeded generators; `event_tables` and `period_tables` are
+Hypothesis strategies over the same columns, which shrink. `to_rows` gives what the references take."""
 
 from __future__ import annotations
 
@@ -21,9 +21,21 @@ from hypothesis import strategies as st
 
 from tests.temporal.reference.rows import DAY, HOUR, MINUTE, SECOND, Row, Rows, moment, us
 
-EVENTS = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("name", pa.string()), ("v", pa.int64()), ("x", pa.float64()), ("ts", pa.timestamp("us"))])
-"""Points in time: `id` numbers the rows of a table, `k` and `name` are keys, `v` and `x` values; all but `id` may be NULL."""
-PERIODS = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("vs", pa.timestamp("us")), ("ve", pa.timestamp("us"))])
+EVENTS = pa.schema(
+    [
+        ("id", pa.int64()),
+        ("k", pa.int64()),
+        ("name", pa.string()),
+        ("v", pa.int64()),
+        ("x", pa.float64()),
+        ("ts", pa.timestamp("us")),
+    ]
+)
+"""Points in time: `id` numbers the rows of a table, `k` and `name` are keys, `v` and `x` values; all but `id` may be
+NULL."""
+PERIODS = pa.schema(
+    [("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("vs", pa.timestamp("us")), ("ve", pa.timestamp("us"))]
+)
 """Lifetimes: NULL `ve` is open; NULL `vs` and `ve <= vs` are never alive."""
 
 NOON = us("2024-02-29 12:00:00")
@@ -32,10 +44,16 @@ SIZE = 10 * SECOND
 BATCH_ROWS = (1, 2, 7, 64, None)
 """Batch sizes for metamorphic tests; None is everything at once."""
 
+
 def repeatable(examples: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """A property test that tries the same examples in every run."""
     return hypothesis.settings(
-        max_examples=examples, deadline=None, database=None, derandomize=True, print_blob=True, suppress_health_check=list(hypothesis.HealthCheck)
+        max_examples=examples,
+        deadline=None,
+        database=None,
+        derandomize=True,
+        print_blob=True,
+        suppress_health_check=list(hypothesis.HealthCheck),
     )
 
 
@@ -53,7 +71,9 @@ def _sorted(rng: random.Random, rows: int) -> list[int | None]:
 
 def _on_bounds(rng: random.Random, rows: int) -> list[int | None]:
     """On a bound, or a microsecond beside it."""
-    return [NOON + rng.randrange(-6, 7) * SIZE + rng.choice((0, SECOND)) + rng.choice((-1, 0, 0, 1)) for _ in range(rows)]
+    return [
+        NOON + rng.randrange(-6, 7) * SIZE + rng.choice((0, SECOND)) + rng.choice((-1, 0, 0, 1)) for _ in range(rows)
+    ]
 
 
 def _around_1970(rng: random.Random, rows: int) -> list[int | None]:
@@ -64,7 +84,9 @@ def _gaps(rng: random.Random, rows: int) -> list[int | None]:
     """Bursts with seconds, days or decades between them."""
     result, time = [], us("1969-12-31 23:00:00")
     for _ in range(rows):
-        time += rng.choice((0, SECOND // 2, SECOND, 2 * SECOND, SIZE, SIZE + 1, 3 * DAY, 3_650 * DAY if rng.random() < 0.1 else SECOND))
+        time += rng.choice(
+            (0, SECOND // 2, SECOND, 2 * SECOND, SIZE, SIZE + 1, 3 * DAY, 3_650 * DAY if rng.random() < 0.1 else SECOND)
+        )
         result.append(time)
     return list(result)
 
@@ -140,14 +162,21 @@ def periods(shape: str, seed: int = 0, rows: int = 40, closed: bool = False) -> 
     made = []
     for row in starts.select(["id", "k", "v", "ts"]).to_pylist():
         start = row.pop("ts")
-        end = None if start is None or (not closed and rng.random() < 0.15) else moment(us(start) + rng.choice(durations))
+        end = (
+            None if start is None or (not closed and rng.random() < 0.15) else moment(us(start) + rng.choice(durations))
+        )
         made.append(row | {"v": rng.randrange(3), "vs": start, "ve": end})
     return pa.Table.from_pylist(made, PERIODS)
 
 
 def event_times() -> st.SearchStrategy[int]:
     """Times that meet each other and the bounds of windows often, before and after 1970."""
-    near = st.builds(lambda base, tens, rest: base + tens * SIZE + rest, st.sampled_from((0, NOON)), st.integers(-4, 4), st.sampled_from((-1, 0, 0, 1, SECOND)))
+    near = st.builds(
+        lambda base, tens, rest: base + tens * SIZE + rest,
+        st.sampled_from((0, NOON)),
+        st.integers(-4, 4),
+        st.sampled_from((-1, 0, 0, 1, SECOND)),
+    )
     return near | st.integers(-3 * SIZE, 3 * SIZE) | st.integers(us("1900-01-01"), us("2200-01-01"))
 
 
@@ -163,7 +192,9 @@ def event_tables(max_rows: int = 25, null_times: bool = True) -> st.SearchStrate
             "ts": (st.none() | times) if null_times else times,
         }
     )
-    return st.lists(row, max_size=max_rows).map(lambda made: to_table([{"id": place} | one for place, one in enumerate(made)], EVENTS))
+    return st.lists(row, max_size=max_rows).map(
+        lambda made: to_table([{"id": place} | one for place, one in enumerate(made)], EVENTS)
+    )
 
 
 def period_tables(max_rows: int = 15, closed: bool = False) -> st.SearchStrategy[pa.Table]:
@@ -177,7 +208,9 @@ def period_tables(max_rows: int = 15, closed: bool = False) -> st.SearchStrategy
             "ve": instants if closed else st.none() | instants,
         }
     )
-    return st.lists(row, max_size=max_rows).map(lambda made: to_table([{"id": place} | one for place, one in enumerate(made)], PERIODS))
+    return st.lists(row, max_size=max_rows).map(
+        lambda made: to_table([{"id": place} | one for place, one in enumerate(made)], PERIODS)
+    )
 
 
 def to_rows(table: pa.Table) -> Rows:
@@ -188,14 +221,22 @@ def to_rows(table: pa.Table) -> Rows:
 
 def to_table(rows: Rows, schema: pa.Schema) -> pa.Table:
     """The inverse of `to_rows`; columns that the schema does not name are left out."""
-    columns = [pa.array([row[field.name] for row in rows], pa.int64()).cast(field.type) if _is_time(field.type) else None for field in schema]
+    columns = [
+        pa.array([row[field.name] for row in rows], pa.int64()).cast(field.type) if _is_time(field.type) else None
+        for field in schema
+    ]
     return pa.table(
-        [pa.array([row[field.name] for row in rows], field.type) if column is None else column for field, column in zip(schema, columns)], schema=schema
+        [
+            pa.array([row[field.name] for row in rows], field.type) if column is None else column
+            for field, column in zip(schema, columns)
+        ],
+        schema=schema,
     )
 
 
 def assert_same_rows(ours: pa.Table | Rows, expected: pa.Table | Rows) -> None:
-    """The same multiset of rows. Two tables must have the same names and types; values must have the same Python type in any case (1 is not 1.0)."""
+    """The same multiset of rows. Two tables must have the same names and types; values must have the same Python type
+    in any case (1 is not 1.0)."""
     if isinstance(ours, pa.Table) and isinstance(expected, pa.Table):
         described = [[(field.name, str(field.type)) for field in table.schema] for table in (ours, expected)]
         assert described[0] == described[1], f"columns {described[0]}, expected {described[1]}"
@@ -206,7 +247,9 @@ def assert_same_rows(ours: pa.Table | Rows, expected: pa.Table | Rows) -> None:
     extra, missing = extra - missing, missing - extra
     if extra or missing:
         raise AssertionError(
-            f"{len(found)} rows, expected {len(wanted)}; {extra.total()} too many, {missing.total()} missing\n" + _shown("-", missing) + _shown("+", extra)
+            f"{len(found)} rows, expected {len(wanted)}; {extra.total()} too many, {missing.total()} missing\n"
+            + _shown("-", missing)
+            + _shown("+", extra)
         )
 
 
@@ -216,8 +259,8 @@ def selected(rows: Rows, *columns: str, **renamed: str) -> Rows:
 
 
 def shuffled(table: pa.Table, seed: int, keep: Sequence[str] = ()) -> pa.Table:
-    """The rows in another order. Rows that are equal in all columns of `keep` stay in their order among each other: name the columns
-    that decide a tie by input order (ASOF's and a count window's key and time)."""
+    """The rows in another order. Rows that are equal in all columns of `keep` stay in their order among each other:
+    name the columns that decide a tie by input order (ASOF's and a count window's key and time)."""
     rng = random.Random(seed)
     order = rng.sample(range(table.num_rows), table.num_rows)
     if keep and order:
@@ -253,7 +296,8 @@ def batches(table: pa.Table, rows: int | None) -> Iterator[pa.RecordBatch]:
 
 
 def arrangements(table: pa.Table, keep: Sequence[str] = (), seed: int = 0) -> Iterator[tuple[str, pa.Table]]:
-    """The same rows arranged in other ways, each with its name: shuffled, and in chunks of every size of `BATCH_ROWS`."""
+    """The same rows arranged in other ways, each with its name: shuffled, and in chunks of every size of
+    `BATCH_ROWS`."""
     for turn in range(2):
         yield f"shuffled {turn}", shuffled(table, seed + turn, keep)
     for rows in BATCH_ROWS:
@@ -261,7 +305,8 @@ def arrangements(table: pa.Table, keep: Sequence[str] = (), seed: int = 0) -> It
 
 
 def _plain(column: pa.ChunkedArray) -> list[Any]:
-    """The values of a column. Arrow makes numbers of times much faster than of moments with a time zone or another unit, which answers seldom have."""
+    """The values of a column. Arrow makes numbers of times much faster than of moments with a time zone or another
+    unit, which answers seldom have."""
     if column.type == pa.timestamp("us"):
         return column.cast(pa.int64()).to_pylist()
     return [us(value.replace(tzinfo=None)) if isinstance(value, datetime) else value for value in column.to_pylist()]

@@ -1,8 +1,7 @@
 """Random uses of MATCH_RECOGNIZE: each a text in our dialect, and what the brute-force reference says to the same.
 
-A condition or a measure is written twice, as SQL and as a function of the reference's `View`; `Case` draws some of them, a pattern and
-options by a seeded generator, so that a seed names a test.
-"""
+A condition or a measure is written twice, as SQL and as a function of the reference's `View`; `Case` draws some of
+them, a pattern and options by a seeded generator, so that a seed names a test."""
 
 from __future__ import annotations
 
@@ -18,7 +17,9 @@ from tests.temporal.reference.rows import SECOND, Rows
 
 Value = Callable[[View], Any]
 VARIABLES = ("A", "B", "C")
-SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("s", pa.string()), ("ts", pa.timestamp("us"))])
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("s", pa.string()), ("ts", pa.timestamp("us"))]
+)
 
 
 def _values(m: View, name: str, variable: str | None = None) -> list[Any]:
@@ -55,10 +56,18 @@ OF_THE_MATCH: dict[str, Value] = {
     "count(*) <= 4": lambda m: len(m.mapped()) <= 4,
     "count(A.v) <= 2": lambda m: len(_values(m, "v", "A")) <= 2,
     "v <> A.v": lambda m: _compared(m.last("v"), "<>", m.last("v", "A")),
-    "LAST(B.v, 1) IS NULL OR v > LAST(B.v, 1)": lambda m: m.last("v", "B", 1) is None or _compared(m.last("v"), ">", m.last("v", "B", 1)),
-    "FIRST(A.v, 1) IS NULL OR v <= FIRST(A.v, 1)": lambda m: m.first("v", "A", 1) is None or _compared(m.last("v"), "<=", m.first("v", "A", 1)),
-    "PREV(FIRST(v)) IS NULL OR v <> PREV(FIRST(v))": lambda m: m.prev("v", 1, None, ("first", 0)) is None or _compared(m.last("v"), "<>", m.prev("v", 1, None, ("first", 0))),
-    "v > 2 AND min(B.v) < 6": lambda m: _compared(m.last("v"), ">", 2) and _compared(_least(_values(m, "v", "B")), "<", 6),
+    "LAST(B.v, 1) IS NULL OR v > LAST(B.v, 1)": lambda m: (
+        m.last("v", "B", 1) is None or _compared(m.last("v"), ">", m.last("v", "B", 1))
+    ),
+    "FIRST(A.v, 1) IS NULL OR v <= FIRST(A.v, 1)": lambda m: (
+        m.first("v", "A", 1) is None or _compared(m.last("v"), "<=", m.first("v", "A", 1))
+    ),
+    "PREV(FIRST(v)) IS NULL OR v <> PREV(FIRST(v))": lambda m: (
+        m.prev("v", 1, None, ("first", 0)) is None or _compared(m.last("v"), "<>", m.prev("v", 1, None, ("first", 0)))
+    ),
+    "v > 2 AND min(B.v) < 6": lambda m: (
+        _compared(m.last("v"), ">", 2) and _compared(_least(_values(m, "v", "B")), "<", 6)
+    ),
     "MATCH_NUMBER() % 3 > 0": lambda m: m.match_number % 3 > 0,
     "count(DISTINCT s) <= 2": lambda m: len(set(_values(m, "s"))) <= 2,
     "max(s) <= 'e'": lambda m: _compared(max(_values(m, "s"), default=None), "<=", "e"),
@@ -155,11 +164,24 @@ class Case:
 
     def sql(self) -> str:
         measures = ", ".join(f"{text} AS {name}" for name, text in self.measures.items())
-        define = ", ".join([*(f"{v} AS {text}" for v, text in self.define.items()), *(["Z AS false"] if "Z" in self.full_pattern else [])]) or "A AS true"
+        define = (
+            ", ".join(
+                [
+                    *(f"{v} AS {text}" for v, text in self.define.items()),
+                    *(["Z AS false"] if "Z" in self.full_pattern else []),
+                ]
+            )
+            or "A AS true"
+        )
         within = "" if self.within is None else f"WITHIN INTERVAL '{self.within} seconds'"
-        shown = ", ".join([*(["k"] if self.keyed else []), *(["id"] if self.output != "ONE ROW PER MATCH" else []), *self.measures])
+        shown = ", ".join(
+            [*(["k"] if self.keyed else []), *(["id"] if self.output != "ONE ROW PER MATCH" else []), *self.measures]
+        )
         keys = "PARTITION BY k " if self.keyed else ""
-        clauses = f"{keys}ORDER BY ts MEASURES {measures} {self.output} AFTER MATCH SKIP {self.skip} PATTERN ({self.full_pattern}) {within} DEFINE {define}"
+        clauses = (
+            f"{keys}ORDER BY ts MEASURES {measures} {self.output} AFTER MATCH SKIP {self.skip} PATTERN "
+            f"({self.full_pattern}) {within} DEFINE {define}"
+        )
         return f"SELECT {shown} FROM t MATCH_RECOGNIZE ({clauses})"
 
     def expected(self, rows: Rows | None = None) -> Rows | None:
@@ -167,10 +189,15 @@ class Case:
         known = ROW_WISE | OF_THE_MATCH
         define = {v: known[text] for v, text in self.define.items()} | {"Z": lambda m: False}
         keys = ("k",) if self.keyed else ()
-        options = OUTPUTS[self.output] | {"skip": self.skip, "within": None if self.within is None else self.within * SECOND}
+        options = OUTPUTS[self.output] | {
+            "skip": self.skip,
+            "within": None if self.within is None else self.within * SECOND,
+        }
         measures = {name: MEASURES[text] for name, text in self.measures.items()}
         try:
-            found = match_recognize(self.rows if rows is None else rows, self.full_pattern, define, measures, "ts", keys, **options)
+            found = match_recognize(
+                self.rows if rows is None else rows, self.full_pattern, define, measures, "ts", keys, **options
+            )
         except SkipError:
             return None
         shown = (*keys, *(("id",) if self.output != "ONE ROW PER MATCH" else ()), *self.measures)

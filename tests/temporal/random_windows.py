@@ -1,6 +1,6 @@
 """Random queries over windows in time, and tables for them; `test_random_windows.py` asks our engine and DuckDB.
 
-    python -m tests.temporal.random_windows SEED COUNT      a longer run; it prints what differs
+python -m tests.temporal.random_windows SEED COUNT      a longer run; it prints what differs
 """
 
 from __future__ import annotations
@@ -48,7 +48,10 @@ def case(seed: int) -> Case:
 
 def _table(random: Random, rows: int) -> pa.Table:
     span, keys = random.choice((10, 1000, 100_000)), random.choice((1, 5, 50))
-    times: list[int | None] = [None if random.random() < 0.05 else random.randint(-span, span) * random.choice((1_000, 500_000, 1_000_000)) for _ in range(rows)]
+    times: list[int | None] = [
+        None if random.random() < 0.05 else random.randint(-span, span) * random.choice((1_000, 500_000, 1_000_000))
+        for _ in range(rows)
+    ]
     if random.random() < 0.4:
         times = sorted(time or 0 for time in times)
 
@@ -76,7 +79,9 @@ def _query(random: Random) -> str:
     windows = {
         "tumble": f"TUMBLE({source}, ts, {_interval(large, unit)}{offset})",
         "hop": f"HOP({source}, ts, slide => {step}, size => {_interval(min(large, 40 * small), unit)}{offset})",
-        "cumulate": f"CUMULATE({source}, ts, step => {step}, size => {_interval(small * random.randint(1, 12), unit)}{offset})",
+        "cumulate": (
+            f"CUMULATE({source}, ts, step => {step}, size => {_interval(small * random.randint(1, 12), unit)}{offset})"
+        ),
         "session": _session(source, keys, step),
     }[kind]
     where = random.choice(("", " WHERE v > 0", " WHERE k IS NOT NULL AND x < 20"))
@@ -84,7 +89,10 @@ def _query(random: Random) -> str:
         return f"SELECT * FROM {windows}{where}"
     groups = ", ".join((*keys, *random.choice((("window_start", "window_end"), ("window_start",), ("window_end",)))))
     calls = ", ".join(f"{call} AS a{number}" for number, call in enumerate(random.sample(CALLS, random.randint(1, 4))))
-    return f"SELECT {groups}, {calls} FROM {windows}{where} GROUP BY {groups}{random.choice(('', '', ' HAVING count(*) > 1'))}"
+    return (
+        f"SELECT {groups}, {calls} FROM {windows}{where} GROUP BY "
+        f"{groups}{random.choice(('', '', ' HAVING count(*) > 1'))}"
+    )
 
 
 def _session(source: str, keys: tuple[str, ...], gap: str) -> str:

@@ -1,4 +1,5 @@
-"""ASOF joins against the reference over every shape of data, in every way in which the engine can run them, and against DuckDB."""
+"""ASOF joins against the reference over every shape of data, in every way in which the engine can run them, and against
+DuckDB."""
 
 from __future__ import annotations
 
@@ -19,7 +20,16 @@ from hypothesis import given
 import tsql
 from tests.duck import empty_duckdb
 from tests.spark.cluster import InProcess
-from tests.temporal.data import ALL_SHAPES, assert_same_rows, event_tables, events, repeatable, selected, to_rows, write_pieces
+from tests.temporal.data import (
+    ALL_SHAPES,
+    assert_same_rows,
+    event_tables,
+    events,
+    repeatable,
+    selected,
+    to_rows,
+    write_pieces,
+)
 from tests.temporal.reference.joins import asof_join
 from tests.temporal.reference.rows import DAY, SECOND, On, Rows, equal
 from tsql.backends import Run
@@ -47,7 +57,10 @@ KEYS: dict[str, tuple[str, On]] = {
     "both": ("l.k = r.k AND l.name = r.name AND ", equal("k", "name")),
     "null-safe": ("l.k IS NOT DISTINCT FROM r.k AND ", lambda one, other: one["k"] == other["k"]),
     "none": ("", ANYTHING),
-    "condition": ("l.k = r.k AND l.id <> r.id + 1 AND ", lambda one, other: equal("k")(one, other) and one["id"] != other["other"] + 1),
+    "condition": (
+        "l.k = r.k AND l.id <> r.id + 1 AND ",
+        lambda one, other: equal("k")(one, other) and one["id"] != other["other"] + 1,
+    ),
 }
 
 
@@ -64,11 +77,25 @@ def right_of(rows: Rows) -> Rows:
     return [{"k": row["k"], "name": row["name"], "other": row["id"], "rts": row["ts"]} for row in rows]
 
 
-def check(db: Any, left: pa.Table, right: pa.Table, key: str, inequality: str, outer: bool, tolerance: int | None) -> None:
+def check(
+    db: Any, left: pa.Table, right: pa.Table, key: str, inequality: str, outer: bool, tolerance: int | None
+) -> None:
     on, matches = KEYS[key]
     within = "" if tolerance is None else f" TOLERANCE INTERVAL '{tolerance} microseconds'"
-    sql = f"SELECT l.id AS id, r.id AS other FROM l ASOF {'LEFT' if outer else ''} JOIN r ON {on}l.ts {inequality} r.ts{within}"
-    expected = asof_join(to_rows(left), right_of(to_rows(right)), matches, "ts", "rts", inequality, tolerance, ("other", "rts") if outer else None)
+    sql = (
+        f"SELECT l.id AS id, r.id AS other FROM l ASOF {'LEFT' if outer else ''} JOIN r ON {on}l.ts "
+        f"{inequality} r.ts{within}"
+    )
+    expected = asof_join(
+        to_rows(left),
+        right_of(to_rows(right)),
+        matches,
+        "ts",
+        "rts",
+        inequality,
+        tolerance,
+        ("other", "rts") if outer else None,
+    )
     assert_same_rows(to_rows(db.sql(sql).arrow()), selected(expected, "id", "other"))
 
 
@@ -121,11 +148,19 @@ def test_the_last_file_wins(tmp_path: Path) -> None:
     left, right = events("equal_times", 1), events("equal_times", 2, rows=500)
     write_pieces(right, 7, tmp_path)
     expected = selected(asof_join(to_rows(left), right_of(to_rows(right)), equal("k"), "ts", "rts"), "id", "other")
-    for settings in ({"threads": 1}, {"threads": 2}, {"threads": 2, "shards": 5, "batch_rows": 3}, {"threads": 2, "spill_after": 1}):
+    for settings in (
+        {"threads": 1},
+        {"threads": 2},
+        {"threads": 2, "shards": 5, "batch_rows": 3},
+        {"threads": 2, "spill_after": 1},
+    ):
         with tsql.connect(**settings) as db:
             db.register("l", left)
             for _ in range(3):
-                ours = db.sql(f"SELECT l.id AS id, r.id AS other FROM l ASOF JOIN '{tmp_path}/*.parquet' r ON l.k = r.k AND l.ts >= r.ts").arrow()
+                ours = db.sql(
+                    f"SELECT l.id AS id, r.id AS other FROM l ASOF JOIN '{tmp_path}/*.parquet' r ON l.k = "
+                    "r.k AND l.ts >= r.ts"
+                ).arrow()
                 assert_same_rows(to_rows(ours), expected)
 
 
@@ -137,7 +172,8 @@ def test_the_last_part_of_a_union_wins() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_right_sides_of_every_origin(threads: int) -> None:
-    """Where right rows come from a window, a grouping, a sort, a join or a recursion, each of their times is there once for a key."""
+    """Where right rows come from a window, a grouping, a sort, a join or a recursion, each of their times is there once
+    for a key."""
     left, right = events("unsorted", 1, rows=200), events("unsorted", 2, rows=1000)
     sources = {
         "window": "SELECT k, ts, id FROM r QUALIFY row_number() OVER (PARTITION BY k, ts ORDER BY id DESC) = 1",
@@ -151,7 +187,9 @@ def test_right_sides_of_every_origin(threads: int) -> None:
         db.register("l", left)
         db.register("r", right)
         for name, source in sources.items():
-            ours = db.sql(f"SELECT l.id AS id, q.id AS other FROM l ASOF JOIN ({source}) q ON l.k = q.k AND l.ts >= q.ts").arrow()
+            ours = db.sql(
+                f"SELECT l.id AS id, q.id AS other FROM l ASOF JOIN ({source}) q ON l.k = q.k AND l.ts >= q.ts"
+            ).arrow()
             try:
                 assert_same_rows(to_rows(ours), expected)
             except AssertionError as problem:
@@ -161,7 +199,8 @@ def test_right_sides_of_every_origin(threads: int) -> None:
 @pytest.mark.parametrize("is_sorted", [True, False], ids=["sorted", "shuffled"])
 @pytest.mark.parametrize("keys", [1, 50, 6000], ids=lambda keys: f"{keys} keys")
 def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
-    """Enough rows for several morsels and threads; no time comes twice on the right, so that DuckDB's answer is the only one."""
+    """Enough rows for several morsels and threads; no time comes twice on the right, so that DuckDB's answer is the
+    only one."""
     rng = np.random.default_rng(keys)
     rows = 100_000
 
@@ -171,7 +210,9 @@ def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
             rng.shuffle(times)
         numbers = pa.array(rng.integers(0, keys, rows))
         names = pc.binary_join_element_wise("key", numbers.cast(pa.string()), " ")
-        return pa.table({"name": names, "n": numbers, "ts": pa.array(times).cast(pa.timestamp("us")), column: np.arange(rows)})
+        return pa.table(
+            {"name": names, "n": numbers, "ts": pa.array(times).cast(pa.timestamp("us")), column: np.arange(rows)}
+        )
 
     left, right = table("a", 3), table("b", 0)
     with tsql.connect(threads=2) as db, empty_duckdb() as duck:
@@ -182,9 +223,14 @@ def test_many_rows_are_duckdbs(is_sorted: bool, keys: int) -> None:
             engine.execute("CREATE TABLE l AS SELECT * FROM l0")
             engine.execute("CREATE TABLE r AS SELECT * FROM r0")
         for key in ("name", "n"):
-            sql = f"SELECT count(*) AS n, sum(a) AS a, sum(b) AS b, sum(a * b) AS ab FROM l ASOF JOIN r ON l.{key} = r.{key} AND l.ts >= r.ts"
+            sql = (
+                "SELECT count(*) AS n, sum(a) AS a, sum(b) AS b, sum(a * b) AS ab FROM l ASOF JOIN r ON "
+                f"l.{key} = r.{key} AND l.ts >= r.ts"
+            )
             assert ("walks=yes" in db.sql(sql).explain()) == is_sorted
-            assert [tuple(map(int, row)) for row in db.sql(sql).fetchall()] == [tuple(map(int, row)) for row in duck.sql(sql).fetchall()]
+            assert [tuple(map(int, row)) for row in db.sql(sql).fetchall()] == [
+                tuple(map(int, row)) for row in duck.sql(sql).fetchall()
+            ]
 
 
 @pytest.mark.parametrize("few", [0, 1 << 16], ids=["compared", "told apart"])
@@ -231,7 +277,10 @@ def test_types(kind: str, values: list[str]) -> None:
     rows = ", ".join(f"({place}, {value}::{kind})" for place, value in enumerate(values))
     with tsql.connect(threads=2) as db, empty_duckdb() as duck:
         for inequality in (">=", ">", "<=", "<"):
-            sql = f"SELECT l.i, r.i FROM (VALUES {rows}) l(i, x) ASOF LEFT JOIN (SELECT * FROM (VALUES {rows}) v(i, x) WHERE i <> 3) r ON l.x {inequality} r.x ORDER BY 1"
+            sql = (
+                f"SELECT l.i, r.i FROM (VALUES {rows}) l(i, x) ASOF LEFT JOIN (SELECT * FROM (VALUES {rows}) "
+                f"v(i, x) WHERE i <> 3) r ON l.x {inequality} r.x ORDER BY 1"
+            )
             assert db.sql(sql).fetchall() == duck.sql(sql).fetchall(), sql
 
 
@@ -269,9 +318,15 @@ def test_tolerance_of_numbers_and_dates(kind: str, tolerance: str, distance: flo
 def test_tolerance_across_the_whole_range() -> None:
     """The distance of the least and the greatest number does not fit a signed word."""
     with tsql.connect(threads=1) as db:
-        sql = "SELECT r.x FROM (VALUES (9223372036854775807)) l(x) ASOF LEFT JOIN (VALUES (-9223372036854775808)) r(x) ON l.x >= r.x TOLERANCE {}"
+        sql = (
+            "SELECT r.x FROM (VALUES (9223372036854775807)) l(x) ASOF LEFT JOIN (VALUES "
+            "(-9223372036854775808)) r(x) ON l.x >= r.x TOLERANCE {}"
+        )
         assert db.sql(sql.format("9223372036854775807")).fetchall() == [(None,)]
-        assert db.sql("SELECT r.x FROM (VALUES (9223372036854775806)) l(x) ASOF JOIN (VALUES (-1)) r(x) ON l.x >= r.x TOLERANCE 9223372036854775807").fetchall() == [(-1,)]
+        assert db.sql(
+            "SELECT r.x FROM (VALUES (9223372036854775806)) l(x) ASOF JOIN (VALUES (-1)) r(x) ON l.x >= "
+            "r.x TOLERANCE 9223372036854775807"
+        ).fetchall() == [(-1,)]
 
 
 def test_parameters_and_subqueries() -> None:
@@ -279,8 +334,12 @@ def test_parameters_and_subqueries() -> None:
         db.sql("CREATE TABLE l AS SELECT i AS x FROM range(10) r(i)")
         db.sql("CREATE TABLE r AS SELECT i * 3 AS y FROM range(4) r(i)")
         assert db.sql("SELECT x, y FROM l ASOF JOIN r ON x + ? >= y WHERE x = 5 ", [4]).fetchall() == [(5, 9)]
-        assert db.sql("SELECT x, y FROM l ASOF JOIN r ON x >= y AND y < (SELECT max(x) FROM l) WHERE x = 9").fetchall() == [(9, 6)]
-        assert db.sql("SELECT x, y FROM l ASOF JOIN r ON x - (SELECT count(*) FROM r) >= y WHERE x = 9").fetchall() == [(9, 3)]
+        assert db.sql(
+            "SELECT x, y FROM l ASOF JOIN r ON x >= y AND y < (SELECT max(x) FROM l) WHERE x = 9"
+        ).fetchall() == [(9, 6)]
+        assert db.sql("SELECT x, y FROM l ASOF JOIN r ON x - (SELECT count(*) FROM r) >= y WHERE x = 9").fetchall() == [
+            (9, 3)
+        ]
         assert db.sql("SELECT sum(x) FROM (SELECT x FROM l ASOF LEFT JOIN r ON x >= y)").fetchall() == [(45,)]
 
 
@@ -291,7 +350,13 @@ FAR = [-INFINITE, -9223372022400000000, -5, 0, 3, 2**63 - 2, INFINITE]
 
 def distance(one: float, other: float) -> float:
     """How far two times or numbers are apart: what is infinite is infinitely far from all but itself."""
-    return 0 if one == other else math.inf if isinstance(one, int) and INFINITE in (abs(one), abs(other)) else abs(one - other)
+    return (
+        0
+        if one == other
+        else math.inf
+        if isinstance(one, int) and INFINITE in (abs(one), abs(other))
+        else abs(one - other)
+    )
 
 
 @pytest.mark.parametrize("inequality", [">=", ">", "<=", "<"])
@@ -301,20 +366,35 @@ def test_tolerance_and_infinite_times(kind: str, inequality: str, pytestconfig: 
     floats = {-INFINITE: -math.inf, INFINITE: math.inf}
     types = {"TIMESTAMP": pa.timestamp("us"), "TIMESTAMPTZ": pa.timestamp("us", "UTC")}
     # The longest does not fit into 64 bits, the one before only just.
-    for tolerance, text in ((0, "0 days"), (5, "5 microseconds"), (106_751_991 * DAY, "106751991 days"), (2_000_000_000 * DAY, "2000000000 days")):
+    for tolerance, text in (
+        (0, "0 days"),
+        (5, "5 microseconds"),
+        (106_751_991 * DAY, "106751991 days"),
+        (2_000_000_000 * DAY, "2000000000 days"),
+    ):
         for number in range(5 if pytestconfig.getoption("--all-configurations") else 3):
             turn = random.Random(f"{inequality} {kind} {text} {number}")
             far = [floats.get(time, float(time)) for time in FAR] if kind == "DOUBLE" else FAR
             left, right = turn.choices(far, k=4), turn.sample(far, k=turn.randint(0, 4))
             with tsql.connect(threads=1) as db:
                 for name, times in (("l", left), ("r", right)):
-                    values = pa.array(times, pa.float64()) if kind == "DOUBLE" else pa.array(times, pa.int64()).cast(types[kind])
+                    values = (
+                        pa.array(times, pa.float64())
+                        if kind == "DOUBLE"
+                        else pa.array(times, pa.int64()).cast(types[kind])
+                    )
                     db.register(name, pa.table({"id": pa.array(range(len(times)), pa.int64()), "ts": values}))
                 within = f"{float(tolerance)!r}" if kind == "DOUBLE" else f"INTERVAL '{text}'"
-                found = db.sql(f"SELECT l.id, r.id FROM l ASOF LEFT JOIN r ON l.ts {inequality} r.ts TOLERANCE {within} ORDER BY 1").fetchall()
+                found = db.sql(
+                    f"SELECT l.id, r.id FROM l ASOF LEFT JOIN r ON l.ts {inequality} r.ts TOLERANCE {within} ORDER BY 1"
+                ).fetchall()
             expected = []
             for i, one in enumerate(left):
-                near = [(other, j) for j, other in enumerate(right) if compares(one, other) and distance(one, other) <= tolerance]
+                near = [
+                    (other, j)
+                    for j, other in enumerate(right)
+                    if compares(one, other) and distance(one, other) <= tolerance
+                ]
                 expected.append((i, (max if inequality[0] == ">" else min)(near)[1] if near else None))
             assert found == expected, (left, right, tolerance)
 
@@ -327,11 +407,18 @@ def test_live_rows_near_the_end_of_time_wait() -> None:
     with session("one thread") as db:
         db.register("l", left)
         db.register("r", right)
-        text = db.sql("SELECT l.id AS id, r.id AS other FROM l ASOF LEFT JOIN r ON l.ts <= r.ts TOLERANCE INTERVAL '1 hour'").plan()
+        text = db.sql(
+            "SELECT l.id AS id, r.id AS other FROM l ASOF LEFT JOIN r ON l.ts <= r.ts TOLERANCE INTERVAL '1 hour'"
+        ).plan()
         plan = parse_plan(text, db.catalog)
     scans = {s.table: s.name for s in plan.root.walk() if isinstance(s, Scan)}
     query = LiveQuery(plan, {name: "ts" for name in scans.values()}, Run())
-    found = [*query.consume(scans["l"], left), *query.consume(scans["r"], right), *query.punctuate(scans["l"], 5), *query.punctuate(scans["r"], 5)]
+    found = [
+        *query.consume(scans["l"], left),
+        *query.consume(scans["r"], right),
+        *query.punctuate(scans["l"], 5),
+        *query.punctuate(scans["r"], 5),
+    ]
     found += [*query.punctuate(scans["l"], None), *query.punctuate(scans["r"], None)]
     rows = [tuple(row.values()) for batch in found for row in batch.to_pylist()]
     assert sorted(rows) == [(1, 7), (2, 8), (3, 9)]

@@ -22,8 +22,14 @@ R = "r = scan r columns=(rk, y, u)"
 @pytest.fixture
 def db() -> Any:
     with tsql.connect(threads=2, shards=3) as session:
-        session.sql("CREATE TABLE l AS SELECT i % 7 AS k, i AS x, make_timestamp(i * 1000000 * 7 % 501) AS t FROM range(300) r(i)")
-        session.sql("CREATE TABLE r AS SELECT i % 7 AS rk, i AS y, make_timestamp(i * 1000000 * 11 % 499) AS u FROM range(400) r(i)")
+        session.sql(
+            "CREATE TABLE l AS SELECT i % 7 AS k, i AS x, make_timestamp(i * 1000000 * 7 % 501) AS t FROM "
+            "range(300) r(i)"
+        )
+        session.sql(
+            "CREATE TABLE r AS SELECT i % 7 AS rk, i AS y, make_timestamp(i * 1000000 * 11 % 499) AS u "
+            "FROM range(400) r(i)"
+        )
         yield session
 
 
@@ -65,7 +71,10 @@ def test_the_text_of_a_plan_runs(db: Any) -> None:
 
 
 def plan(step: str) -> str:
-    return f"plan version 1\ntarget local shards=3\n{L}\n{R}\nall = broadcast r scope=local shards=3\nj = asof_join {step}\ng = gather j\noutput g (x, y)\n"
+    return (
+        f"plan version 1\ntarget local shards=3\n{L}\n{R}\nall = broadcast r scope=local shards=3\nj = "
+        f"asof_join {step}\ng = gather j\noutput g (x, y)\n"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +99,10 @@ def test_wrong_plans_are_refused(db: Any, step: str, message: str) -> None:
 
 
 def test_sides_that_do_not_meet_are_refused(db: Any) -> None:
-    text = f"plan version 1\ntarget local shards=3\n{L}\n{R}\nj = asof_join l r on=(k = rk) at=(t >= u)\ng = gather j\noutput g (x, y)\n"
+    text = (
+        f"plan version 1\ntarget local shards=3\n{L}\n{R}\nj = asof_join l r on=(k = rk) at=(t >= u)\ng = "
+        "gather j\noutput g (x, y)\n"
+    )
     with pytest.raises(tsql.PlanError, match="requires of r: all rows in every shard"):
         tsql.load_plan_text(text).run(db).fetchall()
 
@@ -117,14 +129,22 @@ output g (x, y)
     [
         ("SELECT * FROM l ASOF JOIN r ON k = rk", "Missing ASOF JOIN inequality", "k = rk"),
         ("SELECT * FROM l ASOF JOIN r ON t >= u AND x > y", "Multiple ASOF JOIN inequalities", "x > y"),
-        ("SELECT * FROM l ASOF JOIN r ON t::VARCHAR >= u::VARCHAR", "an ASOF JOIN compares times or numbers of up to 64 bits, not VARCHAR", ">="),
+        (
+            "SELECT * FROM l ASOF JOIN r ON t::VARCHAR >= u::VARCHAR",
+            "an ASOF JOIN compares times or numbers of up to 64 bits, not VARCHAR",
+            ">=",
+        ),
         ("SELECT * FROM l ASOF JOIN r ON x::HUGEINT >= y", "not HUGEINT", ">="),
         ("SELECT * FROM l ASOF JOIN r ON t >= u TOLERANCE 5", "TOLERANCE takes an interval", "5"),
         ("SELECT * FROM l ASOF JOIN r ON x >= y TOLERANCE INTERVAL '1 second'", "TOLERANCE takes a number", "INTERVAL"),
         ("SELECT * FROM l ASOF JOIN r ON x >= y TOLERANCE -1", "TOLERANCE cannot be negative", "-1"),
         ("SELECT * FROM l ASOF JOIN r ON x >= y TOLERANCE x", "TOLERANCE takes constants", "TOLERANCE x"),
         ("SELECT * FROM l ASOF JOIN r ON x::TINYINT >= y::TINYINT TOLERANCE 1000", "out of range for TINYINT", "1000"),
-        ("SELECT * FROM l ASOF JOIN LATERAL (SELECT * FROM r WHERE y > x) q ON t >= u", "cannot name columns of the left", "* FROM r"),
+        (
+            "SELECT * FROM l ASOF JOIN LATERAL (SELECT * FROM r WHERE y > x) q ON t >= u",
+            "cannot name columns of the left",
+            "* FROM r",
+        ),
     ],
 )
 def test_errors_have_a_place(db: Any, sql: str, message: str, at: str) -> None:
@@ -145,7 +165,10 @@ BAND = "u >= t AND u <= t + INTERVAL '5 seconds'"
     ("sql", "has"),
     [
         (f"SELECT * FROM l JOIN r ON k = rk AND {BAND}", ("on=(k = rk)", "range=(u >= t, ", "build=right")),
-        ("SELECT * FROM l JOIN r ON k = rk AND t <= u AND t > u - INTERVAL '5 seconds'", ("on=(k = rk)", "range=(t <= u, ", "build=left")),
+        (
+            "SELECT * FROM l JOIN r ON k = rk AND t <= u AND t > u - INTERVAL '5 seconds'",
+            ("on=(k = rk)", "range=(t <= u, ", "build=left"),
+        ),
         (f"SELECT * FROM l JOIN r ON {BAND}", ("range=(u >= t, ", "build=right")),
         (f"SELECT * FROM l SEMI JOIN r ON k = rk AND {BAND}", ("kind=semi", "on=(k = rk)", "range=(u >= t, ")),
         ("SELECT * FROM l JOIN r ON x = y AND u >= t", ("on=(x = y)", "where=(u >= t)")),
@@ -207,7 +230,9 @@ def test_a_right_side_without_keys_must_fit_memory() -> None:
         ([list(range(0, 10000, 2)), list(range(1, 10000, 2))], None),
     ],
 )
-def test_segments_come_in_the_order_of_the_input(lists: list[list[int]], expected: list[tuple[int, int]] | None) -> None:
+def test_segments_come_in_the_order_of_the_input(
+    lists: list[list[int]], expected: list[tuple[int, int]] | None
+) -> None:
     places = np.array([place for one in lists for place in one], np.int64)
     ends = np.cumsum([len(one) for one in lists]).tolist()
     segments = [(start, end) for start, end in zip([0, *ends], ends, strict=False) if start < end]

@@ -1,4 +1,5 @@
-"""The temporal benchmark and its data: a small run with every query, and that it sees a wrong answer and tells of a refused query."""
+"""The temporal benchmark and its data: a small run with every query, and that it sees a wrong answer and tells of a
+refused query."""
 
 from __future__ import annotations
 
@@ -34,12 +35,17 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_ad_events() -> None:
-    """In order of time, no time twice, the same for the same seed, and the first rows do not depend on how many there are."""
+    """In order of time, no time twice, the same for the same seed, and the first rows do not depend on how many there
+    are."""
     table = ads.events(2_000, ads=10, users=50)
     times = table["event_time"].cast(pa.int64()).to_pylist()
     assert table.schema == ads.SCHEMA and times == sorted(set(times))
-    assert set(table["event_type"].to_pylist()) == set(ads.EVENT_TYPES) and set(table["ad_id"].to_pylist()) == set(range(10))
-    assert table.equals(ads.events(2_000, ads=10, users=50)) and table.slice(0, 500).equals(ads.events(500, ads=10, users=50))
+    assert set(table["event_type"].to_pylist()) == set(ads.EVENT_TYPES) and set(table["ad_id"].to_pylist()) == set(
+        range(10)
+    )
+    assert table.equals(ads.events(2_000, ads=10, users=50)) and table.slice(0, 500).equals(
+        ads.events(500, ads=10, users=50)
+    )
     assert not table.equals(ads.events(2_000, ads=10, users=50, seed=8))
     assert table.nbytes / table.num_rows < 100
     mixed = ads.events(2_000, ads=10, users=50, shuffled=True)
@@ -82,12 +88,16 @@ def test_wrong_answers_end_it(bench: Bench) -> None:
 
 
 def test_refusals_are_told(bench: Bench) -> None:
-    refused = Case("refused", ("ads",), "SELECT * FROM NO_SUCH_WINDOW(ads)", "SELECT count(*) AS n FROM ads", aims={"duckdb": 2})
+    refused = Case(
+        "refused", ("ads",), "SELECT * FROM NO_SUCH_WINDOW(ads)", "SELECT count(*) AS n FROM ads", aims={"duckdb": 2}
+    )
     checked = check(bench, refused)
     assert set(checked.work) == {"duckdb"} and "no_such_window" in checked.refusal
     (first, second) = compare("t", bench, [refused, BAND], runs=1).rows
     assert first.measured["tsql"].startswith("refused: ") and first.met is None and first.value is None
-    assert second.value == pytest.approx(second.runs_ms["duckdb"][0] / second.runs_ms["tsql"][0] / 2) and second.met == (second.value >= 1)
+    assert second.value == pytest.approx(
+        second.runs_ms["duckdb"][0] / second.runs_ms["tsql"][0] / 2
+    ) and second.met == (second.value >= 1)
 
 
 def test_errors_of_the_engine_are_not_refusals(bench: Bench) -> None:
@@ -97,19 +107,35 @@ def test_errors_of_the_engine_are_not_refusals(bench: Bench) -> None:
 
 
 def test_comparable() -> None:
-    some = pa.table({"d": pa.array([1], pa.decimal128(38, 0)), "i": pa.array([2], pa.int32()), "t": pa.array([3], pa.timestamp("us", "UTC")), "f": [0.5]})
+    some = pa.table(
+        {
+            "d": pa.array([1], pa.decimal128(38, 0)),
+            "i": pa.array([2], pa.int32()),
+            "t": pa.array([3], pa.timestamp("us", "UTC")),
+            "f": [0.5],
+        }
+    )
     assert comparable(some).schema.types == [pa.int64(), pa.int64(), pa.timestamp("us"), pa.float64()]
     assert comparable(some).to_pylist()[0]["d"] == 1
 
 
 def test_peers_agree(tmp_path: Path) -> None:
-    """Every query of the benchmark over a few rows on DuckDB and Polars. In a process of its own: Polars fixes its threads once."""
+    """Every query of the benchmark over a few rows on DuckDB and Polars. In a process of its own: Polars fixes its
+    threads once."""
     command = [sys.executable, "-m", "bench.temporal", "--rows", "3000", "--runs", "1", "--engines", "duckdb,polars"]
     files = ["--json", str(tmp_path / "t.json"), "--markdown", str(tmp_path / "t.md")]
-    done = subprocess.run([*command, *files], cwd=ROOT, env=os.environ | {"TSQL_DATA": str(tmp_path)}, capture_output=True, text=True)
+    done = subprocess.run(
+        [*command, *files], cwd=ROOT, env=os.environ | {"TSQL_DATA": str(tmp_path)}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     report = json.loads((tmp_path / "t.json").read_text())
-    titles = ["Windows and lifetimes", "Joins in time", "From 1 to 10 M keys", "Rows in the order of time, and shuffled", "The longest window against a tumbling one"]
+    titles = [
+        "Windows and lifetimes",
+        "Joins in time",
+        "From 1 to 10 M keys",
+        "Rows in the order of time, and shuffled",
+        "The longest window against a tumbling one",
+    ]
     assert [section["title"] for section in report["sections"]] == titles
     timed = {row["case"]: row["runs_ms"] for section in report["sections"][:3] for row in section["rows"]}
     assert set(timed) == {case.name for case in (*WINDOWS, *JOINS, *KEYS)}

@@ -1,5 +1,5 @@
-"""Every construct under every configuration of the engine: shards, batches, spilling, no optimizer, plans read back from their text,
-tables in blocks, the interpreter, Spark. The rows are those of the reference."""
+"""Every construct under every configuration of the engine: shards, batches, spilling, no optimizer, plans read back
+from their text, tables in blocks, the interpreter, Spark. The rows are those of the reference."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "Spark, in this process": {},
 }
 EVERY = 11
-"""There are so many settings: by default a construct runs under one of them, over one of the shapes, and each setting with some of the constructs and with
-both shapes; `--all-configurations` runs all."""
+"""There are so many settings: by default a construct runs under one of them, over one of the shapes, and each setting
+with some of the constructs and with both shapes; `--all-configurations` runs all."""
 
 
 def ask(construct: Construct, data: dict[str, pa.Table], settings: str) -> Rows:
@@ -54,8 +54,13 @@ def _cases() -> Iterator[Any]:
     for number, construct in enumerate(CONSTRUCTS):
         for place, settings in enumerate(SETTINGS):
             for turn, shape in enumerate(SHAPES):
-                # A setting meets every eleventh construct: with an odd number of settings it is over the one shape and over the other in turns.
-                marks = () if (number + place) % EVERY == 0 and number % len(SHAPES) == turn else pytest.mark.all_configurations
+                # A setting meets every eleventh construct: with an odd number of settings it is over the one shape and
+                # over the other in turns.
+                marks = (
+                    ()
+                    if (number + place) % EVERY == 0 and number % len(SHAPES) == turn
+                    else pytest.mark.all_configurations
+                )
                 yield pytest.param(construct, settings, shape, marks=marks, id=f"{construct.name}-{settings}-{shape}")
 
 

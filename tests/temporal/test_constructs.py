@@ -1,4 +1,5 @@
-"""Our engine against the references, for every construct over every shape of data and in other arrangements of the same rows."""
+"""Our engine against the references, for every construct over every shape of data and in other arrangements of the same
+rows."""
 
 from __future__ import annotations
 
@@ -65,14 +66,17 @@ def test_engine_is_the_reference(construct: Construct, sixth: int) -> None:
 def test_arrangement_does_not_matter(construct: Construct, shape: str, mixed: bool, rows: int | None) -> None:
     """Shuffled rows (ties by input order kept) and small batches give the same rows."""
     data = tables(shape, seed=5)
-    arranged = {name: shuffled(table, 3, construct.keep.get(name, ())) for name, table in data.items()} if mixed else data
+    arranged = (
+        {name: shuffled(table, 3, construct.keep.get(name, ())) for name, table in data.items()} if mixed else data
+    )
     other = {name: pa.Table.from_batches(batches(table, rows), schema=table.schema) for name, table in arranged.items()}
     assert_answers(construct, answer(construct, other), expected_of(construct, data))
 
 
 @EACH
 def test_reference_finds_something(construct: Construct) -> None:
-    """Each reference gives rows over several shapes, with one set of columns: a construct that never finds anything tests nothing."""
+    """Each reference gives rows over several shapes, with one set of columns: a construct that never finds anything
+    tests nothing."""
     found = [rows for shape in ALL_SHAPES if (rows := construct.reference(rows_of(shape)))]
     assert len(found) >= 3
     assert len({tuple(row) for rows in found for row in rows}) == 1

@@ -97,8 +97,12 @@ def test_pieces(shape: str, tmp_path: Path) -> None:
     for parts in (1, 2, 3, 8):
         cut = pieces(table, parts, seed=parts)
         assert len(cut) == parts and pa.concat_tables(cut).equals(table)
-        assert pa.concat_tables([pq.read_table(path) for path in write_pieces(table, parts, tmp_path / str(parts))]).equals(table)
-    assert [batch.num_rows for batch in batches(table, 7)] == [min(7, table.num_rows - start) for start in range(0, table.num_rows, 7)]
+        assert pa.concat_tables(
+            [pq.read_table(path) for path in write_pieces(table, parts, tmp_path / str(parts))]
+        ).equals(table)
+    assert [batch.num_rows for batch in batches(table, 7)] == [
+        min(7, table.num_rows - start) for start in range(0, table.num_rows, 7)
+    ]
     for name, same in arrangements(table):
         assert same.num_rows == table.num_rows, name
         assert_same_rows(same, table)
@@ -111,7 +115,10 @@ def test_strategies_reach_the_hard_cases() -> None:
     @repeatable(150)
     @hypothesis.given(event_tables(), period_tables())
     def look(some: pa.Table, others: pa.Table) -> None:
-        times, lifetimes = [row["ts"] for row in to_rows(some)], [(row["k"], row["vs"], row["ve"]) for row in to_rows(others)]
+        times, lifetimes = (
+            [row["ts"] for row in to_rows(some)],
+            [(row["k"], row["vs"], row["ve"]) for row in to_rows(others)],
+        )
         seen.update(
             case
             for case, found in {
@@ -121,8 +128,14 @@ def test_strategies_reach_the_hard_cases() -> None:
                 "no time": None in times,
                 "equal times": len(set(times)) < len(times),
                 "open": any(start is not None and end is None for _, start, end in lifetimes),
-                "never alive": any(start is not None and end is not None and end <= start for _, start, end in lifetimes),
-                "meeting": any(one[2] is not None and one[0] == other[0] and one[2] == other[1] for one in lifetimes for other in lifetimes),
+                "never alive": any(
+                    start is not None and end is not None and end <= start for _, start, end in lifetimes
+                ),
+                "meeting": any(
+                    one[2] is not None and one[0] == other[0] and one[2] == other[1]
+                    for one in lifetimes
+                    for other in lifetimes
+                ),
             }.items()
             if found
         )

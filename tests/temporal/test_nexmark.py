@@ -27,15 +27,25 @@ def data() -> dict[str, pa.Table]:
 
 def test_generator(data: dict[str, pa.Table]) -> None:
     """1 : 3 : 46, ids without gaps, times in order, and everybody is there before they sell or bid."""
-    assert {name: table.num_rows for name, table in data.items()} == {"person": 120, "auction": 360, "bid": 5_520, "side_input": 10_000}
-    assert data["person"]["id"].to_pylist() == list(range(1_000, 1_120)) and data["auction"]["id"].to_pylist() == list(range(1_000, 1_360))
+    assert {name: table.num_rows for name, table in data.items()} == {
+        "person": 120,
+        "auction": 360,
+        "bid": 5_520,
+        "side_input": 10_000,
+    }
+    assert data["person"]["id"].to_pylist() == list(range(1_000, 1_120)) and data["auction"]["id"].to_pylist() == list(
+        range(1_000, 1_360)
+    )
     for name in ("person", "auction", "bid"):
         times = data[name]["date_time"].cast(pa.int64()).to_numpy()
         assert (np.diff(times) > 0).all()
     arrived = {row["id"]: row["date_time"] for row in to_rows(data["person"])}
     opened = {row["id"]: row["date_time"] for row in to_rows(data["auction"])}
     assert all(arrived[row["seller"]] <= row["date_time"] < row["expires"] for row in to_rows(data["auction"]))
-    assert all(arrived[row["bidder"]] <= row["date_time"] and opened[row["auction"]] <= row["date_time"] for row in to_rows(data["bid"]))
+    assert all(
+        arrived[row["bidder"]] <= row["date_time"] and opened[row["auction"]] <= row["date_time"]
+        for row in to_rows(data["bid"])
+    )
     hot = sum(row["auction"] % 100 == 0 for row in to_rows(data["bid"])) / data["bid"].num_rows
     assert 0.45 < hot < 0.6
     assert not any(column.null_count for table in data.values() for column in table.columns)
@@ -76,7 +86,10 @@ def q5(data: dict[str, Rows]) -> Rows:
 def q7(data: dict[str, Rows]) -> Rows:
     windows = group_by(tumble(data["bid"], "date_time", 10 * SECOND), WINDOW, highest=greatest("price"))
     found = [
-        bid for bid in data["bid"] for w in windows if bid["price"] == w["highest"] and w["window_start"] <= bid["date_time"] <= w["window_end"]
+        bid
+        for bid in data["bid"]
+        for w in windows
+        if bid["price"] == w["highest"] and w["window_start"] <= bid["date_time"] <= w["window_end"]
     ]
     return selected(found, "auction", "price", "bidder", "date_time", "extra")
 
@@ -88,7 +101,9 @@ def q8(data: dict[str, Rows]) -> Rows:
 
 
 def q11(data: dict[str, Rows]) -> Rows:
-    sessions = group_by(session(data["bid"], "date_time", 10 * SECOND, ("bidder",)), ("bidder", *WINDOW), bid_count=count)
+    sessions = group_by(
+        session(data["bid"], "date_time", 10 * SECOND, ("bidder",)), ("bidder", *WINDOW), bid_count=count
+    )
     return selected(sessions, "bidder", "bid_count", starttime="window_start", endtime="window_end")
 
 

@@ -37,7 +37,9 @@ def test_both_ways(construct: Construct, worth: float, quarter: int, monkeypatch
                 assert_answers(construct, to_rows(again.run(db).arrow()), expected_of(construct, data))
 
 
-EVENTS = pa.table({"k": [1, 1, 2] * 100, "ts": pa.array([0, 5_000_000, 9_000_000] * 100, pa.timestamp("us")), "v": [1, 2, 3] * 100})
+EVENTS = pa.table(
+    {"k": [1, 1, 2] * 100, "ts": pa.array([0, 5_000_000, 9_000_000] * 100, pa.timestamp("us")), "v": [1, 2, 3] * 100}
+)
 HOP = "HOP(t, ts, slide => INTERVAL '2 seconds', size => INTERVAL '10 seconds')"
 
 
@@ -53,18 +55,54 @@ def plan_of(sql: str) -> str:
     [
         (f"SELECT window_start, sum(v) FROM {HOP} GROUP BY window_start", True),
         (f"SELECT window_end, k + 1, sum(v) FROM {HOP} WHERE v > 0 GROUP BY ALL", True),
-        (f"SELECT window_start, window_end, avg(v) FILTER (WHERE v > 1), stddev(v) FROM {HOP} GROUP BY ALL HAVING count(*) > 1", True),
+        (
+            (
+                f"SELECT window_start, window_end, avg(v) FILTER (WHERE v > 1), stddev(v) FROM {HOP} GROUP BY "
+                "ALL HAVING count(*) > 1"
+            ),
+            True,
+        ),
         (f"SELECT window_start, median(v) FROM {HOP} GROUP BY window_start", False),
         (f"SELECT window_start, max(window_end) FROM {HOP} GROUP BY window_start", False),
         (f"SELECT k, sum(v) FROM {HOP} GROUP BY k", False),
         (f"SELECT hour(window_start), sum(v) FROM {HOP} GROUP BY ALL", False),
-        ("SELECT k, window_start, count(*) FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 seconds') GROUP BY ALL", True),
-        ("SELECT window_start, count(*) FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 seconds') GROUP BY ALL", False),
-        ("SELECT k, v, window_start, count(*) FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 seconds') GROUP BY ALL", False),
+        (
+            (
+                "SELECT k, window_start, count(*) FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 "
+                "seconds') GROUP BY ALL"
+            ),
+            True,
+        ),
+        (
+            (
+                "SELECT window_start, count(*) FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 seconds') "
+                "GROUP BY ALL"
+            ),
+            False,
+        ),
+        (
+            (
+                "SELECT k, v, window_start, count(*) FROM SESSION(t PARTITION BY k, ts, gap => INTERVAL '2 "
+                "seconds') GROUP BY ALL"
+            ),
+            False,
+        ),
         ("SELECT k, window_id, sum(v) FROM TUMBLE(t PARTITION BY k, ts, rows => 2) GROUP BY ALL", True),
         ("SELECT k, window_start, sum(v) FROM TUMBLE(t PARTITION BY k, ts, rows => 2) GROUP BY ALL", False),
-        ("SELECT window_end, count(*) FROM CUMULATE(t, ts, step => INTERVAL '1 second', size => INTERVAL '10 seconds') GROUP BY ALL", True),
-        ("SELECT window_start, count(*) FROM CUMULATE(t, ts, step => INTERVAL '1 second', size => INTERVAL '10 seconds') GROUP BY ALL", False),
+        (
+            (
+                "SELECT window_end, count(*) FROM CUMULATE(t, ts, step => INTERVAL '1 second', size => "
+                "INTERVAL '10 seconds') GROUP BY ALL"
+            ),
+            True,
+        ),
+        (
+            (
+                "SELECT window_start, count(*) FROM CUMULATE(t, ts, step => INTERVAL '1 second', size => "
+                "INTERVAL '10 seconds') GROUP BY ALL"
+            ),
+            False,
+        ),
     ],
 )
 def test_which_are_combined(sql: str, combined: bool) -> None:

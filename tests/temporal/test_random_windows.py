@@ -7,7 +7,10 @@ import pytest
 from tests.temporal.random_windows import case, differs
 
 FIRST, COUNT = 20_261_116, 48
-SEEDS = [pytest.param(seed, marks=() if (seed - FIRST) % 12 == 0 else pytest.mark.all_configurations) for seed in range(FIRST, FIRST + COUNT, 6)]
+SEEDS = [
+    pytest.param(seed, marks=() if (seed - FIRST) % 12 == 0 else pytest.mark.all_configurations)
+    for seed in range(FIRST, FIRST + COUNT, 6)
+]
 """Each is the first of six; by default every second of these groups runs."""
 
 

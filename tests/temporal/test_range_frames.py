@@ -24,14 +24,19 @@ FRAMES = (
 )
 
 
-@pytest.mark.parametrize("shape", ["unsorted", "few_times", "on_bounds", "around_1970", "long_gaps", "null_times", "empty"])
+@pytest.mark.parametrize(
+    "shape", ["unsorted", "few_times", "on_bounds", "around_1970", "long_gaps", "null_times", "empty"]
+)
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.in_turn(2)
 def test_frames_are_duckdbs(frame: str, shape: str) -> None:
     table = events(shape, 4)
     if "to_seconds" in frame:
         table = table.filter(table["k"].is_valid())
-    sql = f"SELECT id, count(*) OVER w AS n, sum(v) OVER w AS s, min(x) OVER w AS low, first_value(ts) OVER w AS f FROM events WINDOW w AS (PARTITION BY k {frame})"
+    sql = (
+        "SELECT id, count(*) OVER w AS n, sum(v) OVER w AS s, min(x) OVER w AS low, first_value(ts) OVER w "
+        f"AS f FROM events WINDOW w AS (PARTITION BY k {frame})"
+    )
     with tsql.connect(threads=2) as db:
         db.register("events", table)
         ours = db.sql(sql).arrow()

@@ -1,4 +1,5 @@
-"""Windows at the ends of the range of TIMESTAMP, and infinite times: the windows of the definition, or an error where one of them is no time."""
+"""Windows at the ends of the range of TIMESTAMP, and infinite times: the windows of the definition, or an error where
+one of them is no time."""
 
 from __future__ import annotations
 
@@ -22,9 +23,15 @@ FIRST, LAST, INFINITE = -9223372022400000000, 2**63 - 2, 2**63 - 1
 
 CALLS: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
     "tumble": ("TUMBLE(t, ts, INTERVAL '7 hours')", lambda rows: windows.tumble(rows, "ts", 7 * HOUR)),
-    "tumble with an offset": ("TUMBLE(t, ts, INTERVAL '7 hours', offset => INTERVAL '5 hours')", lambda rows: windows.tumble(rows, "ts", 7 * HOUR, 5 * HOUR)),
+    "tumble with an offset": (
+        "TUMBLE(t, ts, INTERVAL '7 hours', offset => INTERVAL '5 hours')",
+        lambda rows: windows.tumble(rows, "ts", 7 * HOUR, 5 * HOUR),
+    ),
     "tumble by a microsecond": ("TUMBLE(t, ts, INTERVAL '1 microsecond')", lambda rows: windows.tumble(rows, "ts", 1)),
-    "hop": ("HOP(t, ts, slide => INTERVAL '7 minutes', size => INTERVAL '1 hour')", lambda rows: windows.hop(rows, "ts", 7 * MINUTE, HOUR)),
+    "hop": (
+        "HOP(t, ts, slide => INTERVAL '7 minutes', size => INTERVAL '1 hour')",
+        lambda rows: windows.hop(rows, "ts", 7 * MINUTE, HOUR),
+    ),
     "hop by its size": (
         "HOP(t, ts, slide => INTERVAL '7 minutes', size => INTERVAL '7 minutes')",
         lambda rows: windows.hop(rows, "ts", 7 * MINUTE, 7 * MINUTE),
@@ -48,7 +55,9 @@ FORMS = {
 
 
 def near(times: list[int | None]) -> pa.Table:
-    return pa.table({"id": pa.array(range(len(times)), pa.int64()), "ts": pa.array(times, pa.int64()).cast(pa.timestamp("us"))})
+    return pa.table(
+        {"id": pa.array(range(len(times)), pa.int64()), "ts": pa.array(times, pa.int64()).cast(pa.timestamp("us"))}
+    )
 
 
 def numbers(table: pa.Table) -> list[tuple[int, ...]]:
@@ -97,8 +106,13 @@ def test_ends_of_time(name: str, form: str, live: bool, pytestconfig: pytest.Con
         if number >= tries and True in seen:
             break
         reach = rng.choice([3, SECOND, HOUR, 8 * HOUR, 15 * HOUR])
-        # Where all rows are near one end, half of the tries would be errors; with both ends, differences of times leave 64 bits.
-        times = [*(FIRST + rng.randint(0, reach) for _ in range(rng.randint(0, 2))), 0, *(LAST - rng.randint(0, reach) for _ in range(rng.randint(0, 2)))]
+        # Where all rows are near one end, half of the tries would be errors; with both ends, differences of times leave
+        # 64 bits.
+        times = [
+            *(FIRST + rng.randint(0, reach) for _ in range(rng.randint(0, 2))),
+            0,
+            *(LAST - rng.randint(0, reach) for _ in range(rng.randint(0, 2))),
+        ]
         table = near([*times, None, INFINITE, -INFINITE])
         rows = define([{"id": i, "ts": us} for i, us in enumerate(times)])
         fits = all(is_time(row[side]) for row in rows for side in ("window_start", "window_end"))
@@ -106,7 +120,9 @@ def test_ends_of_time(name: str, form: str, live: bool, pytestconfig: pytest.Con
         if fits:
             assert answer(sql, table, live) == expected(form, rows), times
             continue
-        with pytest.raises(tsql.ExecutionError, match="Date and time not in timestamp range: a window of this row") as refused:
+        with pytest.raises(
+            tsql.ExecutionError, match="Date and time not in timestamp range: a window of this row"
+        ) as refused:
             answer(sql, table, live)
         if not live:
             assert sql[refused.value.position :].startswith("ts,")
@@ -115,12 +131,19 @@ def test_ends_of_time(name: str, form: str, live: bool, pytestconfig: pytest.Con
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_first_and_the_last_row_that_fit(form: str) -> None:
-    """Each window form at the last microsecond at which its windows are times, and one further: computed from the definition."""
+    """Each window form at the last microsecond at which its windows are times, and one further: computed from the
+    definition."""
     for call, define in CALLS.values():
         for end, inwards in ((FIRST, 1), (LAST, -1)):
 
-            def fits(distance: int, end: int = end, inwards: int = inwards, define: Callable[[Rows], Rows] = define) -> bool:
-                return all(is_time(row[side]) for row in define([{"id": 0, "ts": end + inwards * distance}]) for side in ("window_start", "window_end"))
+            def fits(
+                distance: int, end: int = end, inwards: int = inwards, define: Callable[[Rows], Rows] = define
+            ) -> bool:
+                return all(
+                    is_time(row[side])
+                    for row in define([{"id": 0, "ts": end + inwards * distance}])
+                    for side in ("window_start", "window_end")
+                )
 
             low, high = -1, 20 * HOUR
             while high - low > 1:
@@ -146,7 +169,10 @@ def test_hops_with_gaps(form: str) -> None:
 
 
 def test_sessions_of_a_largest_size() -> None:
-    sql = "SELECT window_start, window_end, id FROM SESSION(t, ts, gap => INTERVAL '2 hours', max_size => INTERVAL '3 hours')"
+    sql = (
+        "SELECT window_start, window_end, id FROM SESSION(t, ts, gap => INTERVAL '2 hours', max_size => "
+        "INTERVAL '3 hours')"
+    )
     times = [FIRST, FIRST + HOUR, FIRST + 3 * HOUR, 0, LAST - 3 * HOUR, LAST - 2 * HOUR]
     rows = windows.session([{"id": i, "ts": us} for i, us in enumerate(times)], "ts", 2 * HOUR, max_size=3 * HOUR)
     assert answer(sql, near(times), False) == expected("rows", rows)
@@ -181,7 +207,9 @@ def test_a_window_of_a_hundred_thousand_years() -> None:
     size = 50_000_000 * 24 * HOUR
     sql = "SELECT window_start, window_end, id FROM TUMBLE(t, ts, INTERVAL '50000000 days')"
     times = [-size, -1, 0, size - 1, size]
-    assert answer(sql, near(times), False) == expected("rows", windows.tumble([{"id": i, "ts": us} for i, us in enumerate(times)], "ts", size))
+    assert answer(sql, near(times), False) == expected(
+        "rows", windows.tumble([{"id": i, "ts": us} for i, us in enumerate(times)], "ts", size)
+    )
 
 
 @pytest.mark.parametrize(
@@ -204,8 +232,16 @@ def test_lifetimes_on_a_grid(call: str) -> None:
 @pytest.mark.parametrize(
     ("call", "times", "message"),
     [
-        ("POINT_AT_END(LIFETIME(t, start => TIMESTAMP '2000-01-01', end => ts))", [LAST], "Date and time not in timestamp range"),
-        ("CHOP(LIFETIME(t, start => ts, end => TIMESTAMP '2000-01-01'), INTERVAL '1 day')", [-INFINITE], "CHOP of a lifetime that begins at -infinity"),
+        (
+            "POINT_AT_END(LIFETIME(t, start => TIMESTAMP '2000-01-01', end => ts))",
+            [LAST],
+            "Date and time not in timestamp range",
+        ),
+        (
+            "CHOP(LIFETIME(t, start => ts, end => TIMESTAMP '2000-01-01'), INTERVAL '1 day')",
+            [-INFINITE],
+            "CHOP of a lifetime that begins at -infinity",
+        ),
         ("CHOP(LIFETIME(t, start => ts), INTERVAL '1 day')", [0], "CHOP of an open lifetime"),
     ],
 )
@@ -216,7 +252,13 @@ def test_lifetimes_without_ends(call: str, times: list[int | None], message: str
     assert sql[refused.value.position :].startswith(call[:5])
 
 
-@pytest.mark.parametrize("call", ["CHOP(SLIDE(t, ts, INTERVAL '1 second'), INTERVAL '200000000 days')", "QUANTIZE(LIFETIME(t, start => ts), slide => INTERVAL '200000000 days')"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        "CHOP(SLIDE(t, ts, INTERVAL '1 second'), INTERVAL '200000000 days')",
+        "QUANTIZE(LIFETIME(t, start => ts), slide => INTERVAL '200000000 days')",
+    ],
+)
 def test_grids_beyond_all_times(call: str) -> None:
     sql = f"SELECT id FROM {call}"
     with pytest.raises(tsql.BindError, match="is longer than 146,000 years") as refused:

@@ -22,19 +22,54 @@ def db() -> tsql.Session:
 @pytest.mark.parametrize(
     ("sql", "message", "place"),
     [
-        ("SELECT * FROM TUMBLE(p, n, INTERVAL '1 second')", "TUMBLE needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not a BIGINT", "n,"),
-        ("SELECT * FROM HOP(p, s, slide => INTERVAL '1 second', size => INTERVAL '1 second')", "HOP needs the time of a row", "s,"),
+        (
+            "SELECT * FROM TUMBLE(p, n, INTERVAL '1 second')",
+            "TUMBLE needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not a BIGINT",
+            "n,",
+        ),
+        (
+            "SELECT * FROM HOP(p, s, slide => INTERVAL '1 second', size => INTERVAL '1 second')",
+            "HOP needs the time of a row",
+            "s,",
+        ),
         ("SELECT * FROM TUMBLE(p, tz, INTERVAL '1 second')", 'column "tz" does not exist', "tz,"),
         ("SELECT * FROM TUMBLE(p, ts, to_seconds(n))", "size of TUMBLE must be a constant interval", "to_seconds"),
         ("SELECT * FROM TUMBLE(p, ts, to_seconds(-1))", "size of TUMBLE must be more than zero", "to_seconds"),
         ("SELECT * FROM TUMBLE(p, ts, to_months(1))", "size of TUMBLE cannot be in months or years", "to_months"),
-        ("SELECT * FROM CUMULATE(p, ts, step => to_seconds(2), size => to_seconds(5))", "the size of CUMULATE must be a multiple of its step", "to_seconds(5)"),
+        (
+            "SELECT * FROM CUMULATE(p, ts, step => to_seconds(2), size => to_seconds(5))",
+            "the size of CUMULATE must be a multiple of its step",
+            "to_seconds(5)",
+        ),
         ("SELECT * FROM TUMBLE(p, ts, rows => n)", "rows of TUMBLE must be a constant, at least 1", "n)"),
-        ("SELECT * FROM TUMBLE(p, ts, INTERVAL '1 day', timezone => 'Europe/Berlin')", "windows are aligned in UTC", "'Europe"),
-        ("SELECT * FROM TUMBLE(t, ts, INTERVAL '1 second')", "the input of TUMBLE has a column window_start already", "TUMBLE"),
-        ("SELECT * FROM TUMBLE(SLIDE(p, ts, INTERVAL '1 second'), ts, INTERVAL '1 second')", "the rows of its input have lifetimes", "TUMBLE"),
-        ("SELECT a.k FROM SLIDE(p, ts, INTERVAL '1 second') a ASOF JOIN p b ON a.k = b.k AND a.ts >= b.ts", "an ASOF JOIN is of plain relations", "p b"),
-        ("SELECT * FROM SLIDE(p, ts, INTERVAL '1 second') MATCH_RECOGNIZE (ORDER BY ts MEASURES count(*) AS n PATTERN (A) DEFINE A AS n > 0)", "the rows of its input have lifetimes", "MATCH"),
+        (
+            "SELECT * FROM TUMBLE(p, ts, INTERVAL '1 day', timezone => 'Europe/Berlin')",
+            "windows are aligned in UTC",
+            "'Europe",
+        ),
+        (
+            "SELECT * FROM TUMBLE(t, ts, INTERVAL '1 second')",
+            "the input of TUMBLE has a column window_start already",
+            "TUMBLE",
+        ),
+        (
+            "SELECT * FROM TUMBLE(SLIDE(p, ts, INTERVAL '1 second'), ts, INTERVAL '1 second')",
+            "the rows of its input have lifetimes",
+            "TUMBLE",
+        ),
+        (
+            "SELECT a.k FROM SLIDE(p, ts, INTERVAL '1 second') a ASOF JOIN p b ON a.k = b.k AND a.ts >= b.ts",
+            "an ASOF JOIN is of plain relations",
+            "p b",
+        ),
+        (
+            (
+                "SELECT * FROM SLIDE(p, ts, INTERVAL '1 second') MATCH_RECOGNIZE (ORDER BY ts MEASURES "
+                "count(*) AS n PATTERN (A) DEFINE A AS n > 0)"
+            ),
+            "the rows of its input have lifetimes",
+            "MATCH",
+        ),
     ],
 )
 def test_errors(db: tsql.Session, sql: str, message: str, place: str) -> None:
@@ -68,8 +103,14 @@ S = "SLIDE(p, ts, INTERVAL '1 second')"
     ],
 )
 def test_no_limit_in_a_temporal_subquery(db: tsql.Session, sql: str, clause: str, place: str) -> None:
-    db.register("periods", pa.table({"k": [1], "vs": pa.array([0], pa.timestamp("us")), "ve": pa.array([None], pa.timestamp("us"))}), period=("vs", "ve"))
-    with pytest.raises(tsql.BindError, match=f"{clause} in a subquery over a temporal relation is not possible") as refused:
+    db.register(
+        "periods",
+        pa.table({"k": [1], "vs": pa.array([0], pa.timestamp("us")), "ve": pa.array([None], pa.timestamp("us"))}),
+        period=("vs", "ve"),
+    )
+    with pytest.raises(
+        tsql.BindError, match=f"{clause} in a subquery over a temporal relation is not possible"
+    ) as refused:
         db.sql(sql).arrow()
     assert sql[refused.value.position :].startswith(place), sql[refused.value.position :]
     assert refused.value.hint.startswith(f"{clause} at the end of the whole query")
@@ -96,12 +137,18 @@ def test_limits_that_mean_something(db: tsql.Session, sql: str) -> None:
 
 
 def test_a_constant_may_be_computed(db: tsql.Session) -> None:
-    assert db.sql("SELECT epoch(window_end) FROM TUMBLE(p, ts, to_seconds(10) + INTERVAL '2 seconds')").fetchall() == [(12.0,)]
+    assert db.sql("SELECT epoch(window_end) FROM TUMBLE(p, ts, to_seconds(10) + INTERVAL '2 seconds')").fetchall() == [
+        (12.0,)
+    ]
 
 
 def test_rows_without_a_time_are_counted(db: tsql.Session) -> None:
     db.register("gaps", pa.table({"ts": pa.array([0, None, 5, None], pa.timestamp("us"))}))
-    for windows in ("TUMBLE(gaps, ts, INTERVAL '1 second')", "HOP(gaps, ts, slide => INTERVAL '1 second', size => INTERVAL '2 seconds')", "SESSION(gaps, ts, gap => INTERVAL '1 second')"):
+    for windows in (
+        "TUMBLE(gaps, ts, INTERVAL '1 second')",
+        "HOP(gaps, ts, slide => INTERVAL '1 second', size => INTERVAL '2 seconds')",
+        "SESSION(gaps, ts, gap => INTERVAL '1 second')",
+    ):
         relation = db.sql(f"SELECT window_start, count(*) AS n FROM {windows} GROUP BY window_start")
         assert {row[1] for row in relation.fetchall()} == {2}
         assert sum(relation.counts.values()) == 2, windows
@@ -146,7 +193,16 @@ def test_windows_of_more_rows_than_there_can_be(db: tsql.Session, shown: str) ->
     db.register("keyed", pa.table({"k": keys, "id": range(6), "ts": pa.array(range(6), pa.timestamp("us"))}))
     grouped = " GROUP BY ALL" if "count" in shown else ""
     for most in (2**63 - 1, 2**63 - 2, 2**62):
-        for call in (f"TUMBLE(keyed PARTITION BY k, ts, rows => {most})", f"HOP(keyed PARTITION BY k, ts, slide_rows => 2, rows => {most})"):
+        for call in (
+            f"TUMBLE(keyed PARTITION BY k, ts, rows => {most})",
+            f"HOP(keyed PARTITION BY k, ts, slide_rows => 2, rows => {most})",
+        ):
             assert db.sql(f"SELECT {shown} FROM {call}{grouped}").fetchall() == []
         first = [(1, 0, 0), (1, 1, 0), (2, 2, 0), (2, 3, 0)] if not grouped else [(1, 0, 2), (2, 0, 2)]
-        assert db.sql(f"SELECT {shown} FROM HOP(keyed PARTITION BY k, ts, slide_rows => {most}, rows => 2){grouped} ORDER BY ALL").fetchall() == first
+        assert (
+            db.sql(
+                f"SELECT {shown} FROM HOP(keyed PARTITION BY k, ts, slide_rows => {most}, rows => "
+                f"2){grouped} ORDER BY ALL"
+            ).fetchall()
+            == first
+        )

@@ -1,4 +1,5 @@
-"""Aggregates that depend on the order of rows, over windows in time: the order is that of the rows of the window function, whatever way a plan takes."""
+"""Aggregates that depend on the order of rows, over windows in time: the order is that of the rows of the window
+function, whatever way a plan takes."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ ORDERED: dict[str, Callable[[Rows], Any]] = {
     "first(v)": lambda rows: rows[0]["v"],
     "last(v)": lambda rows: rows[-1]["v"],
     "first(name)": lambda rows: rows[0]["name"],
-    "last(id) FILTER (WHERE x > 0)": lambda rows: next((row["id"] for row in reversed(rows) if row["x"] is not None and row["x"] > 0), None),
+    "last(id) FILTER (WHERE x > 0)": lambda rows: next(
+        (row["id"] for row in reversed(rows) if row["x"] is not None and row["x"] > 0), None
+    ),
     "any_value(v)": lambda rows: next(iter(values(rows, "v")), None),
     "arg_min(id, v)": lambda rows: best(rows, False),
     "arg_max(id, v)": lambda rows: best(rows, True),
@@ -109,7 +112,11 @@ def test_other_columns_do_not_matter(window: str, configuration: str) -> None:
     table = to_table(disordered(window, 12), EVENTS)
     shown = "k, window_start, window_end, first(id) AS f, last(id) AS l, arg_min(id, 1) AS m"
     few, more = (
-        ask(f"SELECT {columns} FROM {WINDOWS[window][0]} GROUP BY k, window_start, window_end", {"events": table}, configuration=configuration)
+        ask(
+            f"SELECT {columns} FROM {WINDOWS[window][0]} GROUP BY k, window_start, window_end",
+            {"events": table},
+            configuration=configuration,
+        )
         for columns in (shown, f"{shown}, string_agg(id::VARCHAR, ',') AS s")
     )
     assert_same_rows(few, [{name: row[name] for name in few[0]} for row in more])
@@ -119,7 +126,10 @@ def test_panes_of_two_rows() -> None:
     """The first row of the input is in the last pane."""
     minute = 60 * SECOND
     rows = pa.table({"id": [0, 1], "s": pa.array([NOON + 6 * minute, NOON + minute], pa.timestamp("us"))})
-    sql = "SELECT window_end, first(id) AS f, last(id) AS l FROM HOP(a, s, slide => INTERVAL '5 minutes', size => INTERVAL '10 minutes') GROUP BY window_end"
+    sql = (
+        "SELECT window_end, first(id) AS f, last(id) AS l FROM HOP(a, s, slide => INTERVAL '5 minutes', size "
+        "=> INTERVAL '10 minutes') GROUP BY window_end"
+    )
     with tsql.connect() as db:
         db.register("a", rows)
         assert "= combine" in db.sql(sql).plan()

@@ -1,7 +1,8 @@
-"""The queries of the papers: Q1 - Q9 of out-of-order processing (seed 004), Trill's running example, Quill's bot elimination.
+"""The queries of the papers: Q1 - Q9 of out-of-order processing (seed 004), Trill's running example, Quill's bot
+elimination.
 
-Each is written three times: in our dialect (`queries/NAME.sql`), for DuckDB (`NAME.oracle.sql`, or the same text), and with the references here.
-"""
+Each is written three times: in our dialect (`queries/NAME.sql`), for DuckDB (`NAME.oracle.sql`, or the same text), and
+with the references here."""
 
 from __future__ import annotations
 
@@ -27,12 +28,25 @@ LIFETIME = ("valid_from", "valid_to")
 
 def answers(one: Row, other: Row) -> bool:
     """The second packet goes from the first one's destination to its source."""
-    return (one["src_ip"], one["src_port"], one["dest_ip"], one["dest_port"]) == (other["dst_ip"], other["dst_port"], other["from_ip"], other["from_port"])
+    return (one["src_ip"], one["src_port"], one["dest_ip"], one["dest_port"]) == (
+        other["dst_ip"],
+        other["dst_port"],
+        other["from_ip"],
+        other["from_port"],
+    )
 
 
 def answering(rows: Rows) -> Rows:
     """The right side of a join, with names of its own."""
-    names = {"id2": "id", "from_ip": "src_ip", "from_port": "src_port", "dst_ip": "dest_ip", "dst_port": "dest_port", "flag2": "flag", "ts2": "ts"}
+    names = {
+        "id2": "id",
+        "from_ip": "src_ip",
+        "from_port": "src_port",
+        "dst_ip": "dest_ip",
+        "dst_port": "dest_port",
+        "flag2": "flag",
+        "ts2": "ts",
+    }
     return [{new: row[old] for new, old in names.items()} for row in rows]
 
 
@@ -42,7 +56,9 @@ def oop_q1(t: Tables) -> Rows:
 
 def oop_q2(t: Tables) -> Rows:
     on: On = lambda one, other: one["src_ip"] == other["dst_ip"]
-    return selected(band_join(t["main1"], answering(t["main2"]), on, "ts", "ts2", -2 * MINUTE + 1, 3 * MINUTE - 1), "id2", id1="id")
+    return selected(
+        band_join(t["main1"], answering(t["main2"]), on, "ts", "ts2", -2 * MINUTE + 1, 3 * MINUTE - 1), "id2", id1="id"
+    )
 
 
 def oop_q2_lifetimes(t: Tables) -> Rows:
@@ -52,7 +68,10 @@ def oop_q2_lifetimes(t: Tables) -> Rows:
 
 
 def oop_q3(t: Tables) -> Rows:
-    on: On = lambda one, other: (one["dest_ip"], one["dest_port"], one["flag"], other["flag2"]) == (other["from_ip"], other["from_port"], "SYN", "SYN_ACK")
+    on: On = lambda one, other: (
+        (one["dest_ip"], one["dest_port"], one["flag"], other["flag2"])
+        == (other["from_ip"], other["from_port"], "SYN", "SYN_ACK")
+    )
     pairs = band_join(t["main1"], answering(t["main2"]), on, "ts", "ts2", 1, 2 * MINUTE - 1)
     return group_by(selected(pairs, ts0="ts", ts1="ts2"), ("ts0", "ts1"), n=count)
 
@@ -102,7 +121,8 @@ def bots(t: Tables) -> Rows:
 
 
 REFERENCES: dict[str, Callable[[Tables], Rows]] = {
-    function.__name__: function for function in (oop_q1, oop_q2, oop_q3, oop_q4, oop_q5, oop_q6, oop_q7, oop_q8, oop_q9, trill, bots)
+    function.__name__: function
+    for function in (oop_q1, oop_q2, oop_q3, oop_q4, oop_q5, oop_q6, oop_q7, oop_q8, oop_q9, trill, bots)
 }
 TEMPORAL = {"oop_q1", "oop_q4", "oop_q5", "oop_q6", "oop_q7", "oop_q9", "oop_q2_lifetimes", "trill", "bots"}
 """What is not plain SQL."""
@@ -131,7 +151,10 @@ def test_bots_are_there(data: dict[str, pa.Table]) -> None:
     rows = to_rows(data["clicks"])
     found = [row for row in aggregate(slide(rows, "ts", 10 * SECOND), ("user_id",), n=count) if row["n"] > 3]
     assert {7, 8} <= {row["user_id"] for row in found}
-    assert sum(row["n"] * (row["valid_to"] - row["valid_from"]) // MINUTE for row in bots({"clicks": rows})) < len(rows) * 0.9
+    assert (
+        sum(row["n"] * (row["valid_to"] - row["valid_from"]) // MINUTE for row in bots({"clicks": rows}))
+        < len(rows) * 0.9
+    )
 
 
 @pytest.mark.parametrize("name", [*REFERENCES, "oop_q2_lifetimes"])
@@ -159,7 +182,9 @@ def test_every_text_is_tested() -> None:
 def test_yahoo_benchmark() -> None:
     """Views per campaign and 10 seconds."""
     tables = {"ads": events(3_000, ads=50, users=100, per_second=50), "campaigns": campaigns(50)}
-    viewed = [row | {"campaign_id": row["ad_id"] // 10} for row in to_rows(tables["ads"]) if row["event_type"] == "view"]
+    viewed = [
+        row | {"campaign_id": row["ad_id"] // 10} for row in to_rows(tables["ads"]) if row["event_type"] == "view"
+    ]
     expected = group_by(tumble(viewed, "event_time", 10 * SECOND), ("campaign_id", "window_start"), views=count)
     assert_same_rows(ask_duckdb(YSB_ORACLE, tables), expected)
     check_engine(YSB, YSB_ORACLE, tables)

@@ -1,4 +1,5 @@
-"""Seeded data for the queries of the papers: packets on network links, and clicks on ads with a few bots among the users."""
+"""Seeded data for the queries of the papers: packets on network links, and clicks on ads with a few bots among the
+users."""
 
 from __future__ import annotations
 
@@ -28,24 +29,31 @@ SPAN = 8 * MINUTE
 
 
 def packets(seed: int = 0, rows: int = 120) -> dict[str, pa.Table]:
-    """Four links. Packets of `main2` are often answers to one of `main1`: from its destination to its source, soon after it or at the same time.
+    """Four links. Packets of `main2` are often answers to one of `main1`: from its destination to its source, soon
+    after it or at the same time.
 
     `control` has few rows and comes late (its rows are in no order); many times are on whole minutes.
     """
     rng = random.Random(f"packets {seed} {rows}")
     main1 = sorted((_packet(rng) for _ in range(rows)), key=lambda row: row["ts"])
-    main2 = sorted((_answer(rng, rng.choice(main1)) if rng.random() < 0.7 else _packet(rng) for _ in range(rows)), key=lambda row: row["ts"])
+    main2 = sorted(
+        (_answer(rng, rng.choice(main1)) if rng.random() < 0.7 else _packet(rng) for _ in range(rows)),
+        key=lambda row: row["ts"],
+    )
     control = [_answer(rng, rng.choice(main1)) if rng.random() < 0.5 else _packet(rng) for _ in range(rows // 6)]
     backup = [_answer(rng, rng.choice(control or main1)) for _ in range(rows // 6)]
     links = {"main1": main1, "main2": main2, "control": control, "backup": backup}
     return {
-        name: pa.Table.from_pylist([{"id": place} | row for place, row in enumerate(link)], schema=_as_numbers(PACKETS)).cast(PACKETS)
+        name: pa.Table.from_pylist(
+            [{"id": place} | row for place, row in enumerate(link)], schema=_as_numbers(PACKETS)
+        ).cast(PACKETS)
         for name, link in links.items()
     }
 
 
 def clicks(seed: int = 0, rows: int = 300) -> pa.Table:
-    """Clicks of 20 users on 5 ads in an unsorted table; users 7 and 8 click in bursts. Some have no user, some no time."""
+    """Clicks of 20 users on 5 ads in an unsorted table; users 7 and 8 click in bursts. Some have no user, some no
+    time."""
     rng = random.Random(f"clicks {seed} {rows}")
     made = []
     while len(made) < rows:
@@ -67,7 +75,13 @@ def _packet(rng: random.Random) -> dict[str, object]:
         "dest_port": rng.choice(PORTS),
         "len": rng.randrange(40, 1500),
         "flag": rng.choice(("SYN", "SYN_ACK", "ACK")),
-        "ts": rng.choice((NOON + rng.randrange(SPAN), NOON + rng.randrange(8) * MINUTE, NOON + rng.randrange(SPAN // SECOND) * SECOND)),
+        "ts": rng.choice(
+            (
+                NOON + rng.randrange(SPAN),
+                NOON + rng.randrange(8) * MINUTE,
+                NOON + rng.randrange(SPAN // SECOND) * SECOND,
+            )
+        ),
     }
 
 
@@ -84,4 +98,6 @@ def _answer(rng: random.Random, packet: dict[str, object]) -> dict[str, object]:
 
 
 def _as_numbers(schema: pa.Schema) -> pa.Schema:
-    return pa.schema([(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in schema])
+    return pa.schema(
+        [(field.name, pa.int64() if pa.types.is_timestamp(field.type) else field.type) for field in schema]
+    )

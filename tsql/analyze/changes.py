@@ -1,8 +1,8 @@
 """INSERT, UPDATE, DELETE → statements whose queries compute whole rows, or the places of rows and their new values.
 
-A change is a query and a step that stores its result (`tsql/statements/dml.py`). UPDATE and DELETE select from the table under an
-internal name, so that WHERE, FROM and subqueries mean what they mean in any query; the place of a row is one more column.
-"""
+A change is a query and a step that stores its result (`tsql/statements/dml.py`). UPDATE and DELETE select from the
+table under an internal name, so that WHERE, FROM and subqueries mean what they mean in any query; the place of a row is
+one more column."""
 
 from __future__ import annotations
 
@@ -64,21 +64,34 @@ def find_table(analyzer: Analyzer, node: exp.Expr, verb: str) -> tuple[str, Tabl
     check_qualified(analyzer.catalog, table, analyzer.error)
     entry = analyzer.catalog.entry(name)
     if entry is None:
-        raise CatalogError(f'Table with name "{name}" does not exist', position=position, hint=nearest(name, analyzer.catalog.names()))
+        raise CatalogError(
+            f'Table with name "{name}" does not exist', position=position, hint=nearest(name, analyzer.catalog.names())
+        )
     if isinstance(entry, View):
         raise CatalogError(f'"{name}" is a view: {verb} needs a table', position=position)
     if isinstance(entry, External) and entry.files is not None:
-        raise CatalogError(f'"{name}" is a {entry.kind} over files: {verb} needs a table that was made with CREATE TABLE', position=position)
+        raise CatalogError(
+            f'"{name}" is a {entry.kind} over files: {verb} needs a table that was made with CREATE TABLE',
+            position=position,
+        )
     if not isinstance(entry, Table):
         hint = f"CREATE TABLE copy AS SELECT * FROM {name}"
-        raise CatalogError(f'"{name}" is data that was registered: {verb} needs a table that was made with CREATE TABLE', position=position, hint=hint)
+        raise CatalogError(
+            f'"{name}" is data that was registered: {verb} needs a table that was made with CREATE TABLE',
+            position=position,
+            hint=hint,
+        )
     return analyzer.catalog.shown_name(name), entry
 
 
 def find_column(definition: TableDefinition, name: str, table: str, position: int | None) -> ColumnDefinition:
     found = definition.find(name)
     if found is None:
-        raise BindError(f'Table "{table}" does not have a column with name "{name}"', position=position, hint=nearest(name, definition.names))
+        raise BindError(
+            f'Table "{table}" does not have a column with name "{name}"',
+            position=position,
+            hint=nearest(name, definition.names),
+        )
     return found
 
 
@@ -97,14 +110,20 @@ def default_of(column: ColumnDefinition, analyzer: Analyzer) -> Expr:
 def as_type(expr: Expr, column: ColumnDefinition, node: exp.Expr | None) -> Expr:
     """A value as one of a column's type; every cast that exists may be done."""
     if not castable(expr.type, column.type):
-        raise BindError(f'column "{column.name}" is {column.type}: there is no cast from {expr.type}', position=position_of(node))
+        raise BindError(
+            f'column "{column.name}" is {column.type}: there is no cast from {expr.type}', position=position_of(node)
+        )
     return rounded(coerce(expr, column.type), column.unit)
 
 
 def is_default(node: exp.Expr) -> bool:
     while isinstance(node, exp.Paren):
         node = node.this
-    return isinstance(node, (exp.Var, exp.Column)) and node.name.upper() == "DEFAULT" and not (isinstance(node.this, exp.Identifier) and node.this.quoted)
+    return (
+        isinstance(node, (exp.Var, exp.Column))
+        and node.name.upper() == "DEFAULT"
+        and not (isinstance(node.this, exp.Identifier) and node.this.quoted)
+    )
 
 
 def with_clause(outer: exp.Expr, query: exp.Expr) -> exp.Expr:
@@ -130,20 +149,34 @@ def insert(analyzer: Analyzer, node: exp.Insert) -> statements.Insert:
         return statements.Insert(name, None, (row,), conflict, returning)
     if isinstance(query, exp.Values) and node.args.get("by_name"):
         raise analyzer.error("INSERT BY NAME can only be used when inserting from a SELECT statement", node.this)
-    if isinstance(query, exp.Values) and not any(query.args.get(k) for k in ("order", "limit", "offset", "alias", "with_")):
-        return statements.Insert(name, *_given_rows(analyzer, node, query, definition, targets, name), conflict, returning)
+    if isinstance(query, exp.Values) and not any(
+        query.args.get(k) for k in ("order", "limit", "offset", "alias", "with_")
+    ):
+        return statements.Insert(
+            name, *_given_rows(analyzer, node, query, definition, targets, name), conflict, returning
+        )
     relation = analyzer.relation(with_clause(node, query))
     if node.args.get("by_name"):
         targets = [find_column(definition, f.name, name, position_of(query)) for f in relation.fields]
         _check_distinct(targets, query)
     _check_width(name, definition, targets, node, len(relation.fields), query)
-    given = {column.name: as_type(_inlined(relation, field.column, field.to_column()), column, query) for column, field in zip(targets, relation.fields, strict=True)}
-    columns = [(column.name, given[column.name] if column.name in given else default_of(column, analyzer)) for column in definition.columns]
+    given = {
+        column.name: as_type(_inlined(relation, field.column, field.to_column()), column, query)
+        for column, field in zip(targets, relation.fields, strict=True)
+    }
+    columns = [
+        (column.name, given[column.name] if column.name in given else default_of(column, analyzer))
+        for column in definition.columns
+    ]
     return statements.Insert(name, _project(analyzer, relation, columns, query), (), conflict, returning)
 
 
-def _project(analyzer: Analyzer, relation: AnalyzedRelation, columns: list[tuple[str, Expr]], node: exp.Expr) -> statements.Query:
-    return analyzer.output(project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), node)
+def _project(
+    analyzer: Analyzer, relation: AnalyzedRelation, columns: list[tuple[str, Expr]], node: exp.Expr
+) -> statements.Query:
+    return analyzer.output(
+        project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), node
+    )
 
 
 def _targets(node: exp.Insert, definition: TableDefinition, table: str) -> list[ColumnDefinition]:
@@ -162,7 +195,9 @@ def _check_distinct(columns: list[ColumnDefinition], node: exp.Expr) -> None:
         seen.add(column.name)
 
 
-def _check_width(name: str, definition: TableDefinition, targets: list[ColumnDefinition], node: exp.Insert, width: int, at: exp.Expr) -> None:
+def _check_width(
+    name: str, definition: TableDefinition, targets: list[ColumnDefinition], node: exp.Insert, width: int, at: exp.Expr
+) -> None:
     if width == len(targets):
         return
     if isinstance(node.this, exp.Schema):
@@ -173,10 +208,15 @@ def _check_width(name: str, definition: TableDefinition, targets: list[ColumnDef
 
 
 def _given_rows(
-    analyzer: Analyzer, node: exp.Insert, values: exp.Values, definition: TableDefinition, targets: list[ColumnDefinition], name: str
+    analyzer: Analyzer,
+    node: exp.Insert,
+    values: exp.Values,
+    definition: TableDefinition,
+    targets: list[ColumnDefinition],
+    name: str,
 ) -> tuple[statements.Query | None, tuple[tuple[Expr, ...], ...]]:
-    """What INSERT .. VALUES stores: rows of constants, or a query if there are subqueries in them. Rows do not have to agree in
-    their types, as those of a VALUES elsewhere do: each value becomes one of its column."""
+    """What INSERT .. VALUES stores: rows of constants, or a query if there are subqueries in them. Rows do not have to
+    agree in their types, as those of a VALUES elsewhere do: each value becomes one of its column."""
     queries = QueryAnalyzer(analyzer.parsed.source, analyzer.catalog, analyzer.parameters)
     if values.find(exp.Query, bfs=False) in (None, values):
         return None, _rows(analyzer, queries._constant_binder("VALUES"), values, definition, targets, name)
@@ -187,7 +227,12 @@ def _given_rows(
 
 
 def _rows(
-    analyzer: Analyzer, binder: Binder, node: exp.Values, definition: TableDefinition, targets: list[ColumnDefinition], name: str
+    analyzer: Analyzer,
+    binder: Binder,
+    node: exp.Values,
+    definition: TableDefinition,
+    targets: list[ColumnDefinition],
+    name: str,
 ) -> tuple[tuple[Expr, ...], ...]:
     """The rows of VALUES with all columns of the table, each value as the type of its column."""
     defaults: dict[str, Expr] = {}
@@ -202,7 +247,8 @@ def _rows(
         values = row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row]
         _check_width(name, definition, targets, node.parent, len(values), row)
         given = {
-            column.name: default(column) if is_default(value) else as_type(binder.operand(value), column, value) for column, value in zip(targets, values, strict=True)
+            column.name: default(column) if is_default(value) else as_type(binder.operand(value), column, value)
+            for column, value in zip(targets, values, strict=True)
         }
         rows.append(tuple(given[c.name] if c.name in given else default(c) for c in definition.columns))
     return tuple(rows)
@@ -215,34 +261,53 @@ def _returning(analyzer: Analyzer, node: exp.Expr, name: str, alias: str | None 
 
     def query(source: Any) -> statements.Query:
         select = exp.Select(expressions=[e.copy() for e in clause.expressions])
-        table = exp.Table(this=exp.Identifier(this=TARGET, quoted=True), alias=exp.TableAlias(this=exp.Identifier(this=alias or name, quoted=True)))
+        table = exp.Table(
+            this=exp.Identifier(this=TARGET, quoted=True),
+            alias=exp.TableAlias(this=exp.Identifier(this=alias or name, quoted=True)),
+        )
         select.set("from_", exp.From(this=table))
         return analyzer.over(Overlay(analyzer.catalog, **{TARGET: source})).query(select, analyzer.parsed.text)
 
     return query
 
 
-def _conflict(analyzer: Analyzer, node: exp.Insert, name: str, definition: TableDefinition) -> statements.Conflict | None:
+def _conflict(
+    analyzer: Analyzer, node: exp.Insert, name: str, definition: TableDefinition
+) -> statements.Conflict | None:
     clause, word = node.args.get("conflict"), (node.args.get("alternative") or "").upper()
     if clause is None and not word:
         return None
     if word and word not in ("IGNORE", "REPLACE"):
-        raise analyzer.error(f"INSERT OR {word} is not supported: there is INSERT OR IGNORE and INSERT OR REPLACE", node.this)
+        raise analyzer.error(
+            f"INSERT OR {word} is not supported: there is INSERT OR IGNORE and INSERT OR REPLACE", node.this
+        )
     keys = _conflict_keys(clause, name, definition, node)
     if word == "IGNORE" or (clause is not None and clause.args["action"].name.upper() == "DO NOTHING"):
         return statements.Conflict(keys)
     if len(keys) > 1:
-        raise BindError("Conflict target has to be provided for a DO UPDATE operation when the table has multiple UNIQUE/PRIMARY KEY constraints", position=position_of(node.this))
+        raise BindError(
+            (
+                "Conflict target has to be provided for a DO UPDATE operation when the table has multiple "
+                "UNIQUE/PRIMARY KEY constraints"
+            ),
+            position=position_of(node.this),
+        )
     if word == "REPLACE":
         assigned = [(column, exp.column(column.name, table="excluded", quoted=True)) for column in definition.columns]
         where = None
     else:
         assigned = [(c, e) for c, e in assignments(clause.expressions, definition, name)]
         where = clause.args.get("where")
-    return statements.Conflict(keys, _conflict_update(analyzer, name, _table_of(node.this).alias or name, assigned, where), tuple(c.name for c, _ in assigned))
+    return statements.Conflict(
+        keys,
+        _conflict_update(analyzer, name, _table_of(node.this).alias or name, assigned, where),
+        tuple(c.name for c, _ in assigned),
+    )
 
 
-def _conflict_keys(clause: exp.OnConflict | None, name: str, definition: TableDefinition, node: exp.Insert) -> tuple[Key, ...]:
+def _conflict_keys(
+    clause: exp.OnConflict | None, name: str, definition: TableDefinition, node: exp.Insert
+) -> tuple[Key, ...]:
     wanted = None
     if clause is not None and clause.args.get("conflict_keys"):
         parts = [part.this if isinstance(part, exp.Ordered) else part for part in clause.args["conflict_keys"]]
@@ -251,8 +316,14 @@ def _conflict_keys(clause: exp.OnConflict | None, name: str, definition: TableDe
     if keys:
         return keys
     if wanted is None:
-        raise BindError(f'table "{name}" has no UNIQUE or PRIMARY KEY constraint that a row could conflict with', position=position_of(node.this))
-    raise BindError("The specified columns as conflict target are not referenced by a UNIQUE/PRIMARY KEY constraint", position=position_of(node.this))
+        raise BindError(
+            f'table "{name}" has no UNIQUE or PRIMARY KEY constraint that a row could conflict with',
+            position=position_of(node.this),
+        )
+    raise BindError(
+        "The specified columns as conflict target are not referenced by a UNIQUE/PRIMARY KEY constraint",
+        position=position_of(node.this),
+    )
 
 
 def _conflict_update(
@@ -276,14 +347,18 @@ def _conflict_update(
     return query
 
 
-def assignments(nodes: list[exp.Expr], definition: TableDefinition, table: str) -> list[tuple[ColumnDefinition, exp.Expr]]:
+def assignments(
+    nodes: list[exp.Expr], definition: TableDefinition, table: str
+) -> list[tuple[ColumnDefinition, exp.Expr]]:
     """The columns that SET names, each with its expression."""
     found: list[tuple[ColumnDefinition, exp.Expr]] = []
     for node in nodes:
         if not isinstance(node, exp.EQ):
             raise BindError("SET takes column = expression", position=position_of(node))
         left, right = node.this, node.expression
-        lefts = left.expressions if isinstance(left, exp.Tuple) else [left.this] if isinstance(left, exp.Paren) else [left]
+        lefts = (
+            left.expressions if isinstance(left, exp.Tuple) else [left.this] if isinstance(left, exp.Paren) else [left]
+        )
         rights = right.expressions if isinstance(right, exp.Tuple) and isinstance(left, exp.Tuple) else [right]
         if len(lefts) != len(rights):
             raise BindError(f"SET has {len(lefts)} columns but {len(rights)} values", position=position_of(right))
@@ -298,16 +373,30 @@ def assignments(nodes: list[exp.Expr], definition: TableDefinition, table: str) 
 
 
 def place_query(
-    analyzer: Analyzer, alias: str, values: list[tuple[ColumnDefinition, exp.Expr]], where: exp.Expr | None, others: list[exp.Expr], old: tuple[str, ...], outer: exp.Expr | None
+    analyzer: Analyzer,
+    alias: str,
+    values: list[tuple[ColumnDefinition, exp.Expr]],
+    where: exp.Expr | None,
+    others: list[exp.Expr],
+    old: tuple[str, ...],
+    outer: exp.Expr | None,
 ) -> statements.Query:
     """SELECT place, new values, old columns FROM the target and the other relations WHERE ..."""
-    items: list[exp.Expr] = [exp.Column(this=exp.Identifier(this=PLACE, quoted=True), table=exp.Identifier(this=alias, quoted=True))]
+    items: list[exp.Expr] = [
+        exp.Column(this=exp.Identifier(this=PLACE, quoted=True), table=exp.Identifier(this=alias, quoted=True))
+    ]
     for column, value in values:
         given = _default_node(column) if is_default(value) else value
         items.append(exp.Alias(this=given, alias=exp.Identifier(this=f"new#{column.name}", quoted=True)))
-    items += [exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=alias, quoted=True)) for name in old]
+    items += [
+        exp.Column(this=exp.Identifier(this=name, quoted=True), table=exp.Identifier(this=alias, quoted=True))
+        for name in old
+    ]
     select = exp.Select(expressions=items)
-    table = exp.Table(this=exp.Identifier(this=TARGET, quoted=True), alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)))
+    table = exp.Table(
+        this=exp.Identifier(this=TARGET, quoted=True),
+        alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)),
+    )
     select.set("from_", exp.From(this=table))
     if others:
         select.set("joins", [join for other in others for join in _listed(other)])
@@ -325,11 +414,14 @@ def place_query(
         elif expr.type == NULL:
             expr = coerce(expr, Type("INTEGER"))
         columns.append((names.unique(field.column), expr))
-    return analyzer.output(project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), select)
+    return analyzer.output(
+        project(_below(relation), columns), tuple(n for n, _ in columns), tuple(n for n, _ in columns), select
+    )
 
 
 def _listed(other: exp.Expr) -> list[exp.Join]:
-    """A relation of USING or FROM as joins behind a comma: sqlglot puts what follows the first relation into its node."""
+    """A relation of USING or FROM as joins behind a comma: sqlglot puts what follows the first relation into its
+    node."""
     more = other.args.get("joins") or []
     first = other.copy()
     first.set("joins", None)

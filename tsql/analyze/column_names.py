@@ -33,7 +33,9 @@ _BINARY: dict[type[exp.Expr], str] = {
     exp.Glob: "~~~",
     exp.StartsWith: "^@",
     **{
-        kind: {"<>": "!=", "is_distinct_from": "IS DISTINCT FROM", "is_not_distinct_from": "IS NOT DISTINCT FROM"}.get(op, op)
+        kind: {"<>": "!=", "is_distinct_from": "IS DISTINCT FROM", "is_not_distinct_from": "IS NOT DISTINCT FROM"}.get(
+            op, op
+        )
         for kind, op in COMPARISON.items()
     },
 }
@@ -59,7 +61,19 @@ _WORDS: dict[type[exp.Expr], str] = {
 }
 _PARTS = {
     word: unit
-    for unit in ("year", "month", "day", "hour", "minute", "second", "week", "quarter", "decade", "millisecond", "microsecond")
+    for unit in (
+        "year",
+        "month",
+        "day",
+        "hour",
+        "minute",
+        "second",
+        "week",
+        "quarter",
+        "decade",
+        "millisecond",
+        "microsecond",
+    )
     for word in (unit, unit + "s")
 } | {
     "century": "century",
@@ -212,7 +226,9 @@ class Namer(QueryNames):
         negated = negated != bool(node.args.get("negate"))
         value = self.show(node.this)
         if isinstance(node.expression, exp.Boolean):
-            return f"(CAST({value} AS BOOLEAN) IS {'' if negated else 'NOT '}DISTINCT FROM {self.show(node.expression)})"
+            return (
+                f"(CAST({value} AS BOOLEAN) IS {'' if negated else 'NOT '}DISTINCT FROM {self.show(node.expression)})"
+            )
         return f"({value} IS {'NOT ' if negated else ''}NULL)"
 
     def _between(self, node: exp.Between) -> str:
@@ -268,7 +284,11 @@ class Namer(QueryNames):
 
     def _extract(self, node: exp.Extract) -> str:
         part = node.this.name
-        spelled = self.text[node.this.meta["start"] : node.this.meta["end"] + 1] if node.this._meta and "start" in node.this.meta else part
+        spelled = (
+            self.text[node.this.meta["start"] : node.this.meta["end"] + 1]
+            if node.this._meta and "start" in node.this.meta
+            else part
+        )
         if not spelled.startswith("'"):
             unit = _PARTS.get(spelled.lower())
             spelled = f"'{spelled if unit is None else unit.upper()}'"
@@ -344,7 +364,10 @@ class Namer(QueryNames):
         own += [f"ORDER BY {', '.join(map(self._ordered, order.expressions))}"] if order else []
         frame = self._frame(node.args["spec"]) if node.args.get("spec") else ""
         places = ("PARTITION", "ORDER")
-        return sorted(filter(None, (*inherited, *own, frame)), key=lambda part: next((i for i, word in enumerate(places) if part.startswith(word)), len(places)))
+        return sorted(
+            filter(None, (*inherited, *own, frame)),
+            key=lambda part: next((i for i, word in enumerate(places) if part.startswith(word)), len(places)),
+        )
 
     def _frame(self, spec: exp.WindowSpec) -> str:
         """The frame; nothing for the default one."""
@@ -354,13 +377,16 @@ class Namer(QueryNames):
             shown = "CURRENT ROW" if value is None else value if isinstance(value, str) else self.show(value)
             ends.append(f"{shown} {side}".strip())
         exclude = spec.args.get("exclude")
-        excluded = f" EXCLUDE {exclude.name.upper()}" if exclude is not None and exclude.name.upper() != "NO OTHERS" else ""
+        excluded = (
+            f" EXCLUDE {exclude.name.upper()}" if exclude is not None and exclude.name.upper() != "NO OTHERS" else ""
+        )
         text = f"{spec.args['kind'].upper()} BETWEEN {ends[0]} AND {ends[1]}{excluded}"
         return "" if text == "RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW" else text
 
 
 def type_name(node: exp.DataType) -> str:
-    """A type as DuckDB prints it in a name: grammar words in their full form and in capitals, other names as written."""
+    """A type as DuckDB prints it in a name: grammar words in their full form and in capitals, other names as
+    written."""
     spelled = node.meta.get("spelled") or expression_text(node)
     name, bracket, rest = " ".join(spelled.split()).partition("(")
     inside, _, after = rest.rpartition(")")

@@ -57,11 +57,19 @@ def create(analyzer: Analyzer, node: exp.Create) -> statements.Statement:
     if query is None:
         raise analyzer.error(f"CREATE {kind} needs AS and a query", table)
     text = analyzer.parsed.text_after(TokenType.ALIAS)
-    bound = analyzer.query(query, text, top=kind == "TABLE") if kind == "TABLE" or columns else analyzer.defined(query, text)
+    bound = (
+        analyzer.query(query, text, top=kind == "TABLE")
+        if kind == "TABLE" or columns
+        else analyzer.defined(query, text)
+    )
     if columns:
         bound = _renamed(analyzer, bound, columns)
     if kind == "TABLE":
-        period = period_of(Schema(tuple(map(Field, bound.plan.names, (f.type for f in bound.plan.schema)))), periods) if periods else None
+        period = (
+            period_of(Schema(tuple(map(Field, bound.plan.names, (f.type for f in bound.plan.schema)))), periods)
+            if periods
+            else None
+        )
         return statements.CreateTable(name, bound, replaces, exists, None, temporary, with_data, period)
     if periods:
         raise analyzer.error("a PERIOD belongs to a table", periods[0])
@@ -93,7 +101,9 @@ def _renamed(analyzer: Analyzer, query: statements.Query, columns: list[exp.Expr
     if any(isinstance(c, exp.ColumnDef) and c.args.get("kind") is not None for c in columns):
         raise analyzer.error("CREATE TABLE AS takes column names without types", columns[0])
     if len(columns) > len(plan.columns):
-        raise analyzer.error(f"the query has {len(plan.columns)} columns, but {len(columns)} names are given", columns[-1])
+        raise analyzer.error(
+            f"the query has {len(plan.columns)} columns, but {len(columns)} names are given", columns[-1]
+        )
     names = tuple(c.name for c in columns) + plan.names[len(columns) :]
     return statements.Query(logical.Output(plan.input, plan.columns, names), query.text, query.hints)
 
@@ -109,7 +119,9 @@ def definition_of(analyzer: Analyzer, name: str, nodes: list[exp.Expr], at: exp.
         else:
             _table_constraint(analyzer, node, keys, checks)
     if not columns:
-        raise ParseError("Table must have at least one column", position=position_of(at), text=analyzer.parsed.source.text)
+        raise ParseError(
+            "Table must have at least one column", position=position_of(at), text=analyzer.parsed.source.text
+        )
     seen: set[str] = set()
     for column, node in zip(columns, (n for n in nodes if isinstance(n, exp.ColumnDef)), strict=True):
         if column.name.lower() in seen:
@@ -118,14 +130,18 @@ def definition_of(analyzer: Analyzer, name: str, nodes: list[exp.Expr], at: exp.
     definition = TableDefinition(tuple(columns))
     found = [_checked_key(definition, key, name, node) for key, node in keys]
     if sum(key.primary for key in found) > 1:
-        raise ParseError(f'table "{name}" has more than one primary key', position=position_of(at), text=analyzer.parsed.source.text)
+        raise ParseError(
+            f'table "{name}" has more than one primary key', position=position_of(at), text=analyzer.parsed.source.text
+        )
     required = {column for key in found if key.primary for column in key.columns}
     columns = [replace(c, not_null=True) if c.name in required else c for c in columns]
     definition = TableDefinition(tuple(columns), tuple(dict.fromkeys(found)))
     return replace(definition, checks=tuple(_check(analyzer, definition, node) for node in checks))
 
 
-def _column(analyzer: Analyzer, node: exp.ColumnDef, keys: list[tuple[Key, exp.Expr]], checks: list[exp.Expr]) -> ColumnDefinition:
+def _column(
+    analyzer: Analyzer, node: exp.ColumnDef, keys: list[tuple[Key, exp.Expr]], checks: list[exp.Expr]
+) -> ColumnDefinition:
     kind = node.args.get("kind")
     if kind is None:
         raise analyzer.error(f'column "{node.name}" has no type', node)
@@ -136,7 +152,11 @@ def _column(analyzer: Analyzer, node: exp.ColumnDef, keys: list[tuple[Key, exp.E
                 not_null |= not found.args.get("allow_null")
             case exp.DefaultColumnConstraint() as found:
                 if default is not None:
-                    raise ParseError(f'column "{node.name}" has two defaults', position=position_of(found.this), text=analyzer.parsed.source.text)
+                    raise ParseError(
+                        f'column "{node.name}" has two defaults',
+                        position=position_of(found.this),
+                        text=analyzer.parsed.source.text,
+                    )
                 default = default_text(analyzer, found.this)
             case exp.PrimaryKeyColumnConstraint():
                 keys.append((Key((node.name,), True), node))
@@ -147,7 +167,13 @@ def _column(analyzer: Analyzer, node: exp.ColumnDef, keys: list[tuple[Key, exp.E
             case exp.Reference():
                 raise analyzer.error("foreign keys are not supported", constraint)
             case found:
-                raise analyzer.error(f"this constraint of column \"{node.name}\" is not supported ({type(found).key.replace('columnconstraint', '')})", node)
+                raise analyzer.error(
+                    (
+                        f'this constraint of column "{node.name}" is not supported '
+                        f"({type(found).key.replace('columnconstraint', '')})"
+                    ),
+                    node,
+                )
     dtype, unit = _type(analyzer, kind)
     return ColumnDefinition(node.name, dtype, not_null, default, unit)
 
@@ -165,7 +191,9 @@ def default_text(analyzer: Analyzer, node: exp.Expr) -> str:
     return analyzer.text_of(node)
 
 
-def _table_constraint(analyzer: Analyzer, node: exp.Expr, keys: list[tuple[Key, exp.Expr]], checks: list[exp.Expr]) -> None:
+def _table_constraint(
+    analyzer: Analyzer, node: exp.Expr, keys: list[tuple[Key, exp.Expr]], checks: list[exp.Expr]
+) -> None:
     match node:
         case exp.Constraint():
             for inner in node.expressions:
@@ -180,7 +208,9 @@ def _table_constraint(analyzer: Analyzer, node: exp.Expr, keys: list[tuple[Key, 
         case exp.ForeignKey():
             raise analyzer.error("foreign keys are not supported", node)
         case _:
-            raise analyzer.error(f"this is no column with a type, and no constraint that is supported ({type(node).key})", node)
+            raise analyzer.error(
+                f"this is no column with a type, and no constraint that is supported ({type(node).key})", node
+            )
 
 
 def _names(nodes: list[exp.Expr]) -> tuple[str, ...]:
@@ -194,7 +224,9 @@ def _checked_key(definition: TableDefinition, key: Key, table: str, node: exp.Ex
         if column is None:
             raise CatalogError(f'table "{table}" does not have a column named "{name}"', position=position_of(node))
         if column.type.name == "INTERVAL":
-            raise CatalogError(f'column "{name}" is INTERVAL, which cannot be part of a key', position=position_of(node))
+            raise CatalogError(
+                f'column "{name}" is INTERVAL, which cannot be part of a key', position=position_of(node)
+            )
         if column.name in names:
             raise ParseError(f'column "{column.name}" is twice in a key', position=position_of(node))
         names.append(column.name)
@@ -270,29 +302,45 @@ def alter(analyzer: Analyzer, node: parser_changes.AlterTable) -> statements.Alt
         case "rename column":
             return _rename_column(analyzer, node, name, definition, column)
         case "drop column":
-            definition = replace(definition, checks=tuple(text for text in definition.checks if not analyzer.is_only(text, column.name)))
+            definition = replace(
+                definition, checks=tuple(text for text in definition.checks if not analyzer.is_only(text, column.name))
+            )
             _check_unused(analyzer, definition, column, node, "drop")
             if len(definition.columns) == 1:
-                raise CatalogError("Cannot drop column: table only has one column remaining", position=position_of(node.args["column"]))
-            return statements.Alter(name, None, definition.with_column(column.name, None), tuple(pair for pair in same if pair[0] != column.name))
+                raise CatalogError(
+                    "Cannot drop column: table only has one column remaining", position=position_of(node.args["column"])
+                )
+            return statements.Alter(
+                name,
+                None,
+                definition.with_column(column.name, None),
+                tuple(pair for pair in same if pair[0] != column.name),
+            )
         case "set default":
             changed = replace(column, default=default_text(analyzer, node.args["value"]))
         case "drop default":
             changed = replace(column, default=None)
         case "set not null":
             if table.data.column(column.name).null_count:
-                raise CatalogError(f"NOT NULL constraint failed: {name}.{column.name}", position=position_of(node.args["column"]))
+                raise CatalogError(
+                    f"NOT NULL constraint failed: {name}.{column.name}", position=position_of(node.args["column"])
+                )
             changed = replace(column, not_null=True)
         case "drop not null":
             if any(key.primary and column.name in key.columns for key in definition.keys):
-                raise CatalogError(f'column "{column.name}" is in the primary key: it cannot be NULL', position=position_of(node.args["column"]))
+                raise CatalogError(
+                    f'column "{column.name}" is in the primary key: it cannot be NULL',
+                    position=position_of(node.args["column"]),
+                )
             changed = replace(column, not_null=False)
         case _:
             return _change_type(analyzer, node, name, table, column)
     return statements.Alter(name, None, definition.with_column(column.name, changed), tuple(same))
 
 
-def _add_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: str, table: Table) -> statements.Alter | statements.Nothing:
+def _add_column(
+    analyzer: Analyzer, node: parser_changes.AlterTable, name: str, table: Table
+) -> statements.Alter | statements.Nothing:
     given = node.args["value"]
     definition = table.definition
     if definition.find(given.name) is not None:
@@ -303,14 +351,28 @@ def _add_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: str, 
     checks: list[exp.Expr] = []
     column = _column(analyzer, given, keys, checks)
     if keys or checks or column.not_null:
-        raise ParseError("Adding columns with constraints not yet supported", position=position_of(given), text=analyzer.parsed.source.text)
-    value = exp.Null() if column.default is None else next(c.args["kind"].this for c in given.args["constraints"] if isinstance(c.args["kind"], exp.DefaultColumnConstraint))
+        raise ParseError(
+            "Adding columns with constraints not yet supported",
+            position=position_of(given),
+            text=analyzer.parsed.source.text,
+        )
+    value = (
+        exp.Null()
+        if column.default is None
+        else next(
+            c.args["kind"].this
+            for c in given.args["constraints"]
+            if isinstance(c.args["kind"], exp.DefaultColumnConstraint)
+        )
+    )
     columns = [(c.name, c.name) for c in definition.columns]
     added: list[tuple[str, Any]] = [*columns, (column.name, _column_query(analyzer, table, value, column, name))]
     return statements.Alter(name, None, replace(definition, columns=(*definition.columns, column)), tuple(added))
 
 
-def _column_query(analyzer: Analyzer, table: Table, value: exp.Expr, column: ColumnDefinition, name: str) -> statements.Query:
+def _column_query(
+    analyzer: Analyzer, table: Table, value: exp.Expr, column: ColumnDefinition, name: str
+) -> statements.Query:
     """A query that gives, for each row of the table in order, the value of a column."""
     from tsql.analyze.changes import TARGET, place_query
     from tsql.kernels.blocks.stored import WithPlaces
@@ -319,7 +381,13 @@ def _column_query(analyzer: Analyzer, table: Table, value: exp.Expr, column: Col
     return place_query(over, name, [(column, value.copy())], None, [], (), None)
 
 
-def _rename_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: str, definition: TableDefinition, column: ColumnDefinition) -> statements.Alter:
+def _rename_column(
+    analyzer: Analyzer,
+    node: parser_changes.AlterTable,
+    name: str,
+    definition: TableDefinition,
+    column: ColumnDefinition,
+) -> statements.Alter:
     new = node.args["value"].name
     other = definition.find(new)
     if other is not None and other is not column:
@@ -327,30 +395,54 @@ def _rename_column(analyzer: Analyzer, node: parser_changes.AlterTable, name: st
     changed = definition.with_column(column.name, replace(column, name=new))
     if definition.period is not None:
         changed = replace(changed, period=tuple(new if name == column.name else name for name in definition.period))
-    keys = tuple(replace(key, columns=tuple(new if c == column.name else c for c in key.columns)) for key in definition.keys)
+    keys = tuple(
+        replace(key, columns=tuple(new if c == column.name else c for c in key.columns)) for key in definition.keys
+    )
     checks = tuple(analyzer.renamed_column(text, column.name, new) for text in definition.checks)
     columns = tuple((new if c.name == column.name else c.name, c.name) for c in definition.columns)
     return statements.Alter(name, None, replace(changed, keys=keys, checks=checks), columns)
 
 
-def _check_unused(analyzer: Analyzer, definition: TableDefinition, column: ColumnDefinition, node: parser_changes.AlterTable, verb: str) -> None:
+def _check_unused(
+    analyzer: Analyzer,
+    definition: TableDefinition,
+    column: ColumnDefinition,
+    node: parser_changes.AlterTable,
+    verb: str,
+) -> None:
     position = position_of(node.args["column"])
     if definition.period is not None and column.name in definition.period:
-        raise CatalogError(f'Cannot {verb} column "{column.name}" because there is a PERIOD that depends on it', position=position)
+        raise CatalogError(
+            f'Cannot {verb} column "{column.name}" because there is a PERIOD that depends on it', position=position
+        )
     for key in definition.keys:
         if column.name in key.columns:
             what = "PRIMARY KEY" if key.primary else "UNIQUE"
-            raise CatalogError(f'Cannot {verb} column "{column.name}" because there is a {what} constraint that depends on it', position=position)
+            raise CatalogError(
+                f'Cannot {verb} column "{column.name}" because there is a {what} constraint that depends on it',
+                position=position,
+            )
     if any(analyzer.mentions(text, column.name) for text in definition.checks):
-        raise CatalogError(f'Cannot {verb} column "{column.name}" because there is a CHECK constraint that depends on it', position=position)
+        raise CatalogError(
+            f'Cannot {verb} column "{column.name}" because there is a CHECK constraint that depends on it',
+            position=position,
+        )
 
 
-def _change_type(analyzer: Analyzer, node: parser_changes.AlterTable, name: str, table: Table, column: ColumnDefinition) -> statements.Alter:
+def _change_type(
+    analyzer: Analyzer, node: parser_changes.AlterTable, name: str, table: Table, column: ColumnDefinition
+) -> statements.Alter:
     definition = table.definition
     if any(column.name in key.columns for key in definition.keys):
-        raise BindError("Cannot change the type of a column that has a UNIQUE or PRIMARY KEY constraint specified", position=position_of(node.args["column"]))
+        raise BindError(
+            "Cannot change the type of a column that has a UNIQUE or PRIMARY KEY constraint specified",
+            position=position_of(node.args["column"]),
+        )
     if any(analyzer.mentions(text, column.name) for text in definition.checks):
-        raise BindError("Cannot change the type of a column that has a CHECK constraint specified", position=position_of(node.args["column"]))
+        raise BindError(
+            "Cannot change the type of a column that has a CHECK constraint specified",
+            position=position_of(node.args["column"]),
+        )
     if definition.period is not None and column.name in definition.period:
         raise BindError("Cannot change the type of a column of a PERIOD", position=position_of(node.args["column"]))
     dtype, unit = _type(analyzer, node.args["value"])
@@ -380,7 +472,9 @@ def copy(analyzer: Analyzer, node: exp.Copy) -> statements.CopyTo | statements.I
         query = analyzer.query(source.this, analyzer.parsed.text)
     else:
         table = source.this if isinstance(source, exp.Schema) else source
-        columns = [exp.Column(this=c.copy()) for c in source.expressions] if isinstance(source, exp.Schema) else [exp.Star()]
+        columns = (
+            [exp.Column(this=c.copy()) for c in source.expressions] if isinstance(source, exp.Schema) else [exp.Star()]
+        )
         query = analyzer.query(exp.Select(expressions=columns, from_=exp.From(this=table)), analyzer.parsed.text)
     places = {p.this.name.lower(): position_of(p.this) for p in node.args.get("params") or ()}
     return statements.CopyTo(query, path, options, places, position=position_of(files[0]))
@@ -401,10 +495,18 @@ def _copy_from(analyzer: Analyzer, node: exp.Copy, file: exp.Expr, options: dict
     from tsql.statements.copying import source_for
 
     name, table = find_table(analyzer, node.this, "COPY")
-    names = [c.name for c in node.this.expressions] if isinstance(node.this, exp.Schema) else list(table.definition.names)
-    columns = Schema(tuple(table.definition.schema[find_column(table.definition, n, name, position_of(node.this)).name] for n in names))
+    names = (
+        [c.name for c in node.this.expressions] if isinstance(node.this, exp.Schema) else list(table.definition.names)
+    )
+    columns = Schema(
+        tuple(
+            table.definition.schema[find_column(table.definition, n, name, position_of(node.this)).name] for n in names
+        )
+    )
     source = source_for(analyzer.catalog, file.name, options, columns, position_of(file), analyzer.parsed.source.text)
-    rows = exp.Select(expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=exp.Identifier(this="#file", quoted=True))))
+    rows = exp.Select(
+        expressions=[exp.Star()], from_=exp.From(this=exp.Table(this=exp.Identifier(this="#file", quoted=True)))
+    )
     rows._meta = dict(file._meta or {})
     over = analyzer.over(Overlay(analyzer.catalog, **{"#file": source}))
     return insert(over, exp.Insert(this=node.this, expression=rows))

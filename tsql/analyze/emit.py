@@ -1,8 +1,8 @@
-"""EMIT behind a query over bounded input: it says when results leave, never what they are, so all that is left to do is to check it.
+"""EMIT behind a query over bounded input: it says when results leave, never what they are, so all that is left to do is
+to check it.
 
-A table or a file is complete when it has been read, and no row of it is late: FINAL, CHANGES and EVERY all give the rows of the query, once,
-when they are final. A view is no result that leaves, so it has no EMIT.
-"""
+A table or a file is complete when it has been read, and no row of it is late: FINAL, CHANGES and EVERY all give the
+rows of the query, once, when they are final. A view is no result that leaves, so it has no EMIT."""
 
 from __future__ import annotations
 

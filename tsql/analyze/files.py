@@ -24,7 +24,14 @@ FILE_FUNCTIONS: dict[str, str] = {
 }
 
 
-def open_path(catalog: Any, path: str | list[str], position: int | None, text: str, kind: str | None = None, options: dict[str, Any] | None = None) -> Any:
+def open_path(
+    catalog: Any,
+    path: str | list[str],
+    position: int | None,
+    text: str,
+    kind: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> Any:
     """The source of a file; its errors get the place where the query names it."""
     try:
         return catalog.open_file(path, kind=kind, options=options or {})
@@ -57,7 +64,9 @@ def open_function(catalog: Any, node: CallNode, source: QueryText) -> tuple[str,
             paths = constant(argument, source)
         else:
             raise BindError(
-                f"{node.name} takes one path, or a list of them; options are named: header => true", position=position_of(argument), text=source.text
+                f"{node.name} takes one path, or a list of them; options are named: header => true",
+                position=position_of(argument),
+                text=source.text,
             )
     strings = paths if isinstance(paths, list) else [paths]
     if not strings or not all(isinstance(path, str) for path in strings):
@@ -99,6 +108,8 @@ def _struct(items: list[exp.PropertyEQ], source: QueryText) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for item in items:
         if item.this.name in found:
-            raise BindError(f'"{item.this.name}" is given twice', position=position_of(item.expression), text=source.text)
+            raise BindError(
+                f'"{item.this.name}" is given twice', position=position_of(item.expression), text=source.text
+            )
         found[item.this.name] = constant(item.expression, source)
     return found

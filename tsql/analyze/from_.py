@@ -1,8 +1,8 @@
 """FROM: any number of relations, joined, to a plan and the names that it gives.
 
-Commas bind weaker than JOIN. A relation may name columns of those before it (LATERAL, said or not): it is then the right
-side of an `Apply`. Both sides of a join have different column names in the plan (`Relation.apart`), and none of a relation
-around the query. RIGHT JOIN is a left join with its sides exchanged; the scope keeps the order of the text.
+Commas bind weaker than JOIN. A relation may name columns of those before it (LATERAL, said or not): it is then the
+right side of an `Apply`. Both sides of a join have different column names in the plan (`Relation.apart`), and none of a
+relation around the query. RIGHT JOIN is a left join with its sides exchanged; the scope keeps the order of the text.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class FromAnalyzer:
             bare.set("joins", None)
             return self._group(bare, nested)
         inner = node.this if isinstance(node, exp.Subquery) else None
-        if isinstance(inner, (exp.Table, exp.Subquery, exp.Lateral)) and (inner.args.get("joins") or isinstance(inner, exp.Table)):
+        if isinstance(inner, (exp.Table, exp.Subquery, exp.Lateral)) and (
+            inner.args.get("joins") or isinstance(inner, exp.Table)
+        ):
             joined = self._parenthesized(inner)
             alias = node.args.get("alias")
             if alias is None:
@@ -105,7 +107,14 @@ class FromAnalyzer:
         scope = _both(kind, left, right)
         if left.scope.life is None and right.scope.life is None:
             return Joined(combine(kind, left.plan, right.plan, condition, is_lateral), scope)
-        side = temporal_join(kind, TemporalSide(left.plan, left.scope.life), TemporalSide(right.plan, right.scope.life), condition, is_lateral, self.queries.taken)
+        side = temporal_join(
+            kind,
+            TemporalSide(left.plan, left.scope.life),
+            TemporalSide(right.plan, right.scope.life),
+            condition,
+            is_lateral,
+            self.queries.taken,
+        )
         return Joined(side.plan, scope.living(side.life))
 
     def _join(self, left: Joined, join: exp.Join) -> Joined:
@@ -129,8 +138,14 @@ class FromAnalyzer:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
         if method == "POSITIONAL":
             raise self.queries.error(f"{method} joins are not supported yet", join.this)
-        if kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI") or (side and kind in ("SEMI", "ANTI", "CROSS", "INNER")) or (method == "NATURAL" and kind == "CROSS"):
-            raise self.queries.error(f"{' '.join(w for w in (method, side, kind) if w)} JOIN is not supported", join.this)
+        if (
+            kind not in ("", "INNER", "OUTER", "CROSS", "SEMI", "ANTI")
+            or (side and kind in ("SEMI", "ANTI", "CROSS", "INNER"))
+            or (method == "NATURAL" and kind == "CROSS")
+        ):
+            raise self.queries.error(
+                f"{' '.join(w for w in (method, side, kind) if w)} JOIN is not supported", join.this
+            )
         conditions = [k for k in ("on", "using") if join.args.get(k)]
         if (kind == "CROSS" or method == "NATURAL") and conditions:
             raise self.queries.error(f"a {kind or method} JOIN takes no {conditions[0].upper()}", join.this)
@@ -148,8 +163,12 @@ class FromAnalyzer:
         shared = dict.fromkeys(f.name for f in left.scope.fields if f.name.lower() in own)
         if not shared:
             names = ("Left", left), ("Right", right)
-            hint = "; ".join(f"{side} candidates: {', '.join(f.name for f in joined.scope.fields)}" for side, joined in names)
-            raise self.queries.error("No columns found to join on in NATURAL JOIN: use CROSS JOIN for all pairs", join.this, hint)
+            hint = "; ".join(
+                f"{side} candidates: {', '.join(f.name for f in joined.scope.fields)}" for side, joined in names
+            )
+            raise self.queries.error(
+                "No columns found to join on in NATURAL JOIN: use CROSS JOIN for all pairs", join.this, hint
+            )
         position = position_of(join.this)
         return [_identifier(name, position) for name in shared]
 
@@ -177,7 +196,9 @@ class FromAnalyzer:
         if is_lateral:
             raise self.queries.error("the right side of an ASOF JOIN cannot name columns of the left", join.this)
         if left.scope.life is not None or right.scope.life is not None:
-            raise self.queries.error("an ASOF JOIN is of plain relations: one with lifetimes is joined per snapshot", join.this, "use JOIN")
+            raise self.queries.error(
+                "an ASOF JOIN is of plain relations: one with lifetimes is joined per snapshot", join.this, "use JOIN"
+            )
         plan, merged = asof_join(self, left, right, join)
         both = _both(plan.kind, left, right)
         return Joined(plan, both if merged is None else self._merged(both, left, merged))
@@ -194,10 +215,14 @@ class FromAnalyzer:
         if not found:
             raise self.queries.error(f'Column "{name.name}" does not exist on {side} side of join!', name)
         if len(found) > 1:
-            raise self.queries.error(f'column "{name.name}" is ambiguous: it is more than once on the {side} side of the join', name)
+            raise self.queries.error(
+                f'column "{name.name}" is ambiguous: it is more than once on the {side} side of the join', name
+            )
         return found[0]
 
-    def _coalesced(self, plan: logical.Node, pairs: dict[str, tuple[ScopeField, ScopeField]]) -> tuple[logical.Node, dict[str, ScopeField]]:
+    def _coalesced(
+        self, plan: logical.Node, pairs: dict[str, tuple[ScopeField, ScopeField]]
+    ) -> tuple[logical.Node, dict[str, ScopeField]]:
         """The merged columns of a full join: the value of the side that has one."""
         names = Names((*plan.schema.names, *self.queries.taken))
         columns: list[tuple[str, Expr]] = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema]
@@ -212,8 +237,8 @@ class FromAnalyzer:
 
 
 class JoinCondition:
-    """The ON of one join. Without subqueries it is the condition of the join. A subquery that depends on one side is computed
-    there; one that needs both is computed for each pair."""
+    """The ON of one join. Without subqueries it is the condition of the join. A subquery that depends on one side is
+    computed there; one that needs both is computed for each pair."""
 
     def __init__(self, owner: FromAnalyzer, kind: str, left: Joined, right: Joined, is_lateral: bool):
         self.kind = kind
@@ -244,9 +269,13 @@ class JoinCondition:
         waiting = pendings(condition)
         if not waiting:
             return self.owner.combined(self.kind, *self.sides, condition, self.is_lateral)
-        if any(side.scope.life is not None for side in self.sides) or any(pending.subquery.life is not None for pending in waiting):
+        if any(side.scope.life is not None for side in self.sides) or any(
+            pending.subquery.life is not None for pending in waiting
+        ):
             raise self.queries.error(
-                "a subquery in the condition of a join over temporal relations is not supported", node, "put it into WHERE, or join its relation"
+                "a subquery in the condition of a join over temporal relations is not supported",
+                node,
+                "put it into WHERE, or join its relation",
             )
         return Joined(self._plan(condition), _both(self.kind, *self.sides))
 
@@ -256,7 +285,9 @@ class JoinCondition:
             return self._filtered(condition)
         sides = self._sides(condition)
         if sides is not None:
-            left, right = (self.level.attach(plan, waiting) for plan, waiting in zip((self.left, self.right), sides, strict=True))
+            left, right = (
+                self.level.attach(plan, waiting) for plan, waiting in zip((self.left, self.right), sides, strict=True)
+            )
             return combine(self.kind, left, right, self.level.settle(condition), self.is_lateral)
         if self.kind == "full":
             return self._full(condition)
@@ -299,7 +330,8 @@ class JoinCondition:
         return sides
 
     def _each(self, kind: str, left: logical.Node, right: logical.Node, condition: Expr) -> logical.Node:
-        """For each left row, the right rows for which the condition holds, its subqueries computed for each of these."""
+        """For each left row, the right rows for which the condition holds, its subqueries computed for each of
+        these."""
         own = set(left.schema.names)
 
         def outside(expr: Expr) -> Expr:
@@ -318,7 +350,10 @@ class JoinCondition:
         shown = (*self.left.schema, *self.right.schema)
         own = set(self.right.schema.names)
         kept = logical.Project(matched, tuple((f.name, Column(f.name, f.type, True)) for f in shown))
-        padded = logical.Project(alone, tuple((f.name, Column(f.name, f.type, True) if f.name in own else Literal(None, f.type)) for f in shown))
+        padded = logical.Project(
+            alone,
+            tuple((f.name, Column(f.name, f.type, True) if f.name in own else Literal(None, f.type)) for f in shown),
+        )
         return logical.SetOperation("union", True, kept, padded)
 
 
@@ -327,7 +362,9 @@ def is_comma(join: exp.Join) -> bool:
     return bool(join.meta.get("comma"))
 
 
-def combine(kind: str, left: logical.Node, right: logical.Node, condition: Expr | None, is_lateral: bool) -> logical.Node:
+def combine(
+    kind: str, left: logical.Node, right: logical.Node, condition: Expr | None, is_lateral: bool
+) -> logical.Node:
     """A join node of SQL's kind; RIGHT exchanges the sides."""
     if kind == "right":
         kind, left, right = "left", right, left

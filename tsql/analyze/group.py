@@ -1,9 +1,8 @@
-"""GROUP BY and aggregates of one SELECT: which keys and sets there are, which aggregates the other clauses use, and what
-those clauses look like over the result of the aggregation.
+"""GROUP BY and aggregates of one SELECT: which keys and sets there are, which aggregates the other clauses use, and
+what those clauses look like over the result of the aggregation.
 
-Clauses are first bound over the input, an aggregate being a placeholder column; `Grouping.over_result` then replaces keys
-and placeholders by the columns of the Aggregate node, and finds columns that are neither.
-"""
+Clauses are first bound over the input, an aggregate being a placeholder column; `Grouping.over_result` then replaces
+keys and placeholders by the columns of the Aggregate node, and finds columns that are neither."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ _PLACEHOLDER = "\0aggregate"
 _KEY = "\0key"
 _GROUPING_ID = "\0grouping_id"
 WINDOW_PLACEHOLDER = "\0window"
-"""Columns of this name and a number stand for window functions (analyze_windows.py), which are computed over the groups."""
+"""Columns of this name and a number stand for window functions (analyze_windows.py), which are computed over the
+groups."""
 
 
 class GroupClause:
@@ -70,16 +70,19 @@ class GroupClause:
         return len(self.keys) - 1
 
     def item_key(self, item: int) -> Expr | None:
-        """The column that stands for a select item that GROUP BY names by its position or alias, if its expression is the
-        key of another one too (anything else with that expression means the last of these keys)."""
+        """The column that stands for a select item that GROUP BY names by its position or alias, if its expression is
+        the key of another one too (anything else with that expression means the last of these keys)."""
         index = self.item_keys.get(item)
         if index is None or self.keys.count(self.keys[index]) == 1:
             return None
         return Column(f"{_KEY}{index}", self.keys[index].type)
 
     def shown_key(self, expr: Expr) -> Expr | None:
-        """The first select item that `item_key` stands for and whose expression is `expr`: what ORDER BY means by it."""
-        return next((self.item_key(item) for item, index in sorted(self.item_keys.items()) if self.keys[index] == expr), None)
+        """The first select item that `item_key` stands for and whose expression is `expr`: what ORDER BY means by
+        it."""
+        return next(
+            (self.item_key(item) for item, index in sorted(self.item_keys.items()) if self.keys[index] == expr), None
+        )
 
     def placeholder(self, call: Aggregate, node: exp.Expr) -> Expr:
         """The column that stands for an aggregate until the plan is built; equal aggregates are one."""
@@ -105,7 +108,9 @@ class GroupClause:
         for choice in choices:
             count *= len(choice)
         if count > MAX_SETS:
-            raise BindError(f"more than {MAX_SETS} grouping sets", position=position_of(elements[0]), text=self.source.text)
+            raise BindError(
+                f"more than {MAX_SETS} grouping sets", position=position_of(elements[0]), text=self.source.text
+            )
         if all(len(choice) == 1 for choice in choices) and not any(isinstance(e, exp.GroupingSets) for e in elements):
             return
         self.sets = [tuple(dict.fromkeys(index for part in parts for index in part)) for parts in product(*choices)]
@@ -118,8 +123,14 @@ class GroupClause:
             case exp.Cube():
                 groups = [self._indexes(part, key) for part in element.expressions]
                 if len(groups) > 12:
-                    raise BindError(f"more than {MAX_SETS} grouping sets", position=position_of(element), text=self.source.text)
-                return [[i for group in chosen for i in group] for length in range(len(groups), -1, -1) for chosen in combinations(groups, length)]
+                    raise BindError(
+                        f"more than {MAX_SETS} grouping sets", position=position_of(element), text=self.source.text
+                    )
+                return [
+                    [i for group in chosen for i in group]
+                    for length in range(len(groups), -1, -1)
+                    for chosen in combinations(groups, length)
+                ]
             case exp.GroupingSets():
                 return [one for part in element.expressions for one in self._element_sets(part, key)]
         return [self._indexes(element, key)]
@@ -132,7 +143,8 @@ class GroupClause:
         return [key(part)]
 
     def grouping_call(self, binder: Binder, node: CallNode) -> Expr:
-        """GROUPING(a, b): a bit for each argument, 1 where it is not in the set; the last argument is the lowest bit."""
+        """GROUPING(a, b): a bit for each argument, 1 where it is not in the set; the last argument is the lowest
+        bit."""
         if not self.explicit:
             raise binder.error("GROUPING cannot be used without GROUP BY", node)
         args = [binder.bind(arg) for arg in node.expressions] or list(self.keys)
@@ -164,7 +176,10 @@ class GroupClause:
         names = Names([*taken, *(["grouping_id"] if self.sets is not None else [])])
         self.key_names = [names.unique(name) for name in self.key_names]
         settled = [map_value(call, settle) for call in self.aggregates]
-        self.aggregate_names = [names.unique(name or plan_name(call.sql())) for name, call in zip(self.aggregate_names, settled, strict=True)]
+        self.aggregate_names = [
+            names.unique(name or plan_name(call.sql()))
+            for name, call in zip(self.aggregate_names, settled, strict=True)
+        ]
         keys = tuple((name, settle(key)) for name, key in zip(self.key_names, self.keys, strict=True))
         calls = tuple(zip(self.aggregate_names, settled, strict=True))
         return logical.Aggregate(plan, keys, calls, None if self.sets is None else tuple(self.sets))

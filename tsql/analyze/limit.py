@@ -1,7 +1,7 @@
 """LIMIT, OFFSET and FETCH: numbers and percentages of rows, to a Limit node. Called by `query.py`.
 
-A Limit node takes constants. Where a subquery says how many rows there are, the rows are numbered and joined with the one row
-of these values, and a filter on the number keeps what LIMIT would."""
+A Limit node takes constants. Where a subquery says how many rows there are, the rows are numbered and joined with the
+one row of these values, and a filter on the number keeps what LIMIT would."""
 
 from __future__ import annotations
 
@@ -35,11 +35,15 @@ def limited(node: exp.Expr, relation: AnalyzedRelation, level: Level, constants:
     percent = options is not None and bool(options.args.get("percent"))
     if isinstance(limit, exp.Fetch):
         if percent:
-            raise constants("FETCH").error("FETCH with PERCENT is not supported", limit, "LIMIT 10% takes a part of the rows")
+            raise constants("FETCH").error(
+                "FETCH with PERCENT is not supported", limit, "LIMIT 10% takes a part of the rows"
+            )
         count_node = limit.args.get("count")
     else:
         count_node = limit.expression if limit is not None else None
-    count = _percentage(count_node, constants("LIMIT")) if percent else _row_count(count_node, "LIMIT", constants("LIMIT"))
+    count = (
+        _percentage(count_node, constants("LIMIT")) if percent else _row_count(count_node, "LIMIT", constants("LIMIT"))
+    )
     skip = _row_count(offset.expression if offset is not None else None, "OFFSET", constants("OFFSET"))
     if count is None and skip is None:
         return relation
@@ -78,23 +82,43 @@ def _row_count(node: exp.Expr | None, clause: str, binder: Binder) -> Expr | Non
     return value
 
 
-def _limited_by_query(relation: AnalyzedRelation, level: Level, count: Expr | None, skip: Expr | None) -> AnalyzedRelation:
-    """The relation cut by values that subqueries give: `rows` says how many (NULL: all), or which part of them, `skipped` after how many."""
+def _limited_by_query(
+    relation: AnalyzedRelation, level: Level, count: Expr | None, skip: Expr | None
+) -> AnalyzedRelation:
+    """The relation cut by values that subqueries give: `rows` says how many (NULL: all), or which part of them,
+    `skipped` after how many."""
     plan, is_part = relation.plan, count is not None and count.type.is_float
     names = Names((*plan.schema.names, *level.queries.taken))
-    number, total, rows, skipped = (names.unique(name) for name in ("row_number", "rows_in_all", "rows_wanted", "rows_skipped"))
+    number, total, rows, skipped = (
+        names.unique(name) for name in ("row_number", "rows_in_all", "rows_wanted", "rows_skipped")
+    )
     order = plan.keys if isinstance(plan, logical.Sort) else ()
     numbered: logical.Node = logical.Window(plan, (), order, ((number, WindowCall("row_number", (), BIGINT)),))
     if is_part:
         numbered = logical.Window(numbered, (), (), ((total, WindowCall("count_star", (), BIGINT, WHOLE_PARTITION)),))
     wanted = Literal(None, BIGINT) if count is None else _checked(count, "LIMIT")
-    values = computed_rows(level, [(wanted, Literal(0, BIGINT) if skip is None else _checked(skip, "OFFSET"))], [rows, skipped])
+    values = computed_rows(
+        level, [(wanted, Literal(0, BIGINT) if skip is None else _checked(skip, "OFFSET"))], [rows, skipped]
+    )
     start = Call("coalesce", (Column(skipped, BIGINT), Literal(0, BIGINT)), BIGINT)
     # rows - skipped > 0: neither side of the comparisons can overflow.
     place = Call("-", (Column(number, BIGINT), start), BIGINT)
     last: Expr = Column(rows, wanted.type)
     if is_part:
-        last = coerce(Call("floor", (Call("*", (Call("/", (last, Literal(100.0, DOUBLE)), DOUBLE), coerce(Column(total, BIGINT), DOUBLE)), DOUBLE),), DOUBLE), BIGINT)
+        last = coerce(
+            Call(
+                "floor",
+                (
+                    Call(
+                        "*",
+                        (Call("/", (last, Literal(100.0, DOUBLE)), DOUBLE), coerce(Column(total, BIGINT), DOUBLE)),
+                        DOUBLE,
+                    ),
+                ),
+                DOUBLE,
+            ),
+            BIGINT,
+        )
     within = Call("or", (Call("is_null", (last,), BOOLEAN), Call("<=", (place, last), BOOLEAN)), BOOLEAN)
     condition = Call("and", (Call(">", (place, Literal(0, BIGINT)), BOOLEAN), within), BOOLEAN)
     cut: logical.Node = logical.Filter(logical.Join("inner", numbered, values), condition)
@@ -107,7 +131,10 @@ def _checked(value: Expr, clause: str) -> Expr:
     low, high = Literal(0, BIGINT), Literal(100, BIGINT)
     wrong, message = Call("<", (value, coerce(low, value.type)), BOOLEAN), f"{clause} cannot be negative"
     if value.type.is_float:
-        wrong, message = Call("or", (wrong, Call(">", (value, coerce(high, value.type)), BOOLEAN)), BOOLEAN), _PERCENT_RANGE
+        wrong, message = (
+            Call("or", (wrong, Call(">", (value, coerce(high, value.type)), BOOLEAN)), BOOLEAN),
+            _PERCENT_RANGE,
+        )
     failure = Call("error", (Literal(message, VARCHAR),), NULL, value.position)
     return Case(((wrong, coerce(failure, value.type)),), value)
 

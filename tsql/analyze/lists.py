@@ -1,8 +1,7 @@
 """Lists, as far as there are any: `[1, 2, 3]` with its elements as expressions, and range or generate_series.
 
-A list is no value that a column could hold. It can be unnested: UNNEST in FROM (`table_functions.py`) and in the select list
-(`unnest.py`).
-"""
+A list is no value that a column could hold. It can be unnested: UNNEST in FROM (`table_functions.py`) and in the select
+list (`unnest.py`)."""
 
 from __future__ import annotations
 
@@ -37,7 +36,9 @@ class Literals:
         """The element at a place, from 1; NULL behind the last."""
         if not self.values:
             return Literal(None, self.type)
-        whens = tuple((Call("=", (place, Literal(i, BIGINT)), BOOLEAN), value) for i, value in enumerate(self.values, 1))
+        whens = tuple(
+            (Call("=", (place, Literal(i, BIGINT)), BOOLEAN), value) for i, value in enumerate(self.values, 1)
+        )
         return Case(whens, Literal(None, self.type))
 
 
@@ -69,7 +70,14 @@ class Ranged:
         counted = Call("+", (Call("//", (last, self.step), BIGINT), ONE), BIGINT)
         tests = ("<=", ">=") if self.inclusive else ("<", ">")
         some = (Call(tests[0], (self.start, self.stop), BOOLEAN), Call(tests[1], (self.start, self.stop), BOOLEAN))
-        there = Call("or", (Call("and", (up, some[0]), BOOLEAN), Call("and", (Call("<", (self.step, ZERO), BOOLEAN), some[1]), BOOLEAN)), BOOLEAN)
+        there = Call(
+            "or",
+            (
+                Call("and", (up, some[0]), BOOLEAN),
+                Call("and", (Call("<", (self.step, ZERO), BOOLEAN), some[1]), BOOLEAN),
+            ),
+            BOOLEAN,
+        )
         return Case(((there, counted),), ZERO)
 
     def at(self, place: Expr) -> Expr:
@@ -84,7 +92,9 @@ Listed = Literals | Ranged
 def is_list(node: exp.Expr) -> bool:
     """Whether a node is a list, or NULL in the place of one."""
     inner = _bare(node)
-    return isinstance(inner, (exp.Array, exp.Null)) or (isinstance(inner, CallNode) and inner.name in ("range", "generate_series", "list_value", "list_pack"))
+    return isinstance(inner, (exp.Array, exp.Null)) or (
+        isinstance(inner, CallNode) and inner.name in ("range", "generate_series", "list_value", "list_pack")
+    )
 
 
 def _bare(node: exp.Expr) -> exp.Expr:
@@ -117,7 +127,13 @@ def _literals(binder: Binder, elements: list[exp.Expr], node: exp.Expr) -> Liter
         return Literals((), NULL)
     dtype = unify(values)
     if dtype is None:
-        raise binder.error(f"the elements of a list have types that do not fit: {', '.join(dict.fromkeys(str(v.type) for v in values))}", node)
+        raise binder.error(
+            (
+                "the elements of a list have types that do not fit: "
+                f"{', '.join(dict.fromkeys(str(v.type) for v in values))}"
+            ),
+            node,
+        )
     return Literals(tuple(coerce(v, dtype) for v in values), dtype)
 
 
@@ -125,14 +141,31 @@ def series_arguments(binder: Binder, node: CallNode) -> tuple[Expr, Expr, Expr]:
     """start, stop and step of a call of range or generate_series."""
     given = [binder.operand(a) for a in node.expressions]
     types = ", ".join(str(g.type) for g in given)
-    mismatch = binder.error(f"No function matches the given name and argument types '{node.name}({types})'. You might need to add explicit type casts.", node)
+    mismatch = binder.error(
+        (
+            f"No function matches the given name and argument types '{node.name}({types})'. You might need to "
+            "add explicit type casts."
+        ),
+        node,
+    )
     if len(given) == 3 and (given[2].type == INTERVAL or any(_is_time(g.type) for g in given[:2])):
-        if given[2].type not in (INTERVAL, NULL) or not all(_is_time(g.type) or g.type == NULL or isinstance(g, Bare) and g.type == VARCHAR for g in given[:2]):
+        if given[2].type not in (INTERVAL, NULL) or not all(
+            _is_time(g.type) or g.type == NULL or isinstance(g, Bare) and g.type == VARCHAR for g in given[:2]
+        ):
             raise mismatch
-        zoned = next((g.type for g in given[:2] if g.type.name not in ("DATE", "TIMESTAMP", "NULL", "VARCHAR") and g.type.name == "TIMESTAMPTZ"), TIMESTAMP)
+        zoned = next(
+            (
+                g.type
+                for g in given[:2]
+                if g.type.name not in ("DATE", "TIMESTAMP", "NULL", "VARCHAR") and g.type.name == "TIMESTAMPTZ"
+            ),
+            TIMESTAMP,
+        )
         start, stop = (coerce(g, zoned) for g in given[:2])
         return start, stop, coerce(given[2], INTERVAL)
-    if not 1 <= len(given) <= 3 or not all(g.type.is_integer or g.type == NULL or isinstance(g, Bare) and g.type == VARCHAR for g in given):
+    if not 1 <= len(given) <= 3 or not all(
+        g.type.is_integer or g.type == NULL or isinstance(g, Bare) and g.type == VARCHAR for g in given
+    ):
         raise mismatch
     numbers = [coerce(g, BIGINT) for g in given]
     if len(numbers) == 1:

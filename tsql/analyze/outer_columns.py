@@ -1,5 +1,5 @@
-"""Expressions inside of plans: which outer columns a subquery's plan names, which names its nodes use, and plans with their
-outer columns put as others. `subquery.py` and `from_.py` call it; shared nodes stay shared."""
+"""Expressions inside of plans: which outer columns a subquery's plan names, which names its nodes use, and plans with
+their outer columns put as others. `subquery.py` and `from_.py` call it; shared nodes stay shared."""
 
 from __future__ import annotations
 
@@ -42,7 +42,11 @@ def _expressions(value: Any) -> Iterator[Expr]:
 
 def _has_parts(value: Any) -> bool:
     """Whether this is a piece of a node that holds expressions: a sort key, an aggregate, the frame of a window."""
-    return is_dataclass(value) and not isinstance(value, (logical.Node, type)) and type(value).__module__ in (Expr.__module__, logical.Node.__module__)
+    return (
+        is_dataclass(value)
+        and not isinstance(value, (logical.Node, type))
+        and type(value).__module__ in (Expr.__module__, logical.Node.__module__)
+    )
 
 
 def own_outers(node: logical.Node) -> Iterator[Outer]:
@@ -79,7 +83,8 @@ def bound_names(node: logical.Node, index: int) -> tuple[str, ...]:
 
 
 def names_in(plan: logical.Node) -> set[str]:
-    """The names of the columns of all nodes that an outer column could meet: not those inside of a part that names none."""
+    """The names of the columns of all nodes that an outer column could meet: not those inside of a part that names
+    none."""
     free = free_outers(plan)
     found: set[str] = set()
     seen: set[int] = set()
@@ -95,7 +100,8 @@ def names_in(plan: logical.Node) -> set[str]:
 
 
 def map_outers(plan: logical.Node, change: Callable[[Outer], Expr]) -> logical.Node:
-    """The plan with the outer columns that `outers` gives put through `change`; the same objects where nothing changes."""
+    """The plan with the outer columns that `outers` gives put through `change`; the same objects where nothing
+    changes."""
     return OuterChange(plan, change).visit(plan, frozenset())
 
 
@@ -114,8 +120,12 @@ class OuterChange:
             return node
         key = (id(node), bound & free)
         if key not in self.done:
-            inputs = tuple([self.visit(inner, bound.union(bound_names(node, index))) for index, inner in enumerate(node.inputs)])
-            self.done[key] = map_node(node.with_inputs(inputs), lambda e: rewrite(e, lambda part: self._put(part, bound)))
+            inputs = tuple(
+                [self.visit(inner, bound.union(bound_names(node, index))) for index, inner in enumerate(node.inputs)]
+            )
+            self.done[key] = map_node(
+                node.with_inputs(inputs), lambda e: rewrite(e, lambda part: self._put(part, bound))
+            )
         return self.done[key]
 
     def _put(self, expr: Expr, bound: frozenset[str]) -> Expr:
@@ -134,7 +144,8 @@ def map_node(node: logical.Node, change: Callable[[Expr], Expr]) -> logical.Node
 
 
 def map_value(value: Any, change: Callable[[Expr], Expr]) -> Any:
-    """An expression, a sort key, an aggregate or a tuple of these, put through `change`; the same object if nothing changes."""
+    """An expression, a sort key, an aggregate or a tuple of these, put through `change`; the same object if nothing
+    changes."""
     if isinstance(value, Expr):
         return change(value)
     if isinstance(value, tuple):
@@ -142,7 +153,11 @@ def map_value(value: Any, change: Callable[[Expr], Expr]) -> Any:
         return value if all(a is b for a, b in zip(items, value, strict=True)) else items
     if not _has_parts(value):
         return value
-    changed = {f.name: after for f in fields(value) if (after := map_value(getattr(value, f.name), change)) is not getattr(value, f.name)}
+    changed = {
+        f.name: after
+        for f in fields(value)
+        if (after := map_value(getattr(value, f.name), change)) is not getattr(value, f.name)
+    }
     return replace(value, **changed) if changed else value
 
 

@@ -1,8 +1,8 @@
-"""PIVOT and UNPIVOT, as DuckDB's statements and as SQL's clauses behind a relation: both become a SELECT over the relation.
+"""PIVOT and UNPIVOT, as DuckDB's statements and as SQL's clauses behind a relation: both become a SELECT over the
+relation.
 
-PIVOT is an aggregation with one filtered aggregate for each value of the ON columns; where the values are not listed, a first
-query finds them. UNPIVOT puts columns under each other with UNNEST and drops the rows without a value.
-"""
+PIVOT is an aggregation with one filtered aggregate for each value of the ON columns; where the values are not listed, a
+first query finds them. UNPIVOT puts columns under each other with UNNEST and drops the rows without a value."""
 
 from __future__ import annotations
 
@@ -50,10 +50,19 @@ class Pivots:
         self.alias = alias
         self.environment = {**environment, _SOURCE: lambda: relation}
 
-    def pivot(self, aggregates: list[exp.Expr], columns: list[list[PivotChoice]], group: exp.Group | None, used: list[exp.Expr]) -> AnalyzedRelation:
-        """The relation with a column for each combination of choices and each aggregate. `used` names the columns that are not
-        shown where `group` says nothing."""
-        calls = [(call.alias if isinstance(call, exp.Alias) else None, call.this if isinstance(call, exp.Alias) else call) for call in aggregates]
+    def pivot(
+        self,
+        aggregates: list[exp.Expr],
+        columns: list[list[PivotChoice]],
+        group: exp.Group | None,
+        used: list[exp.Expr],
+    ) -> AnalyzedRelation:
+        """The relation with a column for each combination of choices and each aggregate. `used` names the columns that
+        are not shown where `group` says nothing."""
+        calls = [
+            (call.alias if isinstance(call, exp.Alias) else None, call.this if isinstance(call, exp.Alias) else call)
+            for call in aggregates
+        ]
         for _, call in calls:
             self._check_aggregate(call)
         if group is not None:
@@ -67,13 +76,21 @@ class Pivots:
             count *= len(choices)
         if count > MOST_COLUMNS:
             message = f"PIVOT would give {count:,} columns, and at most {MOST_COLUMNS:,} are possible"
-            raise self.queries.error(message, calls[0][1], "GROUP BY gives a row for each value; IN (..) says which values to take")
+            raise self.queries.error(
+                message, calls[0][1], "GROUP BY gives a row for each value; IN (..) says which values to take"
+            )
         for chosen in product(*columns):
             condition = exp.and_(*(choice.condition.copy() for choice in chosen), copy=False)
             name = "_".join(choice.name for choice in chosen)
             for alias, call in calls:
-                shown = name if len(calls) == 1 and alias is None else f"{name}_{alias or display_name(call, self.queries.source.text)}"
-                items.append(exp.Alias(this=_filtered(call.copy(), condition), alias=exp.to_identifier(shown, quoted=True)))
+                shown = (
+                    name
+                    if len(calls) == 1 and alias is None
+                    else f"{name}_{alias or display_name(call, self.queries.source.text)}"
+                )
+                items.append(
+                    exp.Alias(this=_filtered(call.copy(), condition), alias=exp.to_identifier(shown, quoted=True))
+                )
         select = exp.Select(expressions=items, from_=self._from())
         if keys:
             select.set("group", exp.Group(expressions=[key.copy() for key in keys]))
@@ -81,7 +98,9 @@ class Pivots:
                 select.set("distinct", exp.Distinct())
                 select.set("group", None)
         elif not items:
-            raise self.queries.error("PIVOT gives no columns: there are no values, and no column to group by", calls[0][1])
+            raise self.queries.error(
+                "PIVOT gives no columns: there are no values, and no column to group by", calls[0][1]
+            )
         return self.queries.query(select, self.environment)
 
     def _group_key(self, node: exp.Expr) -> exp.Expr:
@@ -94,11 +113,15 @@ class Pivots:
     def _check_aggregate(self, node: exp.Expr) -> None:
         found = [part for part in node.walk() if _is_aggregate(part)]
         if len(found) != 1:
-            raise self.queries.error(f"Pivot expression must contain exactly one aggregate, but {len(found)} were found", node)
+            raise self.queries.error(
+                f"Pivot expression must contain exactly one aggregate, but {len(found)} were found", node
+            )
         whole = found[0].parent if isinstance(found[0].parent, exp.Filter) else found[0]
         for part in node.find_all(exp.Column):
             if not any(parent is whole for parent in _around(part)):
-                raise self.queries.error("Columns can only be referenced within the aggregate of a PIVOT expression", part)
+                raise self.queries.error(
+                    "Columns can only be referenced within the aggregate of a PIVOT expression", part
+                )
 
     def _from(self) -> exp.From:
         alias = exp.TableAlias(this=exp.to_identifier(self.alias, quoted=True)) if self.alias is not None else None
@@ -112,13 +135,20 @@ class Pivots:
         """The values of an IN list; each is a row where several columns are compared."""
         choices = []
         for value in values:
-            alias, value = (value.args["alias"].name, value.this) if isinstance(value, exp.PivotAlias) else (None, value)
+            alias, value = (
+                (value.args["alias"].name, value.this) if isinstance(value, exp.PivotAlias) else (None, value)
+            )
             parts = value.expressions if isinstance(value, exp.Tuple) else [value]
             if len(parts) != len(targets):
-                raise self.queries.error(f"PIVOT IN list - inconsistent amount of rows - expected {len(targets)} but got {len(parts)}", value)
+                raise self.queries.error(
+                    f"PIVOT IN list - inconsistent amount of rows - expected {len(targets)} but got {len(parts)}", value
+                )
             parts = [_as_value(part) for part in parts]
             names = [self._text_of(part) for part in parts]
-            tests = [exp.NullSafeEQ(this=target.copy(), expression=part.copy()) for target, part in zip(targets, parts, strict=True)]
+            tests = [
+                exp.NullSafeEQ(this=target.copy(), expression=part.copy())
+                for target, part in zip(targets, parts, strict=True)
+            ]
             choices.append(PivotChoice(alias if alias is not None else "_".join(names), exp.and_(*tests, copy=False)))
         return choices
 
@@ -135,24 +165,40 @@ class Pivots:
         if target.find(exp.Column) is None:
             raise self.queries.error("Cannot pivot on a constant value", target)
         text = exp.Cast(this=target.copy(), to=exp.DataType.build("VARCHAR"))
-        found = exp.Select(expressions=[exp.Alias(this=text, alias=exp.to_identifier("value"))], from_=self._from(), distinct=exp.Distinct())
+        found = exp.Select(
+            expressions=[exp.Alias(this=text, alias=exp.to_identifier("value"))],
+            from_=self._from(),
+            distinct=exp.Distinct(),
+        )
         relation = self.queries.query(found, self.environment)
-        if any(isinstance(part, Parameter) for node in nodes(relation.plan) for expr in expressions(node) for part in expr.walk()):
+        if any(
+            isinstance(part, Parameter)
+            for node in nodes(relation.plan)
+            for expr in expressions(node)
+            for part in expr.walk()
+        ):
             raise self.queries.error("PIVOT over a query with parameters needs its values: ON column IN (..)", target)
         values = self.queries.catalog.fetch(logical.Output(relation.plan, (relation.fields[0].column,), ("value",)))
         # The values of a temporal relation are distinct at each instant only.
         names = sorted({v for v in values if v is not None}, key=lambda v: v.encode())
         return [PivotChoice(name, exp.EQ(this=text.copy(), expression=exp.Literal.string(name))) for name in names]
 
-    def unpivot(self, columns: list[exp.Expr], name: str, values: list[str], include_nulls: bool, position: exp.Expr) -> AnalyzedRelation:
+    def unpivot(
+        self, columns: list[exp.Expr], name: str, values: list[str], include_nulls: bool, position: exp.Expr
+    ) -> AnalyzedRelation:
         """The relation with the given columns, or rows of columns, under each other."""
         rows = [row for column in columns for row in self._expanded(column)]
         for label, parts in rows:
             if len(parts) != len(values):
-                raise self.queries.error(f'UNPIVOT of "{label}": {len(parts)} columns for {len(values)} names', position)
+                raise self.queries.error(
+                    f'UNPIVOT of "{label}": {len(parts)} columns for {len(values)} names', position
+                )
         hidden = self._named([part for _, parts in rows for part in parts])
         items: list[exp.Expr] = [_column(f.name, None) for f in self.relation.fields if f.name.lower() not in hidden]
-        lists = [[exp.Literal.string(label) for label, _ in rows], *([parts[i] for _, parts in rows] for i in range(len(values)))]
+        lists = [
+            [exp.Literal.string(label) for label, _ in rows],
+            *([parts[i] for _, parts in rows] for i in range(len(values))),
+        ]
         for parts in lists[1:]:
             self._check_types(parts)
         for label, parts in zip((name, *values), lists, strict=True):
@@ -173,7 +219,11 @@ class Pivots:
             alias, node = node.args["alias"].name, node.this
         while isinstance(node, exp.Paren):
             node = node.this
-        if isinstance(node, exp.Star) or star_pattern(node) is not None or (isinstance(node, CallNode) and node.name == "columns"):
+        if (
+            isinstance(node, exp.Star)
+            or star_pattern(node) is not None
+            or (isinstance(node, CallNode) and node.name == "columns")
+        ):
             shown = self.queries.query(exp.Select(expressions=[node.copy()], from_=self._from()), self.environment)
             for field in shown.fields:
                 yield field.name, [_column(field.name, position_of(node))]
@@ -183,16 +233,31 @@ class Pivots:
         for part in parts:
             for column in part.find_all(exp.Column):
                 if column.name.lower() not in known:
-                    raise self.queries.error(f'Column "{column.name}" referenced in UNPIVOT but no matching entry was found in the table', column)
-        yield alias if alias is not None else "_".join(p.name if isinstance(p, exp.Column) else display_name(p, self.queries.source.text) for p in parts), parts
+                    raise self.queries.error(
+                        f'Column "{column.name}" referenced in UNPIVOT but no matching entry was found in the table',
+                        column,
+                    )
+        yield (
+            alias
+            if alias is not None
+            else "_".join(
+                p.name if isinstance(p, exp.Column) else display_name(p, self.queries.source.text) for p in parts
+            ),
+            parts,
+        )
 
     def _check_types(self, parts: list[exp.Expr]) -> None:
         """Numbers and texts do not go under each other by themselves."""
         items = [exp.Alias(this=p.copy(), alias=exp.to_identifier(f"c{i}")) for i, p in enumerate(parts)]
-        types = [f.type for f in self.queries.query(exp.Select(expressions=items, from_=self._from()), self.environment).fields]
+        types = [
+            f.type
+            for f in self.queries.query(exp.Select(expressions=items, from_=self._from()), self.environment).fields
+        ]
         for dtype, part in zip(types[1:], parts[1:], strict=True):
             if (dtype == VARCHAR) != (types[0] == VARCHAR):
-                raise self.queries.error(f"Cannot unpivot columns of types {types[0]} and {dtype} - an explicit cast is required", part)
+                raise self.queries.error(
+                    f"Cannot unpivot columns of types {types[0]} and {dtype} - an explicit cast is required", part
+                )
 
 
 def pivot_clause(pivots: Pivots, node: exp.Pivot) -> AnalyzedRelation:
@@ -208,7 +273,9 @@ def pivot_clause(pivots: Pivots, node: exp.Pivot) -> AnalyzedRelation:
         return pivots.unpivot(field.expressions, field.this.name, values, bool(node.args.get("include_nulls")), node)
     choices, used = [], []
     for field in fields:
-        if field.args.get("field") is not None or any(isinstance(e, (exp.PivotAny, exp.Query)) for e in field.expressions):
+        if field.args.get("field") is not None or any(
+            isinstance(e, (exp.PivotAny, exp.Query)) for e in field.expressions
+        ):
             raise queries.error("PIVOT takes a list of values in IN", field.this)
         targets = field.this.expressions if isinstance(field.this, exp.Tuple) else [field.this]
         used += targets

@@ -18,7 +18,17 @@ from tsql.analyze.limit import limited
 from tsql.analyze.qualified_names import check_qualified, database_of
 from tsql.analyze.recursive import names_itself, recursive
 from tsql.analyze.sample import sampled
-from tsql.analyze.scope import TARGET, AnalyzedRelation, Names, Scope, ScopeField, ScopeTable, integer_of, unread_field, unread_star
+from tsql.analyze.scope import (
+    TARGET,
+    AnalyzedRelation,
+    Names,
+    Scope,
+    ScopeField,
+    ScopeTable,
+    integer_of,
+    unread_field,
+    unread_star,
+)
 from tsql.analyze.select import SelectAnalyzer, project
 from tsql.analyze.subquery import Level, OuterClause, computed_rows
 from tsql.analyze.table_functions import SERIES, TABLE_FUNCTIONS, TableFunctions, call_of
@@ -36,8 +46,8 @@ from tsql.grammar.time.nodes import FUNCTIONS as TIME_FUNCTIONS
 from tsql.grammar.time.nodes import LifetimeFunction, Sequenced, WindowFunction
 from tsql.kernels.expr.errors import BindError, TsqlError, UnknownTableError
 from tsql.kernels.expr.nodes import Column, Expr, Literal, Outer, SortKey
+from tsql.kernels.expr.schema import Field as SchemaField
 from tsql.kernels.expr.schema import Schema
-from tsql.kernels.expr.schema import ScopeField as SchemaField
 from tsql.kernels.expr.types import NULL, Type
 from tsql.planner.bind.binder import Binder, nearest
 from tsql.planner.bind.forms import current_database
@@ -54,11 +64,18 @@ Environment = dict[str, Callable[[], AnalyzedRelation]]
 
 
 class QueryAnalyzer:
-    """Analyzes queries against a catalog. `views` are the names of the views that we are inside of; `outer` is the clause
-    around, if these are subqueries; `sequenced` whether tables that have a time are temporal relations (SEQUENCED VALIDTIME)."""
+    """Analyzes queries against a catalog. `views` are the names of the views that we are inside of; `outer` is the
+    clause around, if these are subqueries; `sequenced` whether tables that have a time are temporal relations
+    (SEQUENCED VALIDTIME)."""
 
     def __init__(
-        self, source: QueryText, catalog: Any, parameters: dict[str, Type] | None, views: tuple[str, ...] = (), outer: OuterClause | None = None, sequenced: bool = False
+        self,
+        source: QueryText,
+        catalog: Any,
+        parameters: dict[str, Type] | None,
+        views: tuple[str, ...] = (),
+        outer: OuterClause | None = None,
+        sequenced: bool = False,
     ):
         self.source = source
         self.catalog = catalog
@@ -80,7 +97,8 @@ class QueryAnalyzer:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
 
     def query(self, node: exp.Expr, environment: Environment | None = None, top: bool = False) -> AnalyzedRelation:
-        """The relation of any query: SELECT, VALUES, a set operation, a parenthesized query. top: it is the query of a statement, in no other one."""
+        """The relation of any query: SELECT, VALUES, a set operation, a parenthesized query. top: it is the query of a
+        statement, in no other one."""
         environment = self._with(node, environment or {})
         match node:
             case exp.Select():
@@ -155,14 +173,23 @@ class QueryAnalyzer:
 
     def joined_as(self, joined: Joined, alias: exp.TableAlias) -> ScopeTable:
         """A join in parentheses with a name of its own."""
-        return ScopeTable(alias.name, self._aliased(AnalyzedRelation(joined.plan, tuple(joined.scope.all_fields(position_of(alias))), joined.scope.life), alias, alias.name))
+        return ScopeTable(
+            alias.name,
+            self._aliased(
+                AnalyzedRelation(joined.plan, tuple(joined.scope.all_fields(position_of(alias))), joined.scope.life),
+                alias,
+                alias.name,
+            ),
+        )
 
     def table(self, node: exp.Expr, environment: Environment) -> ScopeTable:
         """One relation of FROM."""
         alias = node.args.get("alias")
         name = alias.name if alias is not None and alias.name else None
         if node.args.get("ordinality") and not isinstance(node.this, (CallNode, exp.Unnest)):
-            raise self.error("WITH ORDINALITY stands behind a table function", node, "row_number() OVER () numbers rows")
+            raise self.error(
+                "WITH ORDINALITY stands behind a table function", node, "row_number() OVER () numbers rows"
+            )
         if node.args.get("version") and not isinstance(node.this, exp.Identifier):
             raise without_period(self, "a table function", node.args["version"])
         match node:
@@ -179,7 +206,9 @@ class QueryAnalyzer:
                 relation = self.query(node.this, environment)
             case exp.Values():
                 relation = self._values(node, environment)
-            case exp.Unnest() | exp.Lateral() if isinstance(node, exp.Unnest) or isinstance(node.this, (exp.Unnest, CallNode)):
+            case exp.Unnest() | exp.Lateral() if isinstance(node, exp.Unnest) or isinstance(
+                node.this, (exp.Unnest, CallNode)
+            ):
                 relation = self._generated(node, environment, name)
                 name = name or (node.this.name if isinstance(node.this, CallNode) else "unnest")
             case exp.Table() if isinstance(node.this, WindowFunction):
@@ -210,10 +239,16 @@ class QueryAnalyzer:
         if node.args.get("sample") is not None:
             relation = replace(relation, plan=sampled(self, relation.plan, node.args["sample"]))
         stored = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier)
-        own_name = stored and (alias is None and (node.args.get("db") is not None or node.name.lower() not in environment) or node.name == TARGET)
+        own_name = stored and (
+            alias is None
+            and (node.args.get("db") is not None or node.name.lower() not in environment)
+            or node.name == TARGET
+        )
         return ScopeTable(name, relation, database_of(self.catalog) if own_name else None)
 
-    def _pivoted(self, node: exp.Pivot, name: str | None, relation: AnalyzedRelation, environment: Environment) -> tuple[str | None, AnalyzedRelation]:
+    def _pivoted(
+        self, node: exp.Pivot, name: str | None, relation: AnalyzedRelation, environment: Environment
+    ) -> tuple[str | None, AnalyzedRelation]:
         """A relation with PIVOT or UNPIVOT behind it, and its name."""
         from tsql.analyze.pivot import Pivots, pivot_clause
 
@@ -233,7 +268,9 @@ class QueryAnalyzer:
         functions = TableFunctions(self, environment)
         if call is not None and call.name not in ("unnest", *TABLE_FUNCTIONS):
             if ordinality:
-                raise self.error(f"WITH ORDINALITY of {call.name} is not supported", call, "row_number() OVER () numbers rows")
+                raise self.error(
+                    f"WITH ORDINALITY of {call.name} is not supported", call, "row_number() OVER () numbers rows"
+                )
             return self._table_function(call, alias)
         if call is not None and call.name != "unnest":
             relation = functions.relation(call, ordinality)
@@ -282,19 +319,28 @@ class QueryAnalyzer:
             raise self.error(f'view "{name}" is defined by itself', node)
         try:
             (statement,) = (expand_macros(found, self.catalog) for found in parse(text))
-            inner = QueryAnalyzer(statement.source, self.catalog, self.parameters, (*self.views, name.lower()), sequenced=self.sequenced)
+            inner = QueryAnalyzer(
+                statement.source, self.catalog, self.parameters, (*self.views, name.lower()), sequenced=self.sequenced
+            )
             return inner.query(statement.node)
         except TsqlError as error:
             raise error.locate(text, f'view "{name}"') from None
 
     def _table_function(self, node: CallNode, alias: str | None) -> AnalyzedRelation:
         if node.name not in FILE_FUNCTIONS:
-            raise self.error(f"table function {node.name} does not exist", node, nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS, *map(str.lower, TIME_FUNCTIONS))))
+            raise self.error(
+                f"table function {node.name} does not exist",
+                node,
+                nearest(node.name, (*FILE_FUNCTIONS, *TABLE_FUNCTIONS, *map(str.lower, TIME_FUNCTIONS))),
+            )
         path, found = open_function(self.catalog, node, self.source)
         return _scan(path, found, alias)
 
     def _values(self, node: exp.Values, environment: Environment) -> AnalyzedRelation:
-        rows = [row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row] for row in node.expressions]
+        rows = [
+            row.expressions if isinstance(row, exp.Tuple) else [row.this if isinstance(row, exp.Paren) else row]
+            for row in node.expressions
+        ]
         width = len(rows[0])
         if width == 0:
             raise self.error("a row of VALUES needs at least one value", node)
@@ -303,42 +349,68 @@ class QueryAnalyzer:
         bound = []
         for row in rows:
             if len(row) != width:
-                raise self.error(f"all rows of VALUES need the same number of columns: {width}, not {len(row)}", row[0] if row else node)
+                raise self.error(
+                    f"all rows of VALUES need the same number of columns: {width}, not {len(row)}",
+                    row[0] if row else node,
+                )
             if any(isinstance(value, exp.Var) and value.name.upper() == "DEFAULT" for value in row):
                 at = next((token.start for token in self.source.tokens if token.token_type == TokenType.DEFAULT), None)
-                raise BindError("DEFAULT is not allowed here: only the rows of an INSERT have defaults", position=at, text=self.source.text)
+                raise BindError(
+                    "DEFAULT is not allowed here: only the rows of an INSERT have defaults",
+                    position=at,
+                    text=self.source.text,
+                )
             bound.append([binder.operand(value) for value in row])
         types = []
         for index in range(width):
             dtype = unify([row[index] for row in bound])
             if dtype is None:
                 raise self.error(
-                    f"column {index + 1} of VALUES mixes types that do not fit: {', '.join(dict.fromkeys(str(r[index].type) for r in bound))}", rows[0][index]
+                    (
+                        f"column {index + 1} of VALUES mixes types that do not fit: "
+                        f"{', '.join(dict.fromkeys(str(r[index].type) for r in bound))}"
+                    ),
+                    rows[0][index],
                 )
             types.append(dtype)
         names = Names(self.taken)
         columns = [names.unique(f"col{i}") for i in range(width)]
         cast = tuple(tuple(coerce(value, dtype) for value, dtype in zip(row, types, strict=True)) for row in bound)
-        fields = tuple(ScopeField(f"col{i}", column, dtype) for i, (column, dtype) in enumerate(zip(columns, types, strict=True)))
+        fields = tuple(
+            ScopeField(f"col{i}", column, dtype) for i, (column, dtype) in enumerate(zip(columns, types, strict=True))
+        )
         if any(isinstance(part, (Outer, Column)) for row in cast for value in row for part in value.walk()):
             return AnalyzedRelation(computed_rows(level, cast, columns), fields)
-        return AnalyzedRelation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
+        return AnalyzedRelation(
+            logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields
+        )
 
-    def _constant_binder(self, clause: str, level: Level | None = None, outside: bool = True, hint: str | None = None) -> Binder:
-        """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the queries around,
-        which are constant for the query inside of them. hint: for columns that it cannot name."""
+    def _constant_binder(
+        self, clause: str, level: Level | None = None, outside: bool = True, hint: str | None = None
+    ) -> Binder:
+        """A binder for constants; with a level, of subqueries too, and unless `outside` is false of columns of the
+        queries around, which are constant for the query inside of them. hint: for columns that it cannot name."""
 
         def resolve(node: exp.Column) -> Expr:
             found = level.outside(node) if level is not None and outside else None
             if found is None and level is not None and outside and level.outer is not None:
-                raise self.error(f'column "{node.name}" does not exist: {clause} takes constants and columns of the relations around it', node, hint)
+                raise self.error(
+                    (
+                        f'column "{node.name}" does not exist: {clause} takes constants and columns of the '
+                        "relations around it"
+                    ),
+                    node,
+                    hint,
+                )
             if found is None:
                 raise self.error(f'{clause} takes constants: column "{node.name}" is not allowed', node, hint)
             return found
 
         subquery = level.binder(lambda node: None, None, clause) if level is not None else None
         special = {"current_database": current_database(getattr(self.catalog, "database", "memory"))}
-        return Binder(self.source, resolve, clause=clause, parameters=self.parameters, special=special, subquery=subquery)
+        return Binder(
+            self.source, resolve, clause=clause, parameters=self.parameters, special=special, subquery=subquery
+        )
 
     def _set_operation(self, node: exp.SetOperation, environment: Environment) -> AnalyzedRelation:
         """A chain `a UNION b UNION c ..` leans to the left: it is walked in a loop."""
@@ -377,7 +449,13 @@ class QueryAnalyzer:
         types = [f.type for f in first.fields]
         for side in sides[1:]:
             if len(side.fields) != len(types):
-                raise self.error(f"{kind.upper()} needs the same number of columns on both sides: {len(types)} and {len(side.fields)}", node.expression)
+                raise self.error(
+                    (
+                        f"{kind.upper()} needs the same number of columns on both sides: {len(types)} and "
+                        f"{len(side.fields)}"
+                    ),
+                    node.expression,
+                )
             types = [force_type(dtype, f.type) for dtype, f in zip(types, side.fields, strict=True)]
         names = Names(self.taken)
         columns = [names.unique(f.column) for f in first.fields]
@@ -385,17 +463,29 @@ class QueryAnalyzer:
         for side in sides:
             for field, dtype in zip(side.fields, types, strict=True):
                 if not castable(field.type, dtype):
-                    raise self.error(f'{kind.upper()} of column "{field.name}": there is no cast from {field.type} to {dtype}', node.expression)
+                    raise self.error(
+                        f'{kind.upper()} of column "{field.name}": there is no cast from {field.type} to {dtype}',
+                        node.expression,
+                    )
             plans.append(_recast(side, columns, types))
         if any(side.life is not None for side in sides):
             plan, life = combined(kind, keep_all, sides, columns, types, self.taken)
-            return AnalyzedRelation(plan, tuple(ScopeField(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)), life)
+            return AnalyzedRelation(
+                plan,
+                tuple(ScopeField(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)),
+                life,
+            )
         while len(plans) > 1:
             # A run of UNIONs becomes a flat tree, in order: rows of a union come left side first.
             pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
-            plans = [logical.SetOperation(kind, keep_all or kind == "union", *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+            plans = [
+                logical.SetOperation(kind, keep_all or kind == "union", *pair) if len(pair) == 2 else pair[0]
+                for pair in pairs
+            ]
         plan = logical.Distinct(plans[0]) if kind == "union" and not keep_all else plans[0]
-        return AnalyzedRelation(plan, tuple(ScopeField(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True)))
+        return AnalyzedRelation(
+            plan, tuple(ScopeField(f.name, c, t) for f, c, t in zip(first.fields, columns, types, strict=True))
+        )
 
     def _ordered(self, node: exp.Expr, relation: AnalyzedRelation, environment: Environment) -> AnalyzedRelation:
         """ORDER BY of a set operation or VALUES: positions, output names, expressions over them."""
@@ -435,10 +525,14 @@ class QueryAnalyzer:
         ordinal = integer_of(node)
         if ordinal is not None:
             if not 1 <= ordinal <= len(relation.fields):
-                raise self.error(f"ORDER BY position {ordinal} is out of range: it is between 1 and {len(relation.fields)}", node)
+                raise self.error(
+                    f"ORDER BY position {ordinal} is out of range: it is between 1 and {len(relation.fields)}", node
+                )
             return relation.fields[ordinal - 1].to_column(position_of(node))
         if isinstance(node, (exp.Literal, exp.Null)):
-            raise self.error("a constant in ORDER BY has no effect: give the position of a column, or an expression", node)
+            raise self.error(
+                "a constant in ORDER BY has no effect: give the position of a column, or an expression", node
+            )
         return collated(binder, node)
 
 
@@ -473,7 +567,10 @@ def sort(relation: AnalyzedRelation, keys: list[SortKey], taken: frozenset[str])
 
 
 def _scan(name: str, source: Any, alias: str | None) -> AnalyzedRelation:
-    fields = tuple(ScopeField(f.name, f.name, f.type, f.nullable) if f.type.is_readable else unread_field(f.name, f.type) for f in source.schema)
+    fields = tuple(
+        ScopeField(f.name, f.name, f.type, f.nullable) if f.type.is_readable else unread_field(f.name, f.type)
+        for f in source.schema
+    )
     return AnalyzedRelation(logical.Scan(name, source, source.schema.readable, alias=alias or None), fields)
 
 
@@ -482,11 +579,22 @@ def _recast(relation: AnalyzedRelation, names: list[str], types: list[Type]) -> 
     plan = relation.plan
     if isinstance(plan, logical.Project):
         known = dict(plan.columns)
-        return project(plan.input, [(name, coerce(known[f.column], dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)])
-    return project(plan, [(name, coerce(f.to_column(), dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)])
+        return project(
+            plan.input,
+            [
+                (name, coerce(known[f.column], dtype))
+                for name, f, dtype in zip(names, relation.fields, types, strict=True)
+            ],
+        )
+    return project(
+        plan,
+        [(name, coerce(f.to_column(), dtype)) for name, f, dtype in zip(names, relation.fields, types, strict=True)],
+    )
 
 
-def _by_name(left: AnalyzedRelation, right: AnalyzedRelation, taken: frozenset[str]) -> tuple[AnalyzedRelation, AnalyzedRelation]:
+def _by_name(
+    left: AnalyzedRelation, right: AnalyzedRelation, taken: frozenset[str]
+) -> tuple[AnalyzedRelation, AnalyzedRelation]:
     """Both sides with the columns of both, in the order of the left and then of the right; missing ones are NULL."""
     names = list(dict.fromkeys(f.name.lower() for f in (*left.fields, *right.fields)))
     shown = {f.name.lower(): f.name for f in (*right.fields, *left.fields)}

@@ -63,7 +63,11 @@ class QueryNames:
                 rows = ", ".join(f"({', '.join(map(self.show, self._row(row)))})" for row in node.expressions)
                 text = f"SELECT * FROM (VALUES {rows}) AS valueslist"
             case exp.SetOperation():
-                kind = _SETS[type(node)] + ("" if node.args.get("distinct") else " ALL") + (" BY NAME" if node.args.get("by_name") else "")
+                kind = (
+                    _SETS[type(node)]
+                    + ("" if node.args.get("distinct") else " ALL")
+                    + (" BY NAME" if node.args.get("by_name") else "")
+                )
                 text = f"({self.query(node.this)}) {kind} ({self.query(node.expression)})"
             case _:
                 text = self._select_text(node)
@@ -116,7 +120,10 @@ class QueryNames:
             parts = star.args.get(key) or []
             if parts:
                 listed = parts if isinstance(parts, list) else [parts]
-                text += f" {word} ({', '.join(self._item(p) if isinstance(p, exp.Alias) else _name(p.name) for p in listed)})"
+                text += (
+                    f" {word} "
+                    f"({', '.join(self._item(p) if isinstance(p, exp.Alias) else _name(p.name) for p in listed)})"
+                )
         return text
 
     def _group(self, group: exp.Group) -> str:
@@ -176,7 +183,10 @@ class QueryNames:
     def _join(self, left: str, join: exp.Join) -> str:
         method, side, kind = (join.args.get(k) or "" for k in ("method", "side", "kind"))
         words = [method, side or (kind if kind in ("CROSS", "SEMI", "ANTI") else "INNER"), "JOIN"]
-        text = f"({left} {' '.join(w for w in words if w and not (w == 'INNER' and method == 'POSITIONAL'))} {self._table(join.this)}"
+        text = (
+            f"({left} {' '.join(w for w in words if w and not (w == 'INNER' and method == 'POSITIONAL'))} "
+            f"{self._table(join.this)}"
+        )
         if join.args.get("on") is not None:
             text += f" ON ({self.show(join.args['on'])})"
         if join.args.get("using"):
@@ -188,7 +198,9 @@ class QueryNames:
         alias = node.args.get("alias")
         inner = node.this
         match node:
-            case exp.Subquery() if isinstance(inner, exp.Table) or (isinstance(inner, exp.Subquery) and inner.args.get("joins")):
+            case exp.Subquery() if isinstance(inner, exp.Table) or (
+                isinstance(inner, exp.Subquery) and inner.args.get("joins")
+            ):
                 text = self._table(inner)
                 text = f"(SELECT * FROM {text})" if alias is not None else text
             case exp.Lateral() | exp.Subquery():

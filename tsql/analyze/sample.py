@@ -28,10 +28,22 @@ def sampled(queries: QueryAnalyzer, plan: logical.Node, node: exp.TableSample) -
     if size is not None and (size < 0 or size != int(size)):
         raise queries.error(f"Sample size {size} must be a whole number, at least 0", node)
     if size is not None and method == "bernoulli":
-        raise queries.error("Sample method Bernoulli cannot be used with a discrete sample count, either switch to reservoir sampling or use a sample_size", node)
+        raise queries.error(
+            (
+                "Sample method Bernoulli cannot be used with a discrete sample count, either switch to "
+                "reservoir sampling or use a sample_size"
+            ),
+            node,
+        )
     if size is not None:
         method = "reservoir"
-    return Sample(plan, method, None if size is None else int(size), None if percent is None else float(percent), None if seed is None else int(seed))
+    return Sample(
+        plan,
+        method,
+        None if size is None else int(size),
+        None if percent is None else float(percent),
+        None if seed is None else int(seed),
+    )
 
 
 def _number(queries: QueryAnalyzer, node: exp.Expr | bool | None) -> float | None:

@@ -23,9 +23,10 @@ WINDOW_COLUMNS = ("window_start", "window_end", "window_id")
 
 @dataclass(frozen=True)
 class ScopeField:
-    """A column of a relation: the name that users say, and its unique name in the plan. `also` is a second name by which it can
-    be said: `range` of `range(3) AS a`, whose column is `a`. A column of a file that cannot be read (`is_readable` of its type) has a
-    name and no column in the plan: it is shown by DESCRIBE, left out by EXCLUDE, and an error where its value is wanted."""
+    """A column of a relation: the name that users say, and its unique name in the plan. `also` is a second name by
+    which it can be said: `range` of `range(3) AS a`, whose column is `a`. A column of a file that cannot be read
+    (`is_readable` of its type) has a name and no column in the plan: it is shown by DESCRIBE, left out by EXCLUDE, and
+    an error where its value is wanted."""
 
     name: str
     column: str
@@ -38,7 +39,11 @@ class ScopeField:
 
     def to_column(self, position: int | None = None) -> Column:
         if not self.type.is_readable:
-            raise UnreadableError(f'column "{self.name}" is {short(self.type)}, which cannot be read', position=position, hint=f"the others can be: FROM (SELECT * EXCLUDE ({quote(self.name)}) FROM ..)")
+            raise UnreadableError(
+                f'column "{self.name}" is {short(self.type)}, which cannot be read',
+                position=position,
+                hint=f"the others can be: FROM (SELECT * EXCLUDE ({quote(self.name)}) FROM ..)",
+            )
         return Column(self.column, self.type, self.nullable, position)
 
 
@@ -56,18 +61,27 @@ def short(dtype: Type) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def unread_star(fields: Iterable[ScopeField], position: int | None, excluded: Sequence[str] = (), star: str = "*") -> UnreadableError:
+def unread_star(
+    fields: Iterable[ScopeField], position: int | None, excluded: Sequence[str] = (), star: str = "*"
+) -> UnreadableError:
     """The error for a star that stands for columns that cannot be read; `excluded` is what it leaves out already."""
     unread = list({f.name.lower(): f for f in fields if not f.type.is_readable}.values())
-    listed = ", ".join(f"{quote(f.name)} ({short(f.type)})" for f in unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
+    listed = ", ".join(f"{quote(f.name)} ({short(f.type)})" for f in unread[:10]) + (
+        f" and {len(unread) - 10} more" if len(unread) > 10 else ""
+    )
     clause = ", ".join([*excluded, *(quote(f.name) for f in unread)])
-    return UnreadableError(f"{star} has {'a column' if len(unread) == 1 else 'columns'} that cannot be read: {listed}", position=position, hint=f"SELECT {star} EXCLUDE ({clause})")
+    return UnreadableError(
+        f"{star} has {'a column' if len(unread) == 1 else 'columns'} that cannot be read: {listed}",
+        position=position,
+        hint=f"SELECT {star} EXCLUDE ({clause})",
+    )
 
 
 @dataclass(frozen=True)
 class Life:
-    """The plan columns that say when each row of a temporal relation is alive, `[start, end)`. Both are TIMESTAMP and never NULL: an
-    open end is infinity, and what is alive always starts at -infinity (`tsql/analyze/time/lifetimes.py`)."""
+    """The plan columns that say when each row of a temporal relation is alive, `[start, end)`. Both are TIMESTAMP and
+    never NULL: an open end is infinity, and what is alive always starts at -infinity
+    (`tsql/analyze/time/lifetimes.py`)."""
 
     start: str
     end: str
@@ -79,8 +93,8 @@ class Life:
 
 @dataclass(frozen=True)
 class AnalyzedRelation:
-    """An analyzed relation: its plan and the columns that it shows, in order. `life` is set if it is a temporal one; its columns
-    are among `fields` only where the select list named them."""
+    """An analyzed relation: its plan and the columns that it shows, in order. `life` is set if it is a temporal one;
+    its columns are among `fields` only where the select list named them."""
 
     plan: logical.Node
     fields: tuple[ScopeField, ...]
@@ -93,7 +107,10 @@ class AnalyzedRelation:
 
     def renamed(self, names: Sequence[str]) -> AnalyzedRelation:
         """The first columns under other names."""
-        fields = tuple(f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None) for i, f in enumerate(self.fields))
+        fields = tuple(
+            f if i >= len(names) or names[i] == f.name else replace(f, name=names[i], also=None)
+            for i, f in enumerate(self.fields)
+        )
         return replace(self, fields=fields)
 
     def apart(self, taken: Iterable[str], alias: str | None) -> AnalyzedRelation:
@@ -107,7 +124,9 @@ class AnalyzedRelation:
         for field in self.readable:
             if field.column not in renamed:
                 is_taken = field.column.lower() in known
-                renamed[field.column] = names.unique(f"{alias}_{field.column}" if alias else field.column) if is_taken else field.column
+                renamed[field.column] = (
+                    names.unique(f"{alias}_{field.column}" if alias else field.column) if is_taken else field.column
+                )
                 columns.append((renamed[field.column], field.to_column()))
         fields = tuple(replace(f, column=renamed[f.column]) if f.type.is_readable else f for f in self.fields)
         for column in () if self.life is None else self.life.columns:
@@ -141,7 +160,8 @@ class Names:
     def __init__(self, taken: Iterable[str] = ()):
         self._taken = {name.lower() for name in taken}
         self._numbers: dict[str, int] = {}
-        """The last number of each name: where thousands of columns have one name, each would try all numbers before its own."""
+        """The last number of each name: where thousands of columns have one name, each would try all numbers before its
+        own."""
 
     def unique(self, name: str) -> str:
         candidate = name
@@ -171,7 +191,8 @@ TARGET = "#target"
 
 @dataclass(frozen=True)
 class ScopeTable:
-    """A relation in FROM, under its alias. `database`: that of a table under its own name, which can be said before it."""
+    """A relation in FROM, under its alias. `database`: that of a table under its own name, which can be said before
+    it."""
 
     alias: str | None
     relation: AnalyzedRelation
@@ -182,7 +203,11 @@ class ScopeTable:
         if self.alias is None or self.alias.lower() != parts[-1]:
             return False
         before = tuple(parts[:-1])
-        return not before or self.database is not None and before in (("main",), (self.database.lower(),), (self.database.lower(), "main"))
+        return (
+            not before
+            or self.database is not None
+            and before in (("main",), (self.database.lower(),), (self.database.lower(), "main"))
+        )
 
 
 def _names(parts: Iterable[exp.Expr]) -> list[str]:
@@ -194,14 +219,23 @@ def _nullable(fields: Iterable[ScopeField]) -> tuple[ScopeField, ...]:
 
 
 class Scope:
-    """The tables of a FROM clause. `columns` are what `*` shows and what unqualified names mean: those of all tables, or
-    fewer where USING made two of them one. `life` is the lifetime of the rows, if they have one: unqualified valid_from and valid_to."""
+    """The tables of a FROM clause. `columns` are what `*` shows and what unqualified names mean: those of all tables,
+    or fewer where USING made two of them one. `life` is the lifetime of the rows, if they have one: unqualified
+    valid_from and valid_to."""
 
-    def __init__(self, tables: Sequence[ScopeTable], source: QueryText, columns: Sequence[ScopeField] | None = None, life: Life | None = None):
+    def __init__(
+        self,
+        tables: Sequence[ScopeTable],
+        source: QueryText,
+        columns: Sequence[ScopeField] | None = None,
+        life: Life | None = None,
+    ):
         self.tables = tuple(tables)
         self.source = source
         self.life = life
-        self.fields = [field for table in self.tables for field in table.relation.fields] if columns is None else list(columns)
+        self.fields = (
+            [field for table in self.tables for field in table.relation.fields] if columns is None else list(columns)
+        )
         self._by_name: dict[str, list[ScopeField]] = {}
         for field in self.fields:
             for name in dict.fromkeys((field.name.lower(), (field.also or field.name).lower())):
@@ -221,7 +255,8 @@ class Scope:
         return len(node.parts) == 1 and node.name.lower() in self._by_name
 
     def find(self, node: exp.Column) -> Expr | None:
-        """The column that a reference means; None if there is none here. The end of a lifetime is an expression: NULL if it is open."""
+        """The column that a reference means; None if there is none here. The end of a lifetime is an expression: NULL
+        if it is open."""
         parts = node.parts
         position = position_of(parts[0])
         if node.name.lower() in LIFETIME_NAMES:
@@ -249,11 +284,21 @@ class Scope:
     def _ambiguous(self, node: exp.Column, position: int | None) -> BindError:
         if len(node.parts) > 1:
             return self._twice(node.parts[-2].name, position)
-        ways = [f"{t.alias}.{f.name}" for t in self.tables if t.alias for f in t.relation.fields if f.name.lower() == node.name.lower()]
-        return self.error(f'column "{node.name}" is ambiguous', position, f"use {' or '.join(ways)}" if len(ways) > 1 else None)
+        ways = [
+            f"{t.alias}.{f.name}"
+            for t in self.tables
+            if t.alias
+            for f in t.relation.fields
+            if f.name.lower() == node.name.lower()
+        ]
+        return self.error(
+            f'column "{node.name}" is ambiguous', position, f"use {' or '.join(ways)}" if len(ways) > 1 else None
+        )
 
     def _twice(self, alias: str, position: int | None) -> BindError:
-        return self.error(f'table "{alias}" is ambiguous: it is twice in FROM', position, f"name one of them: {alias} AS {alias}_2")
+        return self.error(
+            f'table "{alias}" is ambiguous: it is twice in FROM', position, f"name one of them: {alias} AS {alias}_2"
+        )
 
     def all_fields(self, position: int | None) -> list[ScopeField]:
         """The columns of `*`."""
@@ -275,7 +320,11 @@ class Scope:
 
     def _no_table(self, alias: str, position: int | None) -> BindError:
         known = [t.alias for t in self.tables if t.alias is not None]
-        return self.error(f'there is no table "{alias}" in FROM', position, nearest(alias, known) or (f"there is {', '.join(known)}" if known else None))
+        return self.error(
+            f'there is no table "{alias}" in FROM',
+            position,
+            nearest(alias, known) or (f"there is {', '.join(known)}" if known else None),
+        )
 
     def unknown(self, node: exp.Column, others: Iterable[str] = ()) -> BindError:
         """The error for a name that means nothing here."""
@@ -287,10 +336,16 @@ class Scope:
                     field.to_column(position_of(node.parts[-2]))  # a field of a struct
                 return self._no_table(table, position_of(node.parts[0]))
             columns = (f.name for t in tables for f in t.relation.fields)
-            return self.error(f'table "{table}" has no column "{name}"', position_of(node.parts[-1]), nearest(name, columns))
+            return self.error(
+                f'table "{table}" has no column "{name}"', position_of(node.parts[-1]), nearest(name, columns)
+            )
         names = [*(f.name for f in self.fields), *others]
         if node.name.lower() in WINDOW_COLUMNS:
-            return self.error(f'column "{node.name}" does not exist', position_of(node), "a window function of FROM adds it, as in FROM TUMBLE(t, ts, INTERVAL '1 minute')")
+            return self.error(
+                f'column "{node.name}" does not exist',
+                position_of(node),
+                "a window function of FROM adds it, as in FROM TUMBLE(t, ts, INTERVAL '1 minute')",
+            )
         return self.error(f'column "{node.name}" does not exist', position_of(node), nearest(node.name, names))
 
     def error(self, message: str, position: int | None, hint: str | None = None) -> BindError:
@@ -302,7 +357,9 @@ def integer_of(node: exp.Expr) -> int | None:
     sign = 1
     if isinstance(node, exp.Neg):
         sign, node = -1, node.this
-    return sign * int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
+    return (
+        sign * int(node.this) if isinstance(node, exp.Literal) and not node.is_string and node.this.isdigit() else None
+    )
 
 
 def lower_names(node: exp.Expr) -> exp.Expr:

@@ -1,8 +1,7 @@
 """One SELECT: its clauses in the order in which they mean something, to a logical plan.
 
-FROM, WHERE, GROUP BY, HAVING, window functions, QUALIFY, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a later select item, WHERE,
-GROUP BY and HAVING may use an alias; ORDER BY prefers it.
-"""
+FROM, WHERE, GROUP BY, HAVING, window functions, QUALIFY, the select list, DISTINCT, ORDER BY. Names follow DuckDB: a
+later select item, WHERE, GROUP BY and HAVING may use an alias; ORDER BY prefers it."""
 
 from __future__ import annotations
 
@@ -15,7 +14,16 @@ from sqlglot import exp
 
 from tsql.analyze.column_names import display_name
 from tsql.analyze.group import GroupClause, mentions_aggregate
-from tsql.analyze.scope import AnalyzedRelation, Names, Scope, ScopeField, integer_of, lower_names, plan_name, unread_star
+from tsql.analyze.scope import (
+    AnalyzedRelation,
+    Names,
+    Scope,
+    ScopeField,
+    integer_of,
+    lower_names,
+    plan_name,
+    unread_star,
+)
 from tsql.analyze.star import StarPattern, column_alias, star_pattern
 from tsql.analyze.subquery import Level, Pending
 from tsql.analyze.time.select import Lived, filter_pieces, group_lived, refuse_windows
@@ -41,7 +49,8 @@ if TYPE_CHECKING:
 @dataclass
 class SelectItem:
     """One column of the select list. `alias` is what the user wrote; `name` is shown; `expr` is bound over the input;
-    `plan_name` is its name in the plan. `unread` is a column of a star that cannot be read: it is named by the result, and no more."""
+    `plan_name` is its name in the plan. `unread` is a column of a star that cannot be read: it is named by the result,
+    and no more."""
 
     node: exp.Expr | None
     alias: str | None
@@ -110,8 +119,11 @@ class SelectAnalyzer:
 
     @property
     def _may_have_unread(self) -> bool:
-        """Whether a star may name columns that cannot be read, for a query around this one to leave out: where rows are neither compared nor grouped."""
-        return self.life is None and not any(self.node.args.get(key) for key in ("distinct", "group", "having", "qualify", "order"))
+        """Whether a star may name columns that cannot be read, for a query around this one to leave out: where rows are
+        neither compared nor grouped."""
+        return self.life is None and not any(
+            self.node.args.get(key) for key in ("distinct", "group", "having", "qualify", "order")
+        )
 
     def _error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text, hint=hint)
@@ -149,15 +161,26 @@ class SelectAnalyzer:
         return display_name(node, self.source.text, self.windows.scope.named)
 
     def _star(
-        self, star: exp.Star, fields: list[ScopeField], alias: str | None = None, of: list[ScopeField] | None = None, of_table: exp.Expr | None = None
+        self,
+        star: exp.Star,
+        fields: list[ScopeField],
+        alias: str | None = None,
+        of: list[ScopeField] | None = None,
+        of_table: exp.Expr | None = None,
     ) -> list[SelectItem]:
-        """The items of a star; an alias is the name of all of them, as in DuckDB. `of` has the columns that EXCLUDE can name, if `fields`
-        are fewer; `of_table` is what stands before the star."""
-        text, position = ("*", position_of(star)) if of_table is None else (f"{quote(of_table.name)}.*", position_of(of_table))
+        """The items of a star; an alias is the name of all of them, as in DuckDB. `of` has the columns that EXCLUDE can
+        name, if `fields` are fewer; `of_table` is what stands before the star."""
+        text, position = (
+            ("*", position_of(star)) if of_table is None else (f"{quote(of_table.name)}.*", position_of(of_table))
+        )
         if not self.scope.tables:
             raise self._error("* needs a FROM clause", star if position_of(star) is not None else self.node)
         known = {f.name.lower() for f in of or fields}
-        dropped = {self._excluded(part) for part in _parts(star, "except_") if isinstance(part, exp.Column) and len(part.parts) > 1}
+        dropped = {
+            self._excluded(part)
+            for part in _parts(star, "except_")
+            if isinstance(part, exp.Column) and len(part.parts) > 1
+        }
         fields = [f for f in fields if f.column not in dropped]
         for part in _parts(star, "except_"):
             if isinstance(part, exp.Alias):
@@ -165,7 +188,9 @@ class SelectAnalyzer:
         plain = (part for part in _parts(star, "except_") if not isinstance(part, exp.Column) or len(part.parts) == 1)
         taken: dict[str, str] = {}
         excluded = {self._listed(part, known, taken, "EXCLUDE") for part in plain}
-        replaced = {self._listed(part, known, taken, "REPLACE", part.alias): part.this for part in _parts(star, "replace")}
+        replaced = {
+            self._listed(part, known, taken, "REPLACE", part.alias): part.this for part in _parts(star, "replace")
+        }
         renamed = {self._listed(part.this, known, taken, "RENAME"): part.alias for part in _parts(star, "rename")}
         items = []
         for f in fields:
@@ -184,7 +209,9 @@ class SelectAnalyzer:
                 kept = [f for f in fields if f.name.lower() not in excluded and f.name.lower() not in replaced]
                 raise unread_star(kept, self._at(position), left_out(star), text).locate(self.source.text)
         if not items and of is None:
-            raise self._error(f"SELECT needs at least one column: {'EXCLUDE leaves none' if known else f'{text} has none'}", self.node)
+            raise self._error(
+                f"SELECT needs at least one column: {'EXCLUDE leaves none' if known else f'{text} has none'}", self.node
+            )
         return items
 
     def _fields_of(self, star: exp.Expr) -> list[ScopeField]:
@@ -215,29 +242,45 @@ class SelectAnalyzer:
             raise self.scope.unknown(node)
         return field.column
 
-    def _listed(self, node: exp.Expr, known: set[str], taken: dict[str, str], clause: str, name: str | None = None) -> str:
-        """The name of a column in a clause of a star. `taken` has those of the clauses before: each column is in one of them. As in
-        DuckDB, the last of two RENAME counts."""
+    def _listed(
+        self, node: exp.Expr, known: set[str], taken: dict[str, str], clause: str, name: str | None = None
+    ) -> str:
+        """The name of a column in a clause of a star. `taken` has those of the clauses before: each column is in one of
+        them. As in DuckDB, the last of two RENAME counts."""
         name = (name if name is not None else node.name).lower()
         if name not in known:
             raise self._error(f'column "{name}" in {clause} does not exist', node, nearest(name, known))
         before = taken.get(name)
         if before is not None and (before, clause) != ("RENAME", "RENAME"):
-            raise self._error(f'column "{name}" is {f"twice in {clause}" if before == clause else f"in both {before} and {clause}"}', node)
+            raise self._error(
+                f'column "{name}" is {f"twice in {clause}" if before == clause else f"in both {before} and {clause}"}',
+                node,
+            )
         taken[name] = clause
         return name
 
     def _columns(self, node: exp.Expr, alias: str | None) -> list[SelectItem]:
-        """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches. In an alias `\\1` is what
-        the first group of the expression matched, `\\0` the name of the column."""
+        """`COLUMNS('regex')`, alone or in an expression: the item once for each column that matches. In an alias `\\1`
+        is what the first group of the expression matched, `\\0` the name of the column."""
         calls = _columns_calls(node)
         if any(call != calls[0] for call in calls):
             raise self._error("all COLUMNS of one expression must be the same", node)
         fields = self._matching(calls[0])
-        names = [None if alias is None else column_alias(alias, f.name, _regex_of(calls[0]), lambda message: self._error(message, node)) for f in fields]
+        names = [
+            None
+            if alias is None
+            else column_alias(alias, f.name, _regex_of(calls[0]), lambda message: self._error(message, node))
+            for f in fields
+        ]
         if node is calls[0]:
-            return [SelectItem(None, name, name or f.name, f.to_column(position_of(node))) for f, name in zip(fields, names, strict=True)]
-        return [SelectItem(node.transform(_put_column, f), name, name or f.name) for f, name in zip(fields, names, strict=True)]
+            return [
+                SelectItem(None, name, name or f.name, f.to_column(position_of(node)))
+                for f, name in zip(fields, names, strict=True)
+            ]
+        return [
+            SelectItem(node.transform(_put_column, f), name, name or f.name)
+            for f, name in zip(fields, names, strict=True)
+        ]
 
     def _matching(self, node: CallNode) -> list[ScopeField]:
         pattern = node.expressions[0] if len(node.expressions) == 1 else None
@@ -256,7 +299,11 @@ class SelectAnalyzer:
 
     def _at(self, position: int | None) -> int | None:
         """A position, or where the query begins to say what it is over: FROM without SELECT has no star in its text."""
-        return next((at for table in self.node.find_all(exp.Table) if (at := position_of(table)) is not None), None) if position is None else position
+        return (
+            next((at for table in self.node.find_all(exp.Table) if (at := position_of(table)) is not None), None)
+            if position is None
+            else position
+        )
 
     def _field(self, item: SelectItem) -> ScopeField:
         if item.unread is not None:
@@ -273,7 +320,9 @@ class SelectAnalyzer:
 
         return self._binder_of(find, clause, aggregates, windows)
 
-    def _binder_of(self, find: Callable[[exp.Column], Expr | None], clause: str, aggregates: bool, windows: bool = False) -> Binder:
+    def _binder_of(
+        self, find: Callable[[exp.Column], Expr | None], clause: str, aggregates: bool, windows: bool = False
+    ) -> Binder:
         """A binder for a clause in which `find` says what a name means; other names are those of the queries around."""
 
         def resolve(node: exp.Column) -> Expr:
@@ -301,7 +350,11 @@ class SelectAnalyzer:
             parameters=self.parameters,
             special={
                 "current_database": current_database(getattr(self.queries.catalog, "database", "memory")),
-                **({"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call} if aggregates else {}),
+                **(
+                    {"grouping": self.grouping.grouping_call, "grouping_id": self.grouping.grouping_call}
+                    if aggregates
+                    else {}
+                ),
                 "unnest": self.unnests.bind if clause in ("the select list", "ORDER BY") else refuse_unnest,
             },
             subquery=self.level.binder(find, aggregate if aggregates else None, clause),
@@ -313,8 +366,8 @@ class SelectAnalyzer:
             raise self._error(f'alias "{node.name}" cannot be used before it is defined', node)
 
     def _alias(self, node: exp.Column, before: int, aggregates: bool, clause: str | None = None) -> Expr | None:
-        """The select item that a name means; None if it means none of the first `before`. `clause` names a place where it must
-        not be a window function."""
+        """The select item that a name means; None if it means none of the first `before`. `clause` names a place where
+        it must not be a window function."""
         index = self.aliases.get(node.name.lower())
         if index is None or index >= before or len(node.parts) > 1:
             return None
@@ -334,7 +387,13 @@ class SelectAnalyzer:
             item.expr = self._binder("the select list", index, aggregates=True, windows=True).bind(item.node)
         if not item.plan_name:
             is_column = isinstance(item.expr, Column) and not item.expr.name.startswith("\0")
-            known = item.expr.name if is_column else item.expr.subquery.column if isinstance(item.expr, Pending) else plan_name(item.name)
+            known = (
+                item.expr.name
+                if is_column
+                else item.expr.subquery.column
+                if isinstance(item.expr, Pending)
+                else plan_name(item.name)
+            )
             item.plan_name = item.alias or known
         return item.expr
 
@@ -352,7 +411,9 @@ class SelectAnalyzer:
         self.grouping.explicit = True
         if group.args.get("all"):
             if group.expressions:
-                raise self._error("GROUP BY ALL takes nothing behind it", group.expressions[0], "name all keys, or none")
+                raise self._error(
+                    "GROUP BY ALL takes nothing behind it", group.expressions[0], "name all keys, or none"
+                )
             for index, item in enumerate(self.items):
                 expr = self._bind_item(index)
                 if is_unnest(expr):
@@ -363,7 +424,11 @@ class SelectAnalyzer:
                     if not mentions_window(expr):
                         self.grouping.add_key(expr, item.plan_name)
                 elif any(isinstance(e, Column) and not e.name.startswith("\0") for e in expr.walk()):
-                    raise self._error("GROUP BY ALL cannot mix aggregates and other columns in one expression", item.node, "name the keys in GROUP BY")
+                    raise self._error(
+                        "GROUP BY ALL cannot mix aggregates and other columns in one expression",
+                        item.node,
+                        "name the keys in GROUP BY",
+                    )
             return
         has_sets = any(isinstance(e, (exp.Rollup, exp.Cube, exp.GroupingSets)) for e in group.expressions)
         self.grouping.add_elements(group.expressions, lambda node: self._key(node, has_sets))
@@ -385,7 +450,9 @@ class SelectAnalyzer:
             key = self.grouping.add_key(expr, self.items[ordinal].plan_name, reference)
             self.grouping.item_keys[ordinal] = key
             return key
-        return self.grouping.add_key(self._binder("GROUP BY", len(self.items), aggregates=False).bind(node), reference=reference)
+        return self.grouping.add_key(
+            self._binder("GROUP BY", len(self.items), aggregates=False).bind(node), reference=reference
+        )
 
     def _ordinal(self, node: exp.Expr, clause: str) -> int | None:
         """The index of the select item that `2` in GROUP BY, ORDER BY or DISTINCT ON means."""
@@ -393,7 +460,9 @@ class SelectAnalyzer:
         if ordinal is None:
             return None
         if not 1 <= ordinal <= len(self.items):
-            raise self._error(f"{clause} position {ordinal} is out of range: it is between 1 and {len(self.items)}", node)
+            raise self._error(
+                f"{clause} position {ordinal} is out of range: it is between 1 and {len(self.items)}", node
+            )
         return ordinal - 1
 
     def _having(self) -> Expr | None:
@@ -404,7 +473,9 @@ class SelectAnalyzer:
 
         def find(node: exp.Column) -> Expr | None:
             column = self.scope.find(node)
-            if column is not None and (column in self.grouping.keys or len(node.parts) > 1 or node.name.lower() not in self.aliases):
+            if column is not None and (
+                column in self.grouping.keys or len(node.parts) > 1 or node.name.lower() not in self.aliases
+            ):
                 return column
             return self._alias(node, len(self.items), aggregates=True, clause="HAVING")
 
@@ -448,7 +519,9 @@ class SelectAnalyzer:
         if ordinal is not None:
             return self._bind_item(ordinal)
         if isinstance(node, (exp.Literal, exp.Null)):
-            raise self._error(f"a constant in {clause} has no effect: give the position of a column, or an expression", node)
+            raise self._error(
+                f"a constant in {clause} has no effect: give the position of a column, or an expression", node
+            )
         expr = collated(self._binder(clause, len(self.items), aggregates=True, windows=True), node)
         return self.grouping.shown_key(expr) or expr
 
@@ -459,10 +532,16 @@ class SelectAnalyzer:
         binder = self._binder("QUALIFY", len(self.items), aggregates=True, windows=True)
         condition = to_boolean(binder, binder.bind(qualify.this), qualify.this)
         if not self.windows.calls:
-            raise self._error("at least one window function must appear in the SELECT column or QUALIFY clause", qualify.this, "use WHERE or HAVING")
+            raise self._error(
+                "at least one window function must appear in the SELECT column or QUALIFY clause",
+                qualify.this,
+                "use WHERE or HAVING",
+            )
         return condition
 
-    def _aggregate(self, having: Expr | None, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None) -> Expr | None:
+    def _aggregate(
+        self, having: Expr | None, on: list[Expr] | None, order: list[SortKey], qualify: Expr | None
+    ) -> Expr | None:
         """Put the Aggregate node below, and every later clause over its result."""
         grouping = self.grouping
         for item in self.items:
@@ -520,10 +599,13 @@ class SelectAnalyzer:
         return put
 
     def _expand_lists(self) -> Callable[[Expr], Expr]:
-        """Put a row for each element of the lists below; gives what an expression is there. Subqueries that read elements come above."""
+        """Put a row for each element of the lists below; gives what an expression is there. Subqueries that read
+        elements come above."""
         self.plan = self.level.attach(self.plan, self.unnests.expressions())
         self.unnests.map(self.level.settle)
-        self.plan, put = self.unnests.expand(self.plan, self.taken | self.level.used, lambda text: self._error(text, self.node))
+        self.plan, put = self.unnests.expand(
+            self.plan, self.taken | self.level.used, lambda text: self._error(text, self.node)
+        )
         return put
 
     def _unnest(self, on: list[Expr] | None, order: list[SortKey]) -> tuple[list[Expr] | None, list[SortKey]]:
@@ -531,20 +613,27 @@ class SelectAnalyzer:
         put = self._expand_lists()
         for item in self.items:
             item.expr = put(item.expr)
-        return None if on is None else list(map(put, on)), [SortKey(put(k.expr), k.descending, k.nulls_first) for k in order]
+        return None if on is None else list(map(put, on)), [
+            SortKey(put(k.expr), k.descending, k.nulls_first) for k in order
+        ]
 
     def _project(self, on: list[Expr] | None, order: list[SortKey]) -> AnalyzedRelation:
         """Select list, DISTINCT and ORDER BY; columns needed for these but not shown are carried along."""
         names = Names(self.taken)
         if self.unnests.lists:
             on, order = self._unnest(on, order)
-        self.plan = self.level.attach(self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order)])
+        self.plan = self.level.attach(
+            self.plan, [*(item.expr for item in self.items), *(on or ()), *(key.expr for key in order)]
+        )
         for item in self.items:
             item.expr = self.level.settle(item.expr)
         on = None if on is None else [self.level.settle(expr) for expr in on]
         order = [SortKey(self.level.settle(k.expr), k.descending, k.nulls_first) for k in order]
         columns = [(names.unique(item.plan_name), item.expr) for item in self.items]
-        fields = tuple(ScopeField(item.name, name, expr.type, _nullable(expr)) for item, (name, expr) in zip(self.items, columns, strict=True))
+        fields = tuple(
+            ScopeField(item.name, name, expr.type, _nullable(expr))
+            for item, (name, expr) in zip(self.items, columns, strict=True)
+        )
         carried = list(columns)
 
         def carry(expr: Expr) -> Column:
@@ -603,7 +692,10 @@ def _nullable(expr: Expr) -> bool:
 
 def left_out(star: exp.Star) -> list[str]:
     """What stands in EXCLUDE of a star."""
-    return [".".join(quote(name.name) for name in (part.parts if isinstance(part, exp.Column) else [part])) for part in _parts(star, "except_")]
+    return [
+        ".".join(quote(name.name) for name in (part.parts if isinstance(part, exp.Column) else [part]))
+        for part in _parts(star, "except_")
+    ]
 
 
 def _parts(star: exp.Star, key: str) -> list[exp.Expr]:

@@ -1,4 +1,5 @@
-"""What chooses and names the columns of a star: `* LIKE 'pattern'`, and the alias of COLUMNS('regex'). `analyze_select.py` calls it."""
+"""What chooses and names the columns of a star: `* LIKE 'pattern'`, and the alias of COLUMNS('regex').
+`analyze_select.py` calls it."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ Error = Callable[[str, exp.Expr], Exception]
 
 @dataclass(frozen=True)
 class StarPattern:
-    """A star and the pattern that the names of its columns are compared with: `kind` is like, ilike, glob, similar or regex."""
+    """A star and the pattern that the names of its columns are compared with: `kind` is like, ilike, glob, similar or
+    regex."""
 
     star: exp.Expr
     kind: str
@@ -48,7 +50,8 @@ class StarPattern:
             case "regex":
                 return pattern
             case "similar":
-                # As in DuckDB, `* SIMILAR TO` is COLUMNS('regex') and matches a part of the name, `* NOT SIMILAR TO` the whole of it.
+                # As in DuckDB, `* SIMILAR TO` is COLUMNS('regex') and matches a part of the name, `* NOT SIMILAR TO`
+                # the whole of it.
                 return f"^(?:{pattern})$" if self.negated else pattern
             case "glob":
                 return _glob(pattern)
@@ -73,7 +76,12 @@ def star_pattern(node: exp.Expr) -> StarPattern | None:
     escape = None
     if isinstance(node, exp.Escape):
         node, escape = node.this, node.expression
-    if isinstance(node, CallNode) and node.name == "regexp_matches" and len(node.expressions) == 2 and _is_star(node.expressions[0]):
+    if (
+        isinstance(node, CallNode)
+        and node.name == "regexp_matches"
+        and len(node.expressions) == 2
+        and _is_star(node.expressions[0])
+    ):
         return StarPattern(node.expressions[0], "regex", node.expressions[1], None, negated)
     kind = {exp.Like: "like", exp.ILike: "ilike", exp.Glob: "glob", exp.SimilarTo: "similar"}.get(type(node))
     if kind is None or not _is_star(node.this):
@@ -118,8 +126,8 @@ def _glob(pattern: str) -> str:
 
 
 def column_alias(alias: str, name: str, regex: str | None, error: Callable[[str], Exception]) -> str | None:
-    """The alias of COLUMNS(..) for one column: `\\0` is its name, `\\1` what the first group of the regular expression matched, two
-    backslashes are kept as they are. An empty one is none."""
+    """The alias of COLUMNS(..) for one column: `\\0` is its name, `\\1` what the first group of the regular expression
+    matched, two backslashes are kept as they are. An empty one is none."""
     parts, at = [], 0
     found = re.search(regex, name) if regex is not None else None
     while at < len(alias):

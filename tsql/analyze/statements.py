@@ -49,7 +49,9 @@ MAX_COLUMNS = 100_000
 """Columns of a result."""
 
 
-def analyze(text: str, catalog: Any, parameters: dict[str, Type] | None = None, origin: str | None = None) -> list[statements.Statement]:
+def analyze(
+    text: str, catalog: Any, parameters: dict[str, Type] | None = None, origin: str | None = None
+) -> list[statements.Statement]:
     """The statements of `text`, bound against `catalog` (lookup, open_file, names).
 
     `parameters` gives the types of `?` ("1", "2", ..), `$1` and `$name`. Raises ParseError or BindError with the place.
@@ -90,11 +92,17 @@ class Analyzer:
             case parser.Explain():
                 return statements.Explain(node.args["level"], self.query(node.this, self._inner_text(1, parser.LEVELS)))
             case parser.CompilePlan():
-                return statements.CompilePlan(node.args["path"].name, self.query(node.this, self._inner_text(4)), position=position_of(node.args["path"]))
+                return statements.CompilePlan(
+                    node.args["path"].name,
+                    self.query(node.this, self._inner_text(4)),
+                    position=position_of(node.args["path"]),
+                )
             case parser.ExecutePlan():
                 return statements.ExecutePlan(node.args["path"].name, position=position_of(node.args["path"]))
             case parser.SetOption():
-                return statements.Set(node.name.lower(), self._setting(node.args.get("value")), position=position_of(node.this))
+                return statements.Set(
+                    node.name.lower(), self._setting(node.args.get("value")), position=position_of(node.this)
+                )
             case parser.ShowTables():
                 return statements.ShowTables(bool(node.args.get("all")))
             case ShowStreams():
@@ -115,32 +123,53 @@ class Analyzer:
         """DESCRIBE, which also shows columns that cannot be read."""
         relation = self._relation(node, None, True)
         query = self._shown(relation, node, self._inner_text(1))
-        return statements.Describe(query, _only_table(node), tuple((f.name, INTEGER if f.type == NULL else f.type) for f in relation.fields))
+        return statements.Describe(
+            query, _only_table(node), tuple((f.name, INTEGER if f.type == NULL else f.type) for f in relation.fields)
+        )
 
     def defined(self, node: exp.Expr, text: str) -> statements.Query:
-        """The query of a view: one that is around it may leave out columns that cannot be read, so that they may be there."""
+        """The query of a view: one that is around it may leave out columns that cannot be read, so that they may be
+        there."""
         return self._shown(self._relation(node, None, False), node, text)
 
     def query(self, node: exp.Expr, text: str, top: bool = True) -> statements.Query:
-        """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows leave, and are not read by other queries."""
+        """A query with its plan; NULL columns of the result are INTEGER, as in DuckDB. top: its rows leave, and are not
+        read by other queries."""
         return self._shown(self.relation(node, top=top), node, text)
 
     def _shown(self, relation: AnalyzedRelation, node: exp.Expr, text: str) -> statements.Query:
         shown = AnalyzedRelation(relation.plan, relation.readable, relation.life)
-        return self.output(_typed(shown), tuple(f.column for f in shown.fields), tuple(f.name for f in shown.fields), node, text)
+        return self.output(
+            _typed(shown), tuple(f.column for f in shown.fields), tuple(f.name for f in shown.fields), node, text
+        )
 
-    def output(self, plan: logical.Node, columns: tuple[str, ...], names: tuple[str, ...], node: exp.Expr, text: str | None = None) -> statements.Query:
+    def output(
+        self,
+        plan: logical.Node,
+        columns: tuple[str, ...],
+        names: tuple[str, ...],
+        node: exp.Expr,
+        text: str | None = None,
+    ) -> statements.Query:
         """A query that gives these columns of a plan under these names."""
         _check_size(plan, self.parsed)
         if len(columns) > MAX_COLUMNS:
-            raise _too_large(f"the query gives {len(columns):,} columns, and at most {MAX_COLUMNS:,} are possible", self.parsed)
-        return statements.Query(logical.Output(plan, columns, names), self.parsed.text if text is None else text, tuple(_hints(node, self.parsed)))
+            raise _too_large(
+                f"the query gives {len(columns):,} columns, and at most {MAX_COLUMNS:,} are possible", self.parsed
+            )
+        return statements.Query(
+            logical.Output(plan, columns, names),
+            self.parsed.text if text is None else text,
+            tuple(_hints(node, self.parsed)),
+        )
 
     def _inner_text(self, skip: int, words: tuple[str, ...] = ()) -> str:
         tokens = self.parsed.tokens
         if len(tokens) > skip and tokens[skip].text.upper() in words:
             skip += 1
-        return self.parsed.source.text[tokens[skip].start : tokens[-1].end + 1] if len(tokens) > skip else self.parsed.text
+        return (
+            self.parsed.source.text[tokens[skip].start : tokens[-1].end + 1] if len(tokens) > skip else self.parsed.text
+        )
 
     def _setting(self, node: exp.Expr | None) -> Any:
         if node is None:
@@ -159,7 +188,8 @@ class Analyzer:
         return Analyzer(self.parsed, catalog, self.parameters)
 
     def relation(self, node: exp.Expr, plain: str | None = None, top: bool = True) -> AnalyzedRelation:
-        """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal one."""
+        """The relation of a query inside the statement. `plain` names a statement for which it may not be a temporal
+        one."""
         relation = self._relation(node, plain, top)
         if len(relation.readable) != len(relation.fields):
             raise unread_star(relation.fields, *_first_star(node)).locate(self.parsed.source.text)
@@ -205,7 +235,12 @@ class Analyzer:
 
     def error(self, message: str, node: exp.Expr | None, hint: str | None = None) -> BindError:
         position = position_of(node)
-        return BindError(message, position=self.parsed.tokens[0].start if position is None else position, text=self.parsed.source.text, hint=hint)
+        return BindError(
+            message,
+            position=self.parsed.tokens[0].start if position is None else position,
+            text=self.parsed.source.text,
+            hint=hint,
+        )
 
 
 _CHANGES: dict[type[exp.Expr], Callable[[Analyzer, Any], statements.Statement]] = {
@@ -234,12 +269,19 @@ def _only_table(query: exp.Expr) -> str | None:
     """The name of the table of `SELECT * FROM table`, which is what DESCRIBE table becomes."""
     clause = query.args.get("from_")
     table = clause.this if clause is not None else None
-    alone = isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and query.expressions == [exp.Star()]
-    return table.name if alone and not any(query.args.get(k) for k in ("joins", "where", "with_", "limit", "order", "group")) else None
+    alone = (
+        isinstance(table, exp.Table) and isinstance(table.this, exp.Identifier) and query.expressions == [exp.Star()]
+    )
+    return (
+        table.name
+        if alone and not any(query.args.get(k) for k in ("joins", "where", "with_", "limit", "order", "group"))
+        else None
+    )
 
 
 def _first_star(query: exp.Expr) -> tuple[int | None, list[str], str]:
-    """Where the first star of a select list stands, what it leaves out, and its text. FROM without SELECT has none: its first table stands for it."""
+    """Where the first star of a select list stands, what it leaves out, and its text. FROM without SELECT has none: its
+    first table stands for it."""
     for node in query.find_all(exp.Star):
         qualified = isinstance(node.parent, exp.Column)
         owner = node.parent if qualified else node
@@ -253,7 +295,9 @@ def _typed(relation: AnalyzedRelation) -> logical.Node:
     """The plan with INTEGER in place of the type of a bare NULL."""
     if all(f.type != NULL for f in relation.fields):
         return relation.plan
-    columns: list[tuple[str, Expr]] = [(f.column, coerce(f.to_column(), INTEGER if f.type == NULL else f.type)) for f in relation.fields]
+    columns: list[tuple[str, Expr]] = [
+        (f.column, coerce(f.to_column(), INTEGER if f.type == NULL else f.type)) for f in relation.fields
+    ]
     return project(relation.plan, list(dict(columns).items()))
 
 

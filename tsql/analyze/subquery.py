@@ -1,12 +1,13 @@
-"""Subqueries in expressions: `(SELECT ..)`, EXISTS, IN, ANY, ALL, to `Apply` nodes below the operator that uses their column.
+"""Subqueries in expressions: `(SELECT ..)`, EXISTS, IN, ANY, ALL, to `Apply` nodes below the operator that uses their
+column.
 
-While a clause is bound, a subquery is a `Pending` column (`Level.bind`, which the binder calls). When the plan below the
-clause is known, `Level.attach` puts the Apply there and the expression reads its column. In between, a grouping, window
-functions or UNNEST may have changed what the columns of the query are: `Pending.over` puts the subquery over their result.
+While a clause is bound, a subquery is a `Pending` column (`Level.bind`, which the binder calls). When the plan below
+the clause is known, `Level.attach` puts the Apply there and the expression reads its column. In between, a grouping,
+window functions or UNNEST may have changed what the columns of the query are: `Pending.over` puts the subquery over
+their result.
 
-Names: no column of a subquery's plan is called like a column of a relation around it (`Frame.taken`), so an `Outer` has one
-meaning. The columns that subqueries add are unique in their query for the same reason.
-"""
+Names: no column of a subquery's plan is called like a column of a relation around it (`Frame.taken`), so an `Outer` has
+one meaning. The columns that subqueries add are unique in their query for the same reason."""
 
 from __future__ import annotations
 
@@ -41,8 +42,9 @@ _OPPOSITE = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 @dataclass(eq=False)
 class Subquery:
-    """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over columns of
-    the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation: `temporal/analyze_select.py`."""
+    """A subquery that waits for its place: the right side of an Apply, and what the Apply says. `condition` is over
+    columns of the query around it and `Inner` columns of the plan. `life` is set if it is a temporal relation:
+    `temporal/analyze_select.py`."""
 
     level: Level
     kind: str
@@ -54,7 +56,8 @@ class Subquery:
     _over: dict[Callable[[Expr], Expr], Subquery] = field(default_factory=dict, init=False, repr=False)
 
     def over(self, change: Callable[[Expr], Expr]) -> Subquery:
-        """The same subquery over the result of a grouping, say; `change` does that to an expression. One for each `change`."""
+        """The same subquery over the result of a grouping, say; `change` does that to an expression. One for each
+        `change`."""
         if change not in self._over:
 
             def put(outer: Outer) -> Expr:
@@ -101,7 +104,8 @@ class Inner(Column):
 
 @dataclass(frozen=True)
 class Deferred(Outer):
-    """A value of an outer query that is no column of its plan yet: an aggregate or a subquery there, or what an alias means."""
+    """A value of an outer query that is no column of its plan yet: an aggregate or a subquery there, or what an alias
+    means."""
 
     value: Expr = None  # type: ignore[assignment]
     level: Level = None  # type: ignore[assignment]
@@ -141,8 +145,11 @@ class Level:
         """Give the columns of subqueries other names than these."""
         self._names.take(names)
 
-    def binder(self, find: Callable[[exp.Column], Expr | None], aggregate: Any, clause: str) -> Callable[[Binder, exp.Expr], Expr]:
-        """What a Binder of a clause calls for its subqueries. `find` is what a name means in the clause, before the queries around."""
+    def binder(
+        self, find: Callable[[exp.Column], Expr | None], aggregate: Any, clause: str
+    ) -> Callable[[Binder, exp.Expr], Expr]:
+        """What a Binder of a clause calls for its subqueries. `find` is what a name means in the clause, before the
+        queries around."""
         frame = OuterClause(self, find, aggregate, clause)
         return lambda binder, node: self.bind(frame, binder, node)
 
@@ -171,7 +178,8 @@ class Level:
         return Column(outer.name, outer.dtype, outer.nullable, outer.position) if outer.name in self.visible else None
 
     def outer_aggregate(self, call: Aggregate, node: exp.Expr) -> Expr | None:
-        """An aggregate over outer columns alone belongs to the query that has them, the nearest of these. None for others."""
+        """An aggregate over outer columns alone belongs to the query that has them, the nearest of these. None for
+        others."""
         parts = [e for expr in call.expressions() for e in expr.walk()]
         named = [e for e in parts if isinstance(e, Outer)]
         if not named or any(isinstance(e, Column) for e in parts):
@@ -237,7 +245,9 @@ class Level:
         if len(relation.fields) != columns:
             raise self.queries.error(f"Subquery returns {len(relation.fields)} columns - expected {columns}", node)
 
-    def _pending(self, kind: str, relation: AnalyzedRelation, name: str, dtype: Type, condition: Expr | None, node: exp.Expr) -> Pending:
+    def _pending(
+        self, kind: str, relation: AnalyzedRelation, name: str, dtype: Type, condition: Expr | None, node: exp.Expr
+    ) -> Pending:
         plan = relation.plan
         if kind == "single" and relation.life is not None:
             raise misplaced(self.queries, node)
@@ -250,9 +260,17 @@ class Level:
         inside = names_in(plan)
         self.used |= {column, *inside}
         self._names.take(inside)
-        return Pending(f"\0{column}", dtype, True, position_of(node), Subquery(self, kind, plan, column, dtype, condition, relation.life))
+        return Pending(
+            f"\0{column}",
+            dtype,
+            True,
+            position_of(node),
+            Subquery(self, kind, plan, column, dtype, condition, relation.life),
+        )
 
-    def _compared(self, frame: OuterClause, binder: Binder, op: str, value: exp.Expr, query: exp.Expr, node: exp.Expr) -> Expr:
+    def _compared(
+        self, frame: OuterClause, binder: Binder, op: str, value: exp.Expr, query: exp.Expr, node: exp.Expr
+    ) -> Expr:
         values = row_values(value)
         operands = [binder.operand(v) for v in values]
         relation = self._query(frame, query)
@@ -260,7 +278,10 @@ class Level:
         if len(operands) > 1 and op not in ("=", "<>"):
             raise self.queries.error(f"rows are compared by = and <>, not by {op}", node)
         inner = [Inner(f.to_column(position_of(node)).name, f.type, f.nullable) for f in relation.fields]
-        equal = [self._comparison("=" if len(operands) > 1 else op, left, right, node) for left, right in zip(operands, inner, strict=True)]
+        equal = [
+            self._comparison("=" if len(operands) > 1 else op, left, right, node)
+            for left, right in zip(operands, inner, strict=True)
+        ]
         condition = equal[0] if len(equal) == 1 else Call("and", tuple(equal), BOOLEAN, position_of(node))
         if len(equal) > 1 and op == "<>":
             condition = Call("not", (condition,), BOOLEAN, position_of(node))
@@ -269,10 +290,18 @@ class Level:
     def _comparison(self, op: str, left: Expr, right: Expr, node: exp.Expr) -> Expr:
         both = comparison_type(left, right, equality=False)
         if both is None:
-            raise self.queries.error(f"Cannot compare values of type {left.type} and {right.type} in IN/ANY/ALL clause - an explicit cast is required", node)
+            raise self.queries.error(
+                (
+                    f"Cannot compare values of type {left.type} and {right.type} in IN/ANY/ALL clause - an "
+                    "explicit cast is required"
+                ),
+                node,
+            )
         return Call(op, (coerce(left, both), coerce(right, both)), BOOLEAN, position_of(node))
 
-    def attach(self, plan: logical.Node, exprs: Iterable[Expr], change: Callable[[Expr], Expr] | None = None) -> logical.Node:
+    def attach(
+        self, plan: logical.Node, exprs: Iterable[Expr], change: Callable[[Expr], Expr] | None = None
+    ) -> logical.Node:
         """The plan with an Apply for each subquery that the expressions wait for; `settle` then gives the expressions.
         `change` is for columns in the conditions that are not of this plan."""
         for expr in exprs:
@@ -293,16 +322,24 @@ class Level:
         if condition is not None and change is not None:
             condition = rewrite(condition, change)
         self._done[subquery] = Column(subquery.column, subquery.dtype)
-        return logical.Apply(subquery.kind, plan, right, condition, subquery.column if subquery.kind == "mark" else None)
+        return logical.Apply(
+            subquery.kind, plan, right, condition, subquery.column if subquery.kind == "mark" else None
+        )
 
     def _check_placed(self, subquery: Subquery) -> None:
-        """Refuse a subquery below the window functions or the UNNEST that it reads: few places can have them above each other."""
+        """Refuse a subquery below the window functions or the UNNEST that it reads: few places can have them above each
+        other."""
         for column in subquery.own_columns():
             if column.name.startswith("\0") and not isinstance(column, Pending):
-                raise BindError("a subquery cannot depend on UNNEST or a window function here", position=column.position, text=self.queries.source.text)
+                raise BindError(
+                    "a subquery cannot depend on UNNEST or a window function here",
+                    position=column.position,
+                    text=self.queries.source.text,
+                )
 
     def pieces(self, kind: str, left: TemporalSide, subquery: Subquery) -> TemporalSide:
-        """What a temporal subquery leaves of the rows of a plan: the parts in which it has a row (semi), or none (anti)."""
+        """What a temporal subquery leaves of the rows of a plan: the parts in which it has a row (semi), or none
+        (anti)."""
         for other in subquery.needs():
             left = TemporalSide(self._attach(left.plan, other, None), left.life)
         right = TemporalSide(map_outers(subquery.plan, self._settled_outer), subquery.life)
@@ -346,7 +383,9 @@ def computed_rows(level: Level, rows: Iterable[tuple[Expr, ...]], columns: list[
     for row in rows:
         level.regroup()
         plan = level.attach(logical.Values(((),), Schema(())), row)
-        plans.append(logical.Project(plan, tuple((name, level.settle(value)) for name, value in zip(columns, row, strict=True))))
+        plans.append(
+            logical.Project(plan, tuple((name, level.settle(value)) for name, value in zip(columns, row, strict=True)))
+        )
     while len(plans) > 1:
         pairs = [plans[i : i + 2] for i in range(0, len(plans), 2)]
         plans = [logical.SetOperation("union", True, *pair) if len(pair) == 2 else pair[0] for pair in pairs]

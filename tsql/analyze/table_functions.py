@@ -1,8 +1,7 @@
 """Table functions that make rows: range, generate_series, repeat, repeat_row and UNNEST of a list in FROM.
 
-Arguments may name columns of the relations before (LATERAL), and hold subqueries. A list exists only as a literal or as the
-result of range and generate_series; `lists.py` says what one is.
-"""
+Arguments may name columns of the relations before (LATERAL), and hold subqueries. A list exists only as a literal or as
+the result of range and generate_series; `lists.py` says what one is."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from tsql.analyze.scope import AnalyzedRelation, Names, ScopeField
 from tsql.analyze.subquery import Level, computed_rows
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.nodes import Column, Expr, Literal, Outer
+from tsql.kernels.expr.schema import Field as SchemaField
 from tsql.kernels.expr.schema import Schema
-from tsql.kernels.expr.schema import ScopeField as SchemaField
 from tsql.kernels.expr.types import BIGINT, INTEGER, NULL, VARCHAR
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind.syntax import CallNode as CallNode
@@ -60,20 +59,30 @@ class TableFunctions:
         plan = self.level.attach(ONE_ROW, (start, stop, step))
         start, stop, step = map(self.level.settle, (start, stop, step))
         column = Names((*self.queries.taken, *plan.schema.names)).unique(name)
-        return AnalyzedRelation(Series(plan, column, start, stop, step, inclusive), (ScopeField(name, column, start.type, False),))
+        return AnalyzedRelation(
+            Series(plan, column, start, stop, step, inclusive), (ScopeField(name, column, start.type, False),)
+        )
 
     def unnest(self, arguments: list[exp.Expr], node: exp.Expr, ordinality: bool = False) -> AnalyzedRelation:
         """UNNEST(list) [WITH ORDINALITY] in FROM."""
         if len(arguments) != 1:
-            raise self.queries.error(f"UNNEST in FROM takes one list, not {len(arguments)}: the select list can unnest several side by side", node)
+            raise self.queries.error(
+                f"UNNEST in FROM takes one list, not {len(arguments)}: the select list can unnest several side by side",
+                node,
+            )
         listed = read_list(self.binder, arguments[0])
         if listed is None or isinstance(listed, Literals) and listed.is_null:
             raise self.queries.error("UNNEST requires a single list or array as input", arguments[0])
         if ordinality and isinstance(listed, Literals):
             dtype = INTEGER if listed.type == NULL else listed.type
-            return self._rows([(coerce(v, dtype), Literal(i, BIGINT)) for i, v in enumerate(listed.values, 1)], [("unnest", dtype), (ORDINALITY, BIGINT)])
+            return self._rows(
+                [(coerce(v, dtype), Literal(i, BIGINT)) for i, v in enumerate(listed.values, 1)],
+                [("unnest", dtype), (ORDINALITY, BIGINT)],
+            )
         if isinstance(listed, Literals):
-            return self._rows([(value,) for value in listed.values], [("unnest", INTEGER if listed.type == NULL else listed.type)])
+            return self._rows(
+                [(value,) for value in listed.values], [("unnest", INTEGER if listed.type == NULL else listed.type)]
+            )
         return self._listed(listed, "unnest", ordinality)
 
     def _listed(self, listed: Ranged, name: str, ordinality: bool) -> AnalyzedRelation:
@@ -91,7 +100,9 @@ class TableFunctions:
         value = self.level.settle(listed.at(Column(place, BIGINT, False)))
         column = names.unique(name)
         project = logical.Project(series, ((column, value), (place, Column(place, BIGINT, False))))
-        return AnalyzedRelation(project, (ScopeField(name, column, BIGINT, False), ScopeField(ORDINALITY, place, BIGINT, False)))
+        return AnalyzedRelation(
+            project, (ScopeField(name, column, BIGINT, False), ScopeField(ORDINALITY, place, BIGINT, False))
+        )
 
     def _numbered(self, relation: AnalyzedRelation) -> AnalyzedRelation:
         """The rows of a function with their places, from 1."""
@@ -106,7 +117,9 @@ class TableFunctions:
         cast = tuple(tuple(coerce(value, f.type) for value, f in zip(row, fields, strict=True)) for row in rows)
         if any(isinstance(part, (Outer, Column)) for row in cast for value in row for part in value.walk()):
             return AnalyzedRelation(computed_rows(self.level, cast, [f.column for f in fields]), fields)
-        return AnalyzedRelation(logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields)
+        return AnalyzedRelation(
+            logical.Values(cast, Schema(tuple(SchemaField(f.column, f.type) for f in fields))), fields
+        )
 
     def _repeat(self, node: CallNode) -> AnalyzedRelation:
         """repeat(value, count): the value so many times."""
@@ -145,12 +158,15 @@ def _shown(value: Expr) -> str:
 
 
 def _is_option(node: exp.Expr) -> bool:
-    named = isinstance(node, (exp.EQ, exp.PropertyEQ, exp.Kwarg)) and isinstance(node.this, (exp.Column, exp.Identifier, exp.Var))
+    named = isinstance(node, (exp.EQ, exp.PropertyEQ, exp.Kwarg)) and isinstance(
+        node.this, (exp.Column, exp.Identifier, exp.Var)
+    )
     return named and node.this.name.lower() == "num_rows"
 
 
 def call_of(node: exp.Expr) -> tuple[CallNode | None, list[exp.Expr], bool]:
-    """The parts of a table function as FROM has it: the call, or for UNNEST its arguments, and whether places are wanted."""
+    """The parts of a table function as FROM has it: the call, or for UNNEST its arguments, and whether places are
+    wanted."""
     match node:
         case exp.Unnest():
             return None, node.expressions, bool(node.args.get("offset"))

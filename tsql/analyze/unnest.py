@@ -1,8 +1,7 @@
 """UNNEST in the select list: each row once for every element of the lists, which go side by side.
 
-A call becomes a placeholder column while clauses are bound. `Unnests.expand` then puts a series of places over the plan, and
-gives what the placeholders mean there: the element at the place, NULL behind the end of a shorter list.
-"""
+A call becomes a placeholder column while clauses are bound. `Unnests.expand` then puts a series of places over the
+plan, and gives what the placeholders mean there: the element at the place, NULL behind the end of a shorter list."""
 
 from __future__ import annotations
 
@@ -45,7 +44,9 @@ class Unnests:
         finally:
             self._inside = False
         if listed is None:
-            raise binder.error("UNNEST takes a list literal, range(..) or generate_series(..): there are no columns of lists", node)
+            raise binder.error(
+                "UNNEST takes a list literal, range(..) or generate_series(..): there are no columns of lists", node
+            )
         self.lists.append(listed)
         dtype = INTEGER if listed.type == NULL else listed.type
         return Column(f"{PLACEHOLDER}{len(self.lists) - 1}", dtype, True, position_of(node))
@@ -58,7 +59,9 @@ class Unnests:
         """Put the expressions of the lists through `change`."""
         self.lists = [_changed(listed, change) for listed in self.lists]
 
-    def expand(self, plan: logical.Node, taken: Iterable[str], error: Callable[[str], Exception]) -> tuple[logical.Node, Callable[[Expr], Expr]]:
+    def expand(
+        self, plan: logical.Node, taken: Iterable[str], error: Callable[[str], Exception]
+    ) -> tuple[logical.Node, Callable[[Expr], Expr]]:
         """The plan with a row for each place, and what an expression with placeholders is over it."""
         place = Names((*taken, *plan.schema.names)).unique("place")
         if len(self.lists) == 1 and isinstance(self.lists[0], Ranged):

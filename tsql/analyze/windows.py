@@ -35,7 +35,9 @@ class WindowCalls:
     def _error(self, message: str, node: exp.Expr | None) -> BindError:
         return BindError(message, position=position_of(node), text=self.source.text)
 
-    def placeholder(self, call: WindowCall, partition: tuple[Expr, ...], order: tuple[SortKey, ...], node: exp.Expr) -> Expr:
+    def placeholder(
+        self, call: WindowCall, partition: tuple[Expr, ...], order: tuple[SortKey, ...], node: exp.Expr
+    ) -> Expr:
         """The column that stands for a call until the plan is built."""
         window = (tuple(e for e in dict.fromkeys(partition) if e.columns()), order, call)
         if any(mentions_window(e) for e in self._expressions(window)):
@@ -53,12 +55,16 @@ class WindowCalls:
     def uses_aggregate(self, expr: Expr) -> bool:
         """Whether a bound clause uses an aggregate, in itself or inside of a window function."""
         used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
-        return mentions_aggregate(expr) or any(mentions_aggregate(e) for window in used for e in self._expressions(window))
+        return mentions_aggregate(expr) or any(
+            mentions_aggregate(e) for window in used for e in self._expressions(window)
+        )
 
     def depends_on_rows(self, expr: Expr) -> bool:
         """Whether a window function in a bound clause names a column, be it in a subquery."""
         used = [self.calls[_number(e)] for e in columns_read(expr) if _is_placeholder(e)]
-        return any(not isinstance(c, Pending) for window in used for e in self._expressions(window) for c in columns_read(e))
+        return any(
+            not isinstance(c, Pending) for window in used for e in self._expressions(window) for c in columns_read(e)
+        )
 
     def change(self, change: Callable[[Expr], Expr]) -> None:
         """Put all calls over other expressions: over the result of an aggregation, say."""
@@ -76,10 +82,13 @@ class WindowCalls:
         return [expr for window in self.calls for expr in self._expressions(window)]
 
     def build(self, plan: logical.Node, used: Iterable[str]) -> logical.Node:
-        """The Window nodes, one for all calls that share PARTITION BY and ORDER BY; settles the names of their columns, none of
-        which is in `used`: subqueries around and beside this query know these."""
+        """The Window nodes, one for all calls that share PARTITION BY and ORDER BY; settles the names of their columns,
+        none of which is in `used`: subqueries around and beside this query know these."""
         taken = Names((*plan.schema.names, *used))
-        self.names = [taken.unique(name or plan_name(call.sql())) for name, (_, _, call) in zip(self.names, self.calls, strict=True)]
+        self.names = [
+            taken.unique(name or plan_name(call.sql()))
+            for name, (_, _, call) in zip(self.names, self.calls, strict=True)
+        ]
         nodes: dict[tuple[tuple[Expr, ...], tuple[SortKey, ...]], list[tuple[str, WindowCall]]] = {}
         for name, (partition, order, call) in zip(self.names, self.calls, strict=True):
             nodes.setdefault((partition, order), []).append((name, call))
@@ -88,8 +97,8 @@ class WindowCalls:
         return plan
 
     def over_result(self, expr: Expr) -> Expr:
-        """An expression with the columns of the Window nodes in place of placeholders. A subquery that reads none stays the same
-        object: its Apply may be below the Window nodes already."""
+        """An expression with the columns of the Window nodes in place of placeholders. A subquery that reads none stays
+        the same object: its Apply may be below the Window nodes already."""
 
         def put(e: Expr) -> Expr:
             if isinstance(e, Pending) and mentions_window(e):

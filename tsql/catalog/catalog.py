@@ -93,7 +93,9 @@ class Catalog:
     def fetch(self, plan: Any) -> list[Any]:
         """The values of the only column of a plan, for a query whose columns depend on data (PIVOT)."""
         if self.run_plan is None:
-            raise CatalogError("PIVOT without a list of values needs a session that can look for them", hint="say ON column IN (..)")
+            raise CatalogError(
+                "PIVOT without a list of values needs a session that can look for them", hint="say ON column IN (..)"
+            )
         self._ask("fetch", "")
         return self.run_plan(plan).column(0).to_pylist()
 
@@ -175,7 +177,9 @@ class Catalog:
         """The names of all tables and views, sorted."""
         return sorted((shown for shown, _ in list(self._entries.values())), key=str.lower)
 
-    def open_file(self, path: str | Sequence[str], kind: str | None = None, options: Mapping[str, Any] | None = None) -> Source:
+    def open_file(
+        self, path: str | Sequence[str], kind: str | None = None, options: Mapping[str, Any] | None = None
+    ) -> Source:
         """Open a file, a pattern or a list of files as a source; the kind is that of the extension unless given."""
         from tsql.backends.io.open import open_source, rejects_of
 
@@ -183,7 +187,12 @@ class Catalog:
         self._ask("file", str(where))
         before = fingerprint(where)
         fifos: dict[Any, Pipe] | None = getattr(self._asking, "fifos", None)
-        source = open_source(where if isinstance(where, str) else list(where), kind, dict(options or {}), lambda path: self.pipes.path(path, fifos))
+        source = open_source(
+            where if isinstance(where, str) else list(where),
+            kind,
+            dict(options or {}),
+            lambda path: self.pipes.path(path, fifos),
+        )
         if self._opened is not None:
             self._opened.append(FileUse(where, before))
         rejects = rejects_of(source)
@@ -198,7 +207,10 @@ class Catalog:
         for name in (rejects.table, rejects.scan):
             taken = self._entries.get(name.lower())
             if taken is not None and not isinstance(taken[1], RejectTable):
-                raise CatalogError(f'store_rejects: "{taken[0]}" exists already', hint="rejects_table => '..' and rejects_scan => '..' name other tables")
+                raise CatalogError(
+                    f'store_rejects: "{taken[0]}" exists already',
+                    hint="rejects_table => '..' and rejects_scan => '..' name other tables",
+                )
         self._rejects = self._rejects or RejectTables()
         for table in self._rejects.add(rejects):
             self.add(table.name, table)
@@ -214,7 +226,10 @@ class Catalog:
         with self._lock:
             taken = self._entries.get(name.lower())
             if taken is not None and not replace:
-                raise CatalogError(f'{kind_of(taken[1]).capitalize()} with name "{taken[0]}" already exists', hint="use CREATE OR REPLACE, or IF NOT EXISTS")
+                raise CatalogError(
+                    f'{kind_of(taken[1]).capitalize()} with name "{taken[0]}" already exists',
+                    hint="use CREATE OR REPLACE, or IF NOT EXISTS",
+                )
             self._entries[name.lower()] = (name, entry)
             self.version += 1
 
@@ -225,10 +240,15 @@ class Catalog:
             if entry is None:
                 if if_exists:
                     return
-                raise CatalogError(f'{(kind or "table").capitalize()} with name "{name}" does not exist', hint=self._nearest(name))
+                raise CatalogError(
+                    f'{(kind or "table").capitalize()} with name "{name}" does not exist', hint=self._nearest(name)
+                )
             if kind is not None and kind_of(entry[1]) != kind.lower():
                 kinds = kind_of(entry[1]).capitalize(), kind.capitalize()
-                raise CatalogError(f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}', hint=f"use DROP {kind_of(entry[1]).upper()}")
+                raise CatalogError(
+                    f'Existing object "{entry[0]}" is of type {kinds[0]}, trying to drop type {kinds[1]}',
+                    hint=f"use DROP {kind_of(entry[1]).upper()}",
+                )
             del self._entries[name.lower()]
             self._sources.pop(name.lower(), None)
             self.version += 1
@@ -246,8 +266,8 @@ class Catalog:
 
 
 class FileRecorder:
-    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` what else was wanted of the
-    catalog: ("entry" | "macro" | "file" | "fetch", name)."""
+    """Collects in `files` what `Catalog.open_file` opens while the context is active, and in `asked` what else was
+    wanted of the catalog: ("entry" | "macro" | "file" | "fetch", name)."""
 
     def __init__(self, catalog: Catalog) -> None:
         self.files: list[FileUse] = []
@@ -284,7 +304,8 @@ _ARROW_WAYS = ("__arrow_c_stream__", "__arrow_c_array__", "__dataframe__")
 
 
 def as_source(name: str, data: Any) -> Source:
-    """A source over anything that Python code may register: Arrow data, a dataframe, a dict of columns, a list of dicts."""
+    """A source over anything that Python code may register: Arrow data, a dataframe, a dict of columns, a list of
+    dicts."""
     import pyarrow as pa
 
     from tsql.backends.io.arrow import ArrowSource
@@ -299,9 +320,14 @@ def as_source(name: str, data: Any) -> Source:
             data = table_of_rows(data)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise SourceError(f"the data of {name} does not make a table: {error}") from error
-    if not isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) and not any(hasattr(data, way) for way in _ARROW_WAYS):
+    if not isinstance(data, pa.Table | pa.RecordBatch | pa.RecordBatchReader) and not any(
+        hasattr(data, way) for way in _ARROW_WAYS
+    ):
         raise SourceError(
             f"a Python {type(data).__name__} cannot be registered as table {name}",
-            hint="pass an Arrow table, a pandas or polars frame, a dict of columns, a list of dicts, or anything with __arrow_c_stream__",
+            hint=(
+                "pass an Arrow table, a pandas or polars frame, a dict of columns, a list of dicts, or "
+                "anything with __arrow_c_stream__"
+            ),
         )
     return ArrowSource(data)

@@ -1,7 +1,7 @@
 """What a catalog holds beside plain sources: tables with their definition, views, macros.
 
-All of them are immutable: a change puts another object under the name, so that a snapshot of a catalog is a copy of its map.
-"""
+All of them are immutable: a change puts another object under the name, so that a snapshot of a catalog is a copy of its
+map."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tsql.kernels.expr.types import Type, parse_type
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """A column of a table; `default` is the text of an expression, `unit` of how many microseconds the values of a TIMESTAMP(0) or
-    TIMESTAMP(3) are multiples."""
+    """A column of a table; `default` is the text of an expression, `unit` of how many microseconds the values of a
+    TIMESTAMP(0) or TIMESTAMP(3) are multiples."""
 
     name: str
     type: Type
@@ -36,8 +36,8 @@ class Key:
 
 @dataclass(frozen=True)
 class TableDefinition:
-    """The columns and the constraints of a table; `checks` are the texts of conditions; `period` the columns of PERIOD FOR, which say from when
-    and until when a row is valid."""
+    """The columns and the constraints of a table; `checks` are the texts of conditions; `period` the columns of PERIOD
+    FOR, which say from when and until when a row is valid."""
 
     columns: tuple[ColumnDefinition, ...]
     keys: tuple[Key, ...] = ()
@@ -63,7 +63,14 @@ class TableDefinition:
 
     def to_json(self) -> dict[str, Any]:
         columns = [
-            {"name": c.name, "type": str(c.type), "not_null": c.not_null, "default": c.default, **({} if c.unit is None else {"unit": c.unit})} for c in self.columns
+            {
+                "name": c.name,
+                "type": str(c.type),
+                "not_null": c.not_null,
+                "default": c.default,
+                **({} if c.unit is None else {"unit": c.unit}),
+            }
+            for c in self.columns
         ]
         keys = [[list(k.columns), k.primary, *([True] if k.nulls_equal else [])] for k in self.keys]
         found = {"columns": columns, "keys": keys, "checks": list(self.checks)}
@@ -71,9 +78,14 @@ class TableDefinition:
 
     @staticmethod
     def from_json(data: dict[str, Any]) -> TableDefinition:
-        columns = tuple(ColumnDefinition(c["name"], parse_type(c["type"]), c["not_null"], c["default"], c.get("unit")) for c in data["columns"])
+        columns = tuple(
+            ColumnDefinition(c["name"], parse_type(c["type"]), c["not_null"], c["default"], c.get("unit"))
+            for c in data["columns"]
+        )
         period = None if data.get("period") is None else tuple(data["period"])
-        return TableDefinition(columns, tuple(Key(tuple(k), *rest) for k, *rest in data["keys"]), tuple(data["checks"]), period)
+        return TableDefinition(
+            columns, tuple(Key(tuple(k), *rest) for k, *rest in data["keys"]), tuple(data["checks"]), period
+        )
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""Tables and streams whose rows are elsewhere: in files that are read when a query asks, or in memory that Python code has registered.
+"""Tables and streams whose rows are elsewhere: in files that are read when a query asks, or in memory that Python code
+has registered.
 
-`External` is an entry of the catalog like `Table` and `View`. Its columns are fixed when it is made; files that are added later are read as
-these columns. `period` and `event_time` are what temporal queries ask of any entry.
-"""
+`External` is an entry of the catalog like `Table` and `View`. Its columns are fixed when it is made; files that are
+added later are read as these columns. `period` and `event_time` are what temporal queries ask of any entry."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TIMES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
 
 @dataclass(frozen=True)
 class Files:
-    """What WITH (connector = .., path = .., ..) says: the kind of files, where they are, and the options of their reader."""
+    """What WITH (connector = .., path = .., ..) says: the kind of files, where they are, and the options of their
+    reader."""
 
     kind: str
     paths: tuple[str, ...]
@@ -41,7 +42,8 @@ class Files:
 
 @dataclass(frozen=True)
 class External:
-    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory. `temporary`: never written to disk."""
+    """A stream (`kind` is "stream") or a table over `files`, or over `data` in memory. `temporary`: never written to
+    disk."""
 
     kind: str
     schema: Schema
@@ -69,18 +71,32 @@ class External:
         text = f"CREATE {self.kind.upper()} {quote(name)} ({', '.join(parts)})"
         if self.files is None:
             return text
-        options: dict[str, Any] = {"connector": self.files.connector, "path": ", ".join(self.files.paths), **self.files.options}
+        options: dict[str, Any] = {
+            "connector": self.files.connector,
+            "path": ", ".join(self.files.paths),
+            **self.files.options,
+        }
         return f"{text} WITH ({', '.join(f'{key} = {_value(value)}' for key, value in options.items())})"
 
     def to_json(self) -> dict[str, Any]:
         assert self.files is not None
-        found: dict[str, Any] = {"kind": self.kind, "columns": [[column.name, str(column.type)] for column in self.schema]}
+        found: dict[str, Any] = {
+            "kind": self.kind,
+            "columns": [[column.name, str(column.type)] for column in self.schema],
+        }
         found["files"] = [self.files.kind, list(self.files.paths), dict(self.files.options)]
         if self.period is not None:
             found["period"] = list(self.period)
         if self.watermark is not None:
             mark = self.watermark
-            found["watermark"] = [mark.column, mark.text, mark.idle_timeout_us, mark.allowed_lateness_us, mark.on_late, mark.into]
+            found["watermark"] = [
+                mark.column,
+                mark.text,
+                mark.idle_timeout_us,
+                mark.allowed_lateness_us,
+                mark.on_late,
+                mark.into,
+            ]
         return found
 
     @staticmethod
@@ -100,11 +116,19 @@ def watermark_text(mark: Watermark) -> str:
     text = f"WATERMARK FOR {quote(mark.column)} AS {mark.text}"
     text += f" IDLE TIMEOUT {shown(mark.idle_timeout_us)}" if mark.idle_timeout_us is not None else ""
     text += f" ALLOWED LATENESS {shown(mark.allowed_lateness_us)}" if mark.allowed_lateness_us else ""
-    return text + ("" if mark.on_late == DROP else f" ON LATE {mark.on_late}{'' if mark.into is None else f' {quote(mark.into)}'}")
+    return text + (
+        "" if mark.on_late == DROP else f" ON LATE {mark.on_late}{'' if mark.into is None else f' {quote(mark.into)}'}"
+    )
 
 
 def _value(value: Any) -> str:
-    return ("TRUE" if value else "FALSE") if isinstance(value, bool) else str(value) if isinstance(value, int | float) else "'" + str(value).replace("'", "''") + "'"
+    return (
+        ("TRUE" if value else "FALSE")
+        if isinstance(value, bool)
+        else str(value)
+        if isinstance(value, int | float)
+        else "'" + str(value).replace("'", "''") + "'"
+    )
 
 
 def checked_period(schema: Schema, start: str, end: str) -> tuple[str, str]:
@@ -112,9 +136,14 @@ def checked_period(schema: Schema, start: str, end: str) -> tuple[str, str]:
     first, last = (find(schema, name, "PERIOD FOR") for name in (start, end))
     for column in (first, last):
         if column.type.name not in TIMES:
-            raise CatalogError(f'column "{column.name}" is {column.type}: a period is between columns of type TIMESTAMP, TIMESTAMPTZ or DATE')
+            raise CatalogError(
+                f'column "{column.name}" is {column.type}: a period is between columns of type TIMESTAMP, '
+                "TIMESTAMPTZ or DATE"
+            )
     if first.type != last.type:
-        raise CatalogError(f'the columns of a period have one type: "{first.name}" is {first.type}, "{last.name}" is {last.type}')
+        raise CatalogError(
+            f'the columns of a period have one type: "{first.name}" is {first.type}, "{last.name}" is {last.type}'
+        )
     if first.name == last.name:
         raise CatalogError(f'a period is between two columns, not from "{first.name}" to itself')
     return first.name, last.name
@@ -124,7 +153,10 @@ def checked_time(schema: Schema, name: str) -> Field:
     """The column with the time of a row, once it is known to be one."""
     column = find(schema, name, "the time of a row")
     if column.type.name not in TIMES:
-        raise CatalogError(f'column "{column.name}" is {column.type}: the time of a row is TIMESTAMP, TIMESTAMPTZ or DATE', hint=f'CAST("{column.name}" AS TIMESTAMP) in a view makes it one')
+        raise CatalogError(
+            f'column "{column.name}" is {column.type}: the time of a row is TIMESTAMP, TIMESTAMPTZ or DATE',
+            hint=f'CAST("{column.name}" AS TIMESTAMP) in a view makes it one',
+        )
     return column
 
 
@@ -137,7 +169,8 @@ def find(schema: Schema, name: str, what: str) -> Field:
 
 
 def paths_of(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
-    """The paths in an option: a list of them, or one text, in which commas separate paths unless a file has that very name."""
+    """The paths in an option: a list of them, or one text, in which commas separate paths unless a file has that very
+    name."""
     if not isinstance(path, str | os.PathLike):
         return tuple(os.fspath(one) for one in path)
     text = os.fspath(path)

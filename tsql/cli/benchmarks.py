@@ -23,12 +23,16 @@ def folder() -> Path:
     """The folder `bench` beside the package."""
     found = Path(tsql.__file__).resolve().parent.parent / "bench"
     if not (found / "__init__.py").is_file():
-        raise TsqlError(MISSING, hint="clone the repository, install it with `pip install -e '.[dev]'`, and run `tsql bench` from there")
+        raise TsqlError(
+            MISSING,
+            hint="clone the repository, install it with `pip install -e '.[dev]'`, and run `tsql bench` from there",
+        )
     return found
 
 
 def benchmarks() -> dict[str, str]:
-    """The names of the benchmarks (modules with a `main`, such as `single_table` or `micro.bandwidth`), and what each measures."""
+    """The names of the benchmarks (modules with a `main`, such as `single_table` or `micro.bandwidth`), and what each
+    measures."""
     root = folder()
     found = {}
     for path in sorted(root.rglob("*.py")):
@@ -40,7 +44,8 @@ def benchmarks() -> dict[str, str]:
 
 
 def run(name: str, arguments: Sequence[str]) -> int:
-    """Run a benchmark with its own arguments, in a process of its own; its exit code. Results go where it writes them."""
+    """Run a benchmark with its own arguments, in a process of its own; its exit code. Results go where it writes
+    them."""
     root = folder()
     paths = [str(root.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
     command = [sys.executable, "-m", f"bench.{name}", *arguments]

@@ -71,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=None, debug=False)
     commands = parser.add_subparsers(title="commands", metavar="COMMAND")
 
-    def command(name: str, function: Callable[[Any], int], help: str, *, session: bool = True) -> argparse.ArgumentParser:
+    def command(
+        name: str, function: Callable[[Any], int], help: str, *, session: bool = True
+    ) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         sub.set_defaults(command=function)
         sub.add_argument("--debug", action="store_true", help="show the traceback of an error")
@@ -81,7 +83,12 @@ def _parser() -> argparse.ArgumentParser:
 
     run = command("run", _run, "run a query, an SQL file or a plan file")
     run.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
-    run.add_argument("-f", "--format", choices=FORMATS, help="how the result is written (default: table, or what the name of -o says)")
+    run.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        help="how the result is written (default: table, or what the name of -o says)",
+    )
     run.add_argument("-o", "--output", metavar="FILE", help="write the result to FILE instead of stdout")
     run.add_argument("--timing", action="store_true", help="print the time of each stage to stderr")
     run.add_argument("--max-rows", type=_whole, metavar="N", help="show at most N rows of a table (0: all)")
@@ -89,11 +96,15 @@ def _parser() -> argparse.ArgumentParser:
     plan = command("plan", _plan, "print the physical plan of a query, as a plan file")
     plan.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
     plan.add_argument("-o", "--output", metavar="FILE", help="write the plan to FILE instead of stdout")
-    plan.add_argument("--candidates", type=_positive, metavar="N", help="print the N best plans with their costs, the cheapest first")
+    plan.add_argument(
+        "--candidates", type=_positive, metavar="N", help="print the N best plans with their costs, the cheapest first"
+    )
 
     explain = command("explain", _explain, "show what becomes of a query, from its logical plan to machine code")
     explain.add_argument("query", metavar="QUERY|FILE.sql|FILE.plan|-")
-    explain.add_argument("--level", choices=LEVELS, default="physical", help="default: physical; analyze runs the query")
+    explain.add_argument(
+        "--level", choices=LEVELS, default="physical", help="default: physical; analyze runs the query"
+    )
 
     check = command("check", _check, "check that a plan file can run, and that its answer is that of its query")
     check.add_argument("plan", metavar="FILE.plan|-")
@@ -105,8 +116,15 @@ def _parser() -> argparse.ArgumentParser:
 
     command("shell", _shell, "an interactive shell; reads a script where stdin is no terminal")
 
-    calibrate = command("calibrate", _calibrate, "measure what work costs on this machine, for the planner", session=False)
-    calibrate.add_argument("--rows", type=_positive, metavar="N", help="rows of the tables that are timed (default: 2,000,000; at least 100,000)")
+    calibrate = command(
+        "calibrate", _calibrate, "measure what work costs on this machine, for the planner", session=False
+    )
+    calibrate.add_argument(
+        "--rows",
+        type=_positive,
+        metavar="N",
+        help="rows of the tables that are timed (default: 2,000,000; at least 100,000)",
+    )
     calibrate.add_argument("--dry-run", action="store_true", help="print what was measured, and keep nothing")
 
     bench = command("bench", _bench, "list the benchmarks of the checkout, or run one", session=False)
@@ -116,16 +134,29 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _session_arguments(sub: argparse.ArgumentParser) -> None:
-    sub.add_argument("--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER")
-    sub.add_argument("-d", "--database", metavar="FOLDER", help="keep tables in a database on disk (made if it is not there)")
+    sub.add_argument(
+        "--backend", default="local", metavar="NAME", help="local (default), interp, spark or spark=MASTER"
+    )
+    sub.add_argument(
+        "-d", "--database", metavar="FOLDER", help="keep tables in a database on disk (made if it is not there)"
+    )
     sub.add_argument("--read-only", action="store_true", help="open the database for reading only")
     sub.add_argument("--threads", type=_whole, metavar="N", help="worker threads (default: all cores)")
     sub.add_argument("--memory-limit", metavar="SIZE", help="such as 2GB or 512MiB")
     sub.add_argument(
-        "-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="a value for $NAME; a number, true, false, null, DATE '..', or text"
+        "-p",
+        "--param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a value for $NAME; a number, true, false, null, DATE '..', or text",
     )
-    sub.add_argument("-t", "--table", action="append", default=[], metavar="NAME=FILE", help="make a file readable as a table")
-    sub.add_argument("--set", action="append", default=[], dest="settings", metavar="NAME=VALUE", help="change a setting")
+    sub.add_argument(
+        "-t", "--table", action="append", default=[], metavar="NAME=FILE", help="make a file readable as a table"
+    )
+    sub.add_argument(
+        "--set", action="append", default=[], dest="settings", metavar="NAME=VALUE", help="change a setting"
+    )
 
 
 def _whole(text: str, least: int = 0) -> int:
@@ -155,7 +186,11 @@ def _pairs(items: list[str], option: str) -> dict[str, str]:
 
 def _session(arguments: Any) -> Session:
     settings: dict[str, Any] = _pairs(arguments.settings, "--set")
-    settings |= {name: value for name, value in (("threads", arguments.threads), ("memory_limit", arguments.memory_limit)) if value is not None}
+    settings |= {
+        name: value
+        for name, value in (("threads", arguments.threads), ("memory_limit", arguments.memory_limit))
+        if value is not None
+    }
     try:
         session = tsql.connect(arguments.database, backend=arguments.backend, read_only=arguments.read_only, **settings)
     except TsqlError as error:
@@ -197,14 +232,20 @@ def _one(session: Session, arguments: Any) -> Relation:
 
 
 def _run(arguments: Any) -> int:
-    kind = arguments.format or (EXTENSIONS.get(os.path.splitext(arguments.output)[1].lower(), "table") if arguments.output else "table")
+    kind = arguments.format or (
+        EXTENSIONS.get(os.path.splitext(arguments.output)[1].lower(), "table") if arguments.output else "table"
+    )
     if arguments.output is None and kind not in TEXT_FORMATS and sys.stdout.isatty():
         raise UsageError(f"{kind} is no text: name a file with -o, or pipe the output")
     begun = time.perf_counter()
     text, origin, is_plan = _read(arguments.query)
     parameters = _parameters(arguments)
     with _session(arguments) as session:
-        results = iter([LoadedPlan(text, origin).run(session, parameters)]) if is_plan else session.statements(text, parameters, origin=origin)
+        results = (
+            iter([LoadedPlan(text, origin).run(session, parameters)])
+            if is_plan
+            else session.statements(text, parameters, origin=origin)
+        )
         single = arguments.output is not None or kind not in TEXT_FORMATS
         pending: Relation | None = None
         for relation in results:
@@ -261,10 +302,17 @@ def _check(arguments: Any) -> int:
     plan, parameters = LoadedPlan(text, origin), _parameters(arguments)
     with _session(arguments) as session:
         relation = plan.run(session, parameters)
-        said = f"{origin}: ok, ({', '.join(f'{name} {t}' for name, t in zip(relation.columns, relation.types, strict=True))})"
+        said = (
+            f"{origin}: ok, "
+            f"({', '.join(f'{name} {t}' for name, t in zip(relation.columns, relation.types, strict=True))})"
+        )
         if not arguments.no_run:
             rows = plan.check(session, parameters)
-            said += "; it has no query line to compare with" if rows is None else f"; its answer is that of its query, {rows:,} row{'s' * (rows != 1)}"
+            said += (
+                "; it has no query line to compare with"
+                if rows is None
+                else f"; its answer is that of its query, {rows:,} row{'s' * (rows != 1)}"
+            )
     print(said)
     return 0
 
@@ -281,17 +329,23 @@ def _diff(arguments: Any) -> int:
         texts.append(_plan_text(path).splitlines())
     found = difflib.unified_diff(*texts, arguments.old, arguments.new, lineterm="")
     colours = {"+": "green", "-": "red", "@": "cyan"}
-    print_lines(Console(highlight=False), [[(line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], ""))] for line in found])
+    print_lines(
+        Console(highlight=False),
+        [[(line, "bold" if line[:3] in ("+++", "---") else colours.get(line[:1], ""))] for line in found],
+    )
     return 0
 
 
 def _plan_text(path: str) -> str:
-    """The text of a plan file. Its steps are not read, which takes its tables, but its first line tells it from other files."""
+    """The text of a plan file. Its steps are not read, which takes its tables, but its first line tells it from other
+    files."""
     text, origin = read_text(path, "plan file")
     number, line = next(((number, line) for number, line in lines_of(text) if line), (1, ""))
     if not line.startswith("plan version "):
         position = sum(len(before) + 1 for before in text.split("\n")[: number - 1])
-        raise PlanError("this is no plan file: it would start with `plan version`", position=position, text=text, origin=origin)
+        raise PlanError(
+            "this is no plan file: it would start with `plan version`", position=position, text=text, origin=origin
+        )
     return text
 
 

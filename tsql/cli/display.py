@@ -96,7 +96,12 @@ def clean(text: str) -> str:
     """The text on one line and without control characters, which could otherwise steer the terminal."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(c, f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}") for c in text)
+    return "".join(
+        c
+        if c.isprintable()
+        else {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(c, f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}")
+        for c in text
+    )
 
 
 @dataclass
@@ -141,7 +146,9 @@ def _fit(columns: list[_Column], max_width: int | None) -> tuple[list[_Column], 
     return columns, gap
 
 
-def _drop_middle(columns: list[_Column], sizes: dict[int, tuple[int, int]], room: int) -> tuple[list[_Column], int | None]:
+def _drop_middle(
+    columns: list[_Column], sizes: dict[int, tuple[int, int]], room: int
+) -> tuple[list[_Column], int | None]:
     left, right, used = 0, len(columns), 0
     from_left = True
     while left < right:
@@ -167,7 +174,9 @@ def _squeeze(columns: list[_Column], sizes: dict[int, tuple[int, int]], room: in
         column.width = min(max(sizes[id(column)][0], min(column.width, low)), max(1, room - 3))
 
 
-def lines(names: list[str], types: tuple[Type, ...], found: Excerpt, max_width: int | None = None, *, ascii_only: bool = False) -> list[Line]:
+def lines(
+    names: list[str], types: tuple[Type, ...], found: Excerpt, max_width: int | None = None, *, ascii_only: bool = False
+) -> list[Line]:
     """The whole picture: frame, names, types, rows, and the footer with the counts."""
     marks = _ASCII if ascii_only else _UNICODE
     everything = _columns(names, types, found)
@@ -183,10 +192,19 @@ def lines(names: list[str], types: tuple[Type, ...], found: Excerpt, max_width: 
     split = sum(b.num_rows for b in found.head)
     for index in range(found.shown):
         if index == split:
-            picture += [_row([_align(marks["dot"], c, marks) for c in columns], ["dim"] * len(columns), gap, marks)] * _DOTS
+            picture += [
+                _row([_align(marks["dot"], c, marks) for c in columns], ["dim"] * len(columns), gap, marks)
+            ] * _DOTS
         cells = [c.cells[index] for c in columns]
         styles = ["dim" if cell is None else "" for cell in cells]
-        picture.append(_row([_align(NULL if cell is None else cell, c, marks) for cell, c in zip(cells, columns, strict=True)], styles, gap, marks))
+        picture.append(
+            _row(
+                [_align(NULL if cell is None else cell, c, marks) for cell, c in zip(cells, columns, strict=True)],
+                styles,
+                gap,
+                marks,
+            )
+        )
     picture.append(_rule(widths, "bottom", marks))
     picture.append([(_footer(found, len(everything), hidden), "dim")])
     return picture
@@ -230,13 +248,24 @@ def _footer(found: Excerpt, columns: int, hidden: int) -> str:
     return rows + (f"  {columns} columns ({columns - hidden} shown)" if hidden else "")
 
 
-def table_text(relation: Relation, max_rows: int = 20, max_width: int | None = 120, read_rows: int | None = None) -> str:
+def table_text(
+    relation: Relation, max_rows: int = 20, max_width: int | None = 120, read_rows: int | None = None
+) -> str:
     """The table as plain text."""
     found = excerpt(relation.batches(), max_rows, read_rows)
-    return "\n".join("".join(part for part, _ in line) for line in lines(relation.columns, relation.sql_types, found, max_width))
+    return "\n".join(
+        "".join(part for part, _ in line) for line in lines(relation.columns, relation.sql_types, found, max_width)
+    )
 
 
-def print_table(relation: Relation, *, max_rows: int | None = None, max_width: int | None = None, file: TextIO | None = None, plain_rows: int = _PLAIN_ROWS) -> int:
+def print_table(
+    relation: Relation,
+    *,
+    max_rows: int | None = None,
+    max_width: int | None = None,
+    file: TextIO | None = None,
+    plain_rows: int = _PLAIN_ROWS,
+) -> int:
     """Print the table and return how many rows there are. Without limits it is cut to the terminal; where the output is
     no terminal, to `plain_rows` rows of any width."""
     stream = file if file is not None else sys.stdout
@@ -251,7 +280,9 @@ def print_table(relation: Relation, *, max_rows: int | None = None, max_width: i
         console.print(relation.message or "ok", markup=False)
         return 0
     found = excerpt(relation.batches(), max_rows)
-    print_lines(console, lines(relation.columns, relation.sql_types, found, max_width, ascii_only=not _speaks_unicode(stream)))
+    print_lines(
+        console, lines(relation.columns, relation.sql_types, found, max_width, ascii_only=not _speaks_unicode(stream))
+    )
     return found.rows
 
 

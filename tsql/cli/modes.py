@@ -57,7 +57,10 @@ def _line(relation: Relation, batches: Batches, file: TextIO) -> None:
         for row in rows:
             file.write("" if first else "\n")
             first = False
-            file.writelines(f"{' ' * (width - cell_len(name))}{name} = {_shown(value)}\n" for name, value in zip(names, row, strict=True))
+            file.writelines(
+                f"{' ' * (width - cell_len(name))}{name} = {_shown(value)}\n"
+                for name, value in zip(names, row, strict=True)
+            )
 
 
 def _markdown(relation: Relation, batches: Batches, file: TextIO) -> None:
@@ -72,11 +75,20 @@ def _markdown(relation: Relation, batches: Batches, file: TextIO) -> None:
         widths = [max(width, cell_len(_cell(value))) for width, value in zip(widths, row, strict=True)]
 
     def line(cells: list[str]) -> str:
-        padded = [" " * (w - cell_len(c)) + c if to_right else c + " " * (w - cell_len(c)) for c, w, to_right in zip(cells, widths, right, strict=True)]
+        padded = [
+            " " * (w - cell_len(c)) + c if to_right else c + " " * (w - cell_len(c))
+            for c, w, to_right in zip(cells, widths, right, strict=True)
+        ]
         return f"| {' | '.join(padded)} |\n"
 
     file.write(line(names))
-    file.write("|" + "|".join("-" * (width + 1) + (":" if to_right else "-") for width, to_right in zip(widths, right, strict=True)) + "|\n")
+    file.write(
+        "|"
+        + "|".join(
+            "-" * (width + 1) + (":" if to_right else "-") for width, to_right in zip(widths, right, strict=True)
+        )
+        + "|\n"
+    )
     for rows in chain((begun,), batches):
         file.writelines(line([_cell(value) for value in row]) for row in rows)
 
@@ -100,4 +112,10 @@ def _cell(value: str | None) -> str:
     return _shown(value).replace("|", "\\|")
 
 
-MODES: dict[str, Callable[[Relation, Batches, TextIO], None]] = {"list": _separated("|"), "tabs": _separated("\t"), "line": _line, "markdown": _markdown, "html": _html}
+MODES: dict[str, Callable[[Relation, Batches, TextIO], None]] = {
+    "list": _separated("|"),
+    "tabs": _separated("\t"),
+    "line": _line,
+    "markdown": _markdown,
+    "html": _html,
+}

@@ -30,11 +30,20 @@ PIPE_ROWS = 10_000
 """How many rows a table has at most where it is not cut to a terminal."""
 
 
-def emit(relation: Relation, kind: str = "table", path: str | None = None, *, max_rows: int | None = None, progress: bool = True) -> int | None:
+def emit(
+    relation: Relation,
+    kind: str = "table",
+    path: str | None = None,
+    *,
+    max_rows: int | None = None,
+    progress: bool = True,
+) -> int | None:
     """Write one result to stdout or to a file; the number of its rows where that is known."""
     terminal = sys.stdout.isatty()
     # A bar on the same screen as rows that stream past would be written over.
-    with ProgressBar(lambda: relation.progress, enabled=progress and not (terminal and path is None and kind != "table")):
+    with ProgressBar(
+        lambda: relation.progress, enabled=progress and not (terminal and path is None and kind != "table")
+    ):
         if kind in MODES:
             return _write_text(path, lambda file: write_mode(relation, kind, file))
         if kind != "table":
@@ -116,7 +125,8 @@ def read_text(path: str, what: str) -> tuple[str, str]:
 
 
 class ClosedOutput(io.TextIOBase):
-    """A stdout that was closed before the command started: Python has none then, and here writing is an error as any other."""
+    """A stdout that was closed before the command started: Python has none then, and here writing is an error as any
+    other."""
 
     def write(self, text: str) -> int:
         raise OSError(errno.EBADF, "it is closed", "stdout")
@@ -128,7 +138,8 @@ class ClosedOutput(io.TextIOBase):
 
 
 def replace_closed() -> None:
-    """Put streams where Python has none, so that what needs no stdout runs. `print` would write what is for stderr to stdout."""
+    """Put streams where Python has none, so that what needs no stdout runs. `print` would write what is for stderr to
+    stdout."""
     if sys.stdout is None:
         sys.stdout = ClosedOutput()
     if sys.stderr is None:

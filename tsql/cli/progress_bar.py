@@ -18,7 +18,9 @@ class ProgressBar:
     """Shows `progress()` (0 to 1, None: unknown) while the context is active, from half a second on. Off a terminal,
     on one that cannot redraw a line, or with `enabled` false, it does nothing."""
 
-    def __init__(self, progress: Callable[[], float | None], *, enabled: bool = True, console: Console | None = None) -> None:
+    def __init__(
+        self, progress: Callable[[], float | None], *, enabled: bool = True, console: Console | None = None
+    ) -> None:
         self._progress = progress
         self._console = console or Console(file=sys.stderr)
         self._enabled = enabled and self._console.is_terminal and not self._console.is_dumb_terminal
@@ -54,5 +56,7 @@ class ProgressBar:
         if self._thread is not None:
             self._thread.join()
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.stop()

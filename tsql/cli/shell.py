@@ -48,7 +48,14 @@ def history_path() -> Path:
 class Shell:
     """Reads statements and shows their results until the input ends or `.quit`."""
 
-    def __init__(self, session: Session, params: Parameters = None, *, debug: bool = False, connect: Callable[[str | None, bool], Session] | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        params: Parameters = None,
+        *,
+        debug: bool = False,
+        connect: Callable[[str | None, bool], Session] | None = None,
+    ) -> None:
         self.session = session
         self.connect = connect or (lambda path, read_only: open_session(path, read_only=read_only))
         self.params = params
@@ -155,7 +162,9 @@ class Shell:
         """Run one command: a dot command, or what others call it."""
         name, _, argument = text.rstrip("; \t\r\n").partition(" ")
         name = ALIASES.get(name.lower(), name)
-        matches = [known for known in self.commands if known == name] or [known for known in self.commands if known.startswith(name) and len(name) > 1]
+        matches = [known for known in self.commands if known == name] or [
+            known for known in self.commands if known.startswith(name) and len(name) > 1
+        ]
         if len(matches) != 1:
             raise CatalogError(f"unknown command {name}", hint=".help lists the commands")
         self.commands[matches[0]][0](argument.strip())

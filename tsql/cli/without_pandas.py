@@ -1,5 +1,6 @@
-"""Spares the command the import of pandas, which takes a third of a second: pyarrow looks for it when it makes its first array, and remembers
-whether there is one. No command gives data to pandas or takes any from it; a program that uses tsql as a library may, and is left alone."""
+"""Spares the command the import of pandas, which takes a third of a second: pyarrow looks for it when it makes its
+first array, and remembers whether there is one. No command gives data to pandas or takes any from it; a program that
+uses tsql as a library may, and is left alone."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ _DOLLAR_QUOTE = re.compile(r"\$([A-Za-z_]\w*)?\$")
 
 
 class _Scanner(TokenizerCore):
-    """sqlglot's scanner, but with names only as the tags of dollar quotes: it takes `$1,$` of `$1,$2` for the start of a string."""
+    """sqlglot's scanner, but with names only as the tags of dollar quotes: it takes `$1,$` of `$1,$2` for the start of
+    a string."""
 
     __slots__ = ()
 

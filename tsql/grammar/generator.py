@@ -1,5 +1,5 @@
-"""Text of parsed statements: our canonical form (`Temporal().generate`, which reads back to an equal tree), and the DuckDB
-text that tests hand to the oracle (`to_duckdb`: hints dropped, our spellings mapped to DuckDB's)."""
+"""Text of parsed statements: our canonical form (`Temporal().generate`, which reads back to an equal tree), and the
+DuckDB text that tests hand to the oracle (`to_duckdb`: hints dropped, our spellings mapped to DuckDB's)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ class TemporalGenerator(TimeGenerator):
         ExecuteStatement: lambda self, node: f"EXECUTE {self.sql(node, 'this')}({self.expressions(node, flat=True)})",
         DeallocateStatement: lambda self, node: f"DEALLOCATE {self.sql(node, 'this')}",
         SetOption: lambda self, node: (
-            f"SET {self.sql(node, 'this')} = {self.sql(node, 'value')}" if node.args.get("value") else f"RESET {self.sql(node, 'this')}"
+            f"SET {self.sql(node, 'this')} = {self.sql(node, 'value')}"
+            if node.args.get("value")
+            else f"RESET {self.sql(node, 'this')}"
         ),
         ShowTables: lambda self, node: "SHOW TABLES",
         DescribeQuery: lambda self, node: f"DESCRIBE {self.sql(node, 'this')}",
@@ -67,8 +69,8 @@ class TemporalOracle(TemporalExpressions):
 
 
 def to_duckdb(query: str | exp.Expr, periods: Periods | None = None) -> str:
-    """The query (or script) as DuckDB reads it. `periods` gives the period columns of tables that the script does not create; a
-    construct that DuckDB cannot say raises sqlglot's UnsupportedError."""
+    """The query (or script) as DuckDB reads it. `periods` gives the period columns of tables that the script does not
+    create; a construct that DuckDB cannot say raises sqlglot's UnsupportedError."""
     nodes = [statement.node for statement in parse(query)] if isinstance(query, str) else [query]
     generator = TemporalOracle().generator()
     generator.periods = dict(periods or {})

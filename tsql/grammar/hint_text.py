@@ -12,7 +12,9 @@ from tsql.kernels.expr.errors import ParseError
 from tsql.planner.hints.constraints import Hint
 
 _WORD = r'[A-Za-z_]\w*|"(?:[^"]|"")*"'
-_TOKEN = re.compile(rf"\s*(?:(?P<word>{_WORD})|(?P<text>'(?:[^']|'')*')|(?P<number>[+-]?\d+(?:\.\d+)?)|(?P<mark>=>|[(),=]))")
+_TOKEN = re.compile(
+    rf"\s*(?:(?P<word>{_WORD})|(?P<text>'(?:[^']|'')*')|(?P<number>[+-]?\d+(?:\.\d+)?)|(?P<mark>=>|[(),=]))"
+)
 
 
 class HintReader:

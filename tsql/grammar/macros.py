@@ -1,6 +1,6 @@
 """Scalar macros: a call of one is replaced by its expression before a statement is analyzed.
 
-    CREATE MACRO area(w, h := 1) AS w * h;   SELECT area(x) FROM t   ->   SELECT x * 1 AS "area(x)" FROM t
+CREATE MACRO area(w, h := 1) AS w * h;   SELECT area(x) FROM t   ->   SELECT x * 1 AS "area(x)" FROM t
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ MAX_DEPTH = 50
 """Macros inside macros; deeper means that one is defined by itself."""
 
 MAX_PARTS = 50_000
-"""Parts of expressions (operators, columns, constants) that the macros of a statement may expand to on their way: each macro that calls another one twice doubles them."""
+"""Parts of expressions (operators, columns, constants) that the macros of a statement may expand to on their way: each
+macro that calls another one twice doubles them."""
 
 
 def expand_macros(parsed: Parsed, catalog: Any) -> Parsed:
@@ -47,7 +48,11 @@ class Parts:
     def add(self, number: int, macro: Macro, call: CallNode) -> None:
         self.number += number
         if self.number > MAX_PARTS:
-            raise BindError(f'macro "{macro.name}" expands to more than {MAX_PARTS:,} parts of expressions', position=position_of(call), hint="compute what it repeats in a subquery")
+            raise BindError(
+                f'macro "{macro.name}" expands to more than {MAX_PARTS:,} parts of expressions',
+                position=position_of(call),
+                hint="compute what it repeats in a subquery",
+            )
 
 
 def _expanded(node: exp.Expr, find: Any, parts: Parts, depth: int) -> exp.Expr:
@@ -64,7 +69,8 @@ def _expanded(node: exp.Expr, find: Any, parts: Parts, depth: int) -> exp.Expr:
 
 
 def _body(macro: Macro, call: CallNode, parts: Parts) -> exp.Expr:
-    """The macro's expression with the arguments of a call in the place of its parameters; errors in it point to the call."""
+    """The macro's expression with the arguments of a call in the place of its parameters; errors in it point to the
+    call."""
     at = position_of(call)
     values = _arguments(macro, call)
     body = parse_scalar(macro.text)[0]
@@ -104,5 +110,12 @@ def _arguments(macro: Macro, call: CallNode) -> dict[str, exp.Expr]:
 
 def _mismatch(macro: Macro, call: CallNode) -> BindError:
     required = len(macro.parameters) - len(macro.defaults)
-    shown = [*macro.parameters[:required], *(f"{p} := {d}" for p, d in zip(macro.parameters[required:], macro.defaults, strict=True))]
-    return BindError(f"Macro {macro.name}() does not support the supplied arguments", position=position_of(call), hint=f"it is {macro.name}({', '.join(shown)})")
+    shown = [
+        *macro.parameters[:required],
+        *(f"{p} := {d}" for p, d in zip(macro.parameters[required:], macro.defaults, strict=True)),
+    ]
+    return BindError(
+        f"Macro {macro.name}() does not support the supplied arguments",
+        position=position_of(call),
+        hint=f"it is {macro.name}({', '.join(shown)})",
+    )

@@ -1,4 +1,5 @@
-"""Carries out statements that change the catalog, each as one step that happens or does not; `Session` calls `perform`."""
+"""Carries out statements that change the catalog, each as one step that happens or does not; `Session` calls
+`perform`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,13 @@ if TYPE_CHECKING:
 class Work:
     """What carrying out a statement needs: the catalog, a way to run queries, and where to note what has changed."""
 
-    def __init__(self, session: Session, changes: Changes, relation: Callable[[statements.Query], Relation], values: dict[str, Any]):
+    def __init__(
+        self,
+        session: Session,
+        changes: Changes,
+        relation: Callable[[statements.Query], Relation],
+        values: dict[str, Any],
+    ):
         self.session, self.catalog, self.changes = session, session.transactions.catalog, changes
         self.relation, self.values = relation, values
 
@@ -53,7 +60,9 @@ class Work:
             self.publish(name, replace(table, data=data), appended)
 
 
-def perform(session: Session, statement: Any, relation: Callable[[statements.Query], Relation], values: dict[str, Any]) -> Relation:
+def perform(
+    session: Session, statement: Any, relation: Callable[[statements.Query], Relation], values: dict[str, Any]
+) -> Relation:
     """Carry out one statement of `statements.Change`."""
     transactions = session.transactions
     if isinstance(statement, statements.TransactionStep):

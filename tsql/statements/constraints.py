@@ -60,9 +60,15 @@ def _keys(definition: TableDefinition, key: Key, rows: pa.Table | pa.RecordBatch
     return KeyColumn(tuple(definition.schema[name].type for name in key.columns), chunked, key.nulls_equal)
 
 
-def check_keys(definition: TableDefinition, data: StoredTable, batches: list[pa.RecordBatch], replaced: Mapping[str, pa.Array] | None = None, changed: set[str] | None = None) -> None:
-    """Refuse rows whose key another row has. For an update, `replaced` has the old values of the rows, whose keys are free,
-    and `changed` the columns that may differ."""
+def check_keys(
+    definition: TableDefinition,
+    data: StoredTable,
+    batches: list[pa.RecordBatch],
+    replaced: Mapping[str, pa.Array] | None = None,
+    changed: set[str] | None = None,
+) -> None:
+    """Refuse rows whose key another row has. For an update, `replaced` has the old values of the rows, whose keys are
+    free, and `changed` the columns that may differ."""
     if not batches:
         return
     for key in definition.keys:
@@ -89,8 +95,8 @@ def _among(keys: Any, others: Any) -> np.ndarray:
 
 
 def free_rows(table: Table, keys: tuple[Key, ...], rows: pa.Table) -> np.ndarray:
-    """The rows whose keys neither an earlier one of the rows nor a row of the table has. As in DuckDB, a row that is left out
-    for the sake of the table still hides a later one with its key."""
+    """The rows whose keys neither an earlier one of the rows nor a row of the table has. As in DuckDB, a row that is
+    left out for the sake of the table still hides a later one with its key."""
     free = np.ones(rows.num_rows, np.bool_)
     for key in keys:
         wanted = _keys(table.definition, key, rows)
@@ -100,7 +106,15 @@ def free_rows(table: Table, keys: tuple[Key, ...], rows: pa.Table) -> np.ndarray
 
 
 def _duplicate(key: Key, rows: pa.Table | pa.RecordBatch, at: int) -> ConstraintError:
-    values = [texts(rows.column(name).slice(at, 1).combine_chunks() if isinstance(rows, pa.Table) else rows.column(name).slice(at, 1))[0].as_py() for name in key.columns]
-    shown = ", ".join(f"{name}: {'NULL' if value is None else value}" for name, value in zip(key.columns, values, strict=True))
+    values = [
+        texts(
+            rows.column(name).slice(at, 1).combine_chunks()
+            if isinstance(rows, pa.Table)
+            else rows.column(name).slice(at, 1)
+        )[0].as_py()
+        for name in key.columns
+    ]
+    shown = ", ".join(
+        f"{name}: {'NULL' if value is None else value}" for name, value in zip(key.columns, values, strict=True)
+    )
     return ConstraintError(f'Duplicate key "{shown}" violates {"primary key" if key.primary else "unique"} constraint')
-

@@ -26,11 +26,22 @@ _TEXT = ("header", "delim", "delimiter", "sep", "nullstr", "null", "compression"
 _KNOWN = {
     "csv": (*_TEXT, "quote", "escape", "force_quote"),
     "json": ("array", "compression"),
-    "parquet": ("compression", "codec", "row_group_size", "partition_by", "overwrite", "overwrite_or_ignore", "write_partition_columns"),
+    "parquet": (
+        "compression",
+        "codec",
+        "row_group_size",
+        "partition_by",
+        "overwrite",
+        "overwrite_or_ignore",
+        "write_partition_columns",
+    ),
     "arrow": (),
 }
 _WRITTEN = (*_KNOWN["csv"], *_KNOWN["json"], "codec", "row_group_size")
-_COMPRESSIONS = {"parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none"), "text": ("gzip", "zstd", "none", "auto", "uncompressed")}
+_COMPRESSIONS = {
+    "parquet": ("snappy", "zstd", "gzip", "lz4", "brotli", "uncompressed", "none"),
+    "text": ("gzip", "zstd", "none", "auto", "uncompressed"),
+}
 _LONGEST_NAME, _LONGEST_PATH = 255, 4000
 """Bytes of the name of a folder, and of a path with room for the names of files: what Linux and macOS have."""
 
@@ -86,7 +97,9 @@ def _write_options(kind: str, given: Mapping[str, Any], places: Mapping[str, int
                 raise SourceError(f"option {name} is NULL", hint="leave it out for the default")
             _set_option(found, kind, name, value)
     if kind == "csv":
-        stated = next((name for name in ("quote", "escape", "delim", "delimiter", "sep", "null", "nullstr") if name in given), "")
+        stated = next(
+            (name for name in ("quote", "escape", "delim", "delimiter", "sep", "null", "nullstr") if name in given), ""
+        )
         with _at(places.get(stated)):
             check_marks(found.delimiter, found.quote, found.escape, nulls=[found.null])
             if found.null and found.quote in found.null:
@@ -105,13 +118,19 @@ def _set_option(found: WriteOptions, kind: str, name: str, value: Any) -> None:
         case "nullstr" | "null":
             found.null = str(value)
         case "force_quote":
-            found.force_quote = None if value == ["*"] or value == "*" else [str(v) for v in (value if isinstance(value, list) else [value])]
+            found.force_quote = (
+                None
+                if value == ["*"] or value == "*"
+                else [str(v) for v in (value if isinstance(value, list) else [value])]
+            )
             found.quote_all = found.force_quote is None
         case "compression" | "codec":
             found.compression = str(value).lower()
             known = _COMPRESSIONS["parquet" if kind == "parquet" else "text"]
             if found.compression not in known:
-                raise SourceError(f"unknown compression {found.compression} for {kind}", hint=f"there is {', '.join(known)}")
+                raise SourceError(
+                    f"unknown compression {found.compression} for {kind}", hint=f"there is {', '.join(known)}"
+                )
         case "row_group_size":
             if not isinstance(value, int) or value <= 0:
                 raise SourceError(f"row_group_size is a number of rows, not {value!r}")
@@ -154,10 +173,15 @@ def _write_partitions(relation: Relation, path: str, given: dict[str, Any], opti
         raise SourceError(f'Directory "{path}" is not empty! Enable OVERWRITE option to overwrite files')
     table = relation.arrow()
     keep = bool(given.get("write_partition_columns"))
-    shown = pa.table([pa.chunked_array([texts(chunk) for chunk in table.column(c).chunks], pa.string()) for c in columns], names=[f"#{c}" for c in columns])
+    shown = pa.table(
+        [pa.chunked_array([texts(chunk) for chunk in table.column(c).chunks], pa.string()) for c in columns],
+        names=[f"#{c}" for c in columns],
+    )
     data = table if keep else table.drop_columns(columns)
     if not data.num_columns:
-        raise SourceError("partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true")
+        raise SourceError(
+            "partition_by: a file needs a column that is not part of the path", hint="write_partition_columns true"
+        )
     groups = _groups(shown, columns, path)
     try:
         with whole_folder(path, bool(given.get("overwrite"))) as folder:
@@ -171,7 +195,8 @@ def _write_partitions(relation: Relation, path: str, given: dict[str, Any], opti
 
 
 def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, pa.Array]]:
-    """The folders to write, with the rows of each in their order. Names that are too long are an error before anything is written."""
+    """The folders to write, with the rows of each in their order. Names that are too long are an error before anything
+    is written."""
     numbered = shown.append_column("#row", pa.array(range(shown.num_rows), pa.int64()))
     groups = numbered.group_by(shown.column_names).aggregate([("#row", "list")])
     found = []
@@ -181,17 +206,25 @@ def _groups(shown: pa.Table, columns: list[str], path: str) -> list[tuple[str, p
             if len(name) > _LONGEST_NAME:
                 value = row[f"#{column}"] or ""
                 raise SourceError(
-                    f"partition_by: a value of column {column} is too long to be the name of a folder: {value[:40]!r}.. takes {len(name)} bytes with the name of the column, and a name has {_LONGEST_NAME} at most"
+                    f"partition_by: a value of column {column} is too long to be the name of a folder: "
+                    f"{value[:40]!r}.. takes {len(name)} bytes with the name of the column, and a name has "
+                    f"{_LONGEST_NAME} at most"
                 )
         below = "/".join(names)
         if len(os.fsencode(os.path.abspath(path))) + len(below) > _LONGEST_PATH:
-            raise SourceError(f"partition_by: the values of a row make a path that is too long: {below[:80]}..", hint="partition by fewer columns")
+            raise SourceError(
+                f"partition_by: the values of a row make a path that is too long: {below[:80]}..",
+                hint="partition by fewer columns",
+            )
         found.append((below, pa.array(sorted(row["#row_list"]))))
     return found
 
 
-def source_for(catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str) -> Any:
-    """The source of COPY table FROM 'path': text files take the names and types of the table's columns. Errors are at `position` of `text`."""
+def source_for(
+    catalog: Any, path: str, options: Mapping[str, Any], columns: Schema, position: int | None, text: str
+) -> Any:
+    """The source of COPY table FROM 'path': text files take the names and types of the table's columns. Errors are at
+    `position` of `text`."""
     from tsql.analyze.files import open_path
 
     given = {name.lower(): value for name, value in options.items()}

@@ -1,4 +1,5 @@
-"""CREATE, DROP and ALTER: what becomes of the catalog. `tsql/statements/changes.py` calls `perform` inside a transaction."""
+"""CREATE, DROP and ALTER: what becomes of the catalog. `tsql/statements/changes.py` calls `perform` inside a
+transaction."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def perform(work: Work, statement: Any) -> Relation:
     return done()
 
 
-def _is_taken(work: Work, statement: statements.CreateTable | statements.CreateView | statements.CreateExternal) -> bool:
+def _is_taken(
+    work: Work, statement: statements.CreateTable | statements.CreateView | statements.CreateExternal
+) -> bool:
     """Whether there is nothing to do, because the name is taken and the statement is content with that."""
     there = work.catalog.entry(statement.name)
     if there is None:
@@ -56,7 +59,10 @@ def _is_taken(work: Work, statement: statements.CreateTable | statements.CreateV
         case _:
             wanted = "table"
     if statement.replace and kind_of(there) != wanted:
-        raise CatalogError(f'Existing object "{statement.name}" is of type {kind_of(there).capitalize()}, trying to replace with type {wanted.capitalize()}')
+        raise CatalogError(
+            f'Existing object "{statement.name}" is of type {kind_of(there).capitalize()}, trying to '
+            f"replace with type {wanted.capitalize()}"
+        )
     if not statement.replace:
         work.catalog.add(statement.name, there, replace=False)  # raises: the name is taken
     return False
@@ -66,17 +72,24 @@ def _create_table(work: Work, statement: statements.CreateTable) -> Relation:
     if _is_taken(work, statement):
         return done()
     if statement.definition is not None:
-        work.publish(statement.name, Table(statement.definition, StoredTable(statement.definition.schema), statement.temporary))
+        work.publish(
+            statement.name, Table(statement.definition, StoredTable(statement.definition.schema), statement.temporary)
+        )
         return done()
     relation = work.relation(statement.query)
     names = column_names(relation.columns)
-    definition = TableDefinition(tuple(ColumnDefinition(name, t) for name, t in zip(names, relation.sql_types, strict=True)), period=statement.period)
+    definition = TableDefinition(
+        tuple(ColumnDefinition(name, t) for name, t in zip(names, relation.sql_types, strict=True)),
+        period=statement.period,
+    )
 
     def renamed() -> Iterator[pa.RecordBatch]:
         for batch in relation.batches():
             yield batch.rename_columns(names)
 
-    data = StoredTable.of_batches(definition.schema, renamed()) if statement.with_data else StoredTable(definition.schema)
+    data = (
+        StoredTable.of_batches(definition.schema, renamed()) if statement.with_data else StoredTable(definition.schema)
+    )
     work.publish(statement.name, Table(definition, data, statement.temporary))
     return counted(data.rows)
 
@@ -111,14 +124,19 @@ def _create_late(work: Work, name: str, stream: str, entry: External) -> None:
     if name.lower() == stream.lower():
         raise CatalogError(f'late rows of "{stream}" cannot go into itself')
     if there is None:
-        definition = TableDefinition(tuple(ColumnDefinition(column.name, column.type) for column in entry.schema), period=entry.period)
+        definition = TableDefinition(
+            tuple(ColumnDefinition(column.name, column.type) for column in entry.schema), period=entry.period
+        )
         work.publish(name, Table(definition, StoredTable(definition.schema)))
         return
     if not isinstance(there, Table):
         raise CatalogError(f'late rows go into a table: "{name}" is a {kind_of(there)}')
     columns = [(column.name.lower(), column.type) for column in there.definition.columns]
     if columns != [(column.name.lower(), column.type) for column in entry.schema]:
-        raise CatalogError(f'late rows of "{stream}" cannot go into "{name}": its columns differ', hint=f"the columns of the stream are {entry.schema}")
+        raise CatalogError(
+            f'late rows of "{stream}" cannot go into "{name}": its columns differ',
+            hint=f"the columns of the stream are {entry.schema}",
+        )
 
 
 def _create_macro(work: Work, statement: statements.CreateMacro) -> None:
@@ -126,7 +144,9 @@ def _create_macro(work: Work, statement: statements.CreateMacro) -> None:
     if work.catalog.macro(macro.name) is not None and not statement.replace:
         if statement.if_not_exists:
             return
-        raise CatalogError(f'Macro Function with name "{macro.name}" already exists', hint="use CREATE OR REPLACE MACRO")
+        raise CatalogError(
+            f'Macro Function with name "{macro.name}" already exists', hint="use CREATE OR REPLACE MACRO"
+        )
     work.catalog.put_macro(macro.name, macro)
     work.changes.macros.add(macro.name.lower())
 
@@ -153,9 +173,17 @@ def _alter(work: Work, statement: statements.Alter) -> None:
     table = work.target(statement.name)
     columns: dict[str, str | pa.ChunkedArray] = {}
     for name, origin in statement.columns:
-        columns[name] = origin if isinstance(origin, str) else _values(work, origin, statement.definition.schema[name].type.to_arrow())
+        columns[name] = (
+            origin
+            if isinstance(origin, str)
+            else _values(work, origin, statement.definition.schema[name].type.to_arrow())
+        )
     data = table.data
-    if any(name != origin for name, origin in columns.items() if isinstance(origin, str)) or len(columns) != len(data.fields) or any(not isinstance(o, str) for o in columns.values()):
+    if (
+        any(name != origin for name, origin in columns.items() if isinstance(origin, str))
+        or len(columns) != len(data.fields)
+        or any(not isinstance(o, str) for o in columns.values())
+    ):
         data = data.with_columns(statement.definition.schema, columns)
     for column in statement.definition.columns:
         if column.not_null and not isinstance(columns[column.name], str) and columns[column.name].null_count:

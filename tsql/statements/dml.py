@@ -1,4 +1,5 @@
-"""INSERT, UPDATE and DELETE: the rows that a query gives, checked against the constraints, become another version of a table."""
+"""INSERT, UPDATE and DELETE: the rows that a query gives, checked against the constraints, become another version of a
+table."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ from tsql.statements.constraints import check_conditions, check_keys, check_not_
 def insert(work: Work, statement: statements.Insert) -> Relation:
     """Append rows; where a key is taken, do what ON CONFLICT says."""
     table = work.target(statement.table)
-    batches = _constant_batches(work, statement, table) if statement.query is None else _query_batches(work, statement, table)
+    batches = (
+        _constant_batches(work, statement, table) if statement.query is None else _query_batches(work, statement, table)
+    )
     check_not_null(statement.table, table.definition, batches)
     check_conditions(work, statement.table, table, batches)
     changed: pa.Table | None = None
@@ -40,7 +43,9 @@ def insert(work: Work, statement: statements.Insert) -> Relation:
     returned = None
     if statement.returning is not None:
         shown = _as_table(table, batches)
-        returned = _returned(work, statement.returning, shown if changed is None else pa.concat_tables([shown, changed]))
+        returned = _returned(
+            work, statement.returning, shown if changed is None else pa.concat_tables([shown, changed])
+        )
     only_appended = data is table.data
     work.store(statement.table, table, stored, batches if only_appended else None)
     return counted(rows) if returned is None else returned
@@ -52,11 +57,16 @@ def _as_table(table: Table, batches: list[pa.RecordBatch]) -> pa.Table:
 
 def _query_batches(work: Work, statement: statements.Insert, table: Table) -> list[pa.RecordBatch]:
     schema = table.definition.schema.to_arrow()
-    return [pa.RecordBatch.from_arrays(batch.columns, schema=schema) for batch in work.rows(statement.query) if batch.num_rows]
+    return [
+        pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+        for batch in work.rows(statement.query)
+        if batch.num_rows
+    ]
 
 
 def _constant_batches(work: Work, statement: statements.Insert, table: Table) -> list[pa.RecordBatch]:
-    """Rows of constants without a kernel; what cannot be computed that way (random(), a failing cast) runs as a query."""
+    """Rows of constants without a kernel; what cannot be computed that way (random(), a failing cast) runs as a
+    query."""
     rows: list[list[Any]] = []
     for row in statement.rows:
         values = [_value(expr, work.values) for expr in row]
@@ -86,7 +96,9 @@ def _computed(work: Work, statement: statements.Insert, table: Table) -> list[pa
     return [pa.RecordBatch.from_arrays(b.columns, schema=schema.to_arrow()) for b in work.rows(query) if b.num_rows]
 
 
-def _resolve(work: Work, statement: statements.Insert, table: Table, batches: list[pa.RecordBatch]) -> tuple[list[pa.RecordBatch], StoredTable, pa.Table | None]:
+def _resolve(
+    work: Work, statement: statements.Insert, table: Table, batches: list[pa.RecordBatch]
+) -> tuple[list[pa.RecordBatch], StoredTable, pa.Table | None]:
     """The rows that are inserted, the table with the rows that were updated instead, and these rows."""
     conflict = statement.conflict
     rows = _as_table(table, batches)
@@ -120,7 +132,9 @@ def _resolve(work: Work, statement: statements.Insert, table: Table, batches: li
 
 def rows_at(data: StoredTable, places: np.ndarray) -> pa.Table:
     """The rows at sorted places, decoded."""
-    return pa.table([data.column(name).take(pa.array(places)) for name in data.fields.names], names=list(data.fields.names))
+    return pa.table(
+        [data.column(name).take(pa.array(places)) for name in data.fields.names], names=list(data.fields.names)
+    )
 
 
 def delete(work: Work, statement: statements.Delete) -> Relation:
@@ -133,7 +147,11 @@ def delete(work: Work, statement: statements.Delete) -> Relation:
     places, first = np.unique(np.asarray(one(found.column(0))), return_index=True)
     returned = None
     if statement.returning is not None:
-        shown = found.drop_columns([found.column_names[0]]).take(pa.array(first)).rename_columns(list(table.definition.names))
+        shown = (
+            found.drop_columns([found.column_names[0]])
+            .take(pa.array(first))
+            .rename_columns(list(table.definition.names))
+        )
         returned = _returned(work, statement.returning, shown)
     if len(places):
         work.store(statement.table, table, table.data.delete(places))
@@ -141,7 +159,8 @@ def delete(work: Work, statement: statements.Delete) -> Relation:
 
 
 def update(work: Work, statement: statements.Update) -> Relation:
-    """Change values; only blocks that hold changed rows are written again, and of these only the columns that SET names."""
+    """Change values; only blocks that hold changed rows are written again, and of these only the columns that SET
+    names."""
     table = work.target(statement.table)
     found = work.table(statement.query)
     old = found.select(list(range(1 + len(statement.columns), found.num_columns))).rename_columns(list(statement.old))
@@ -151,8 +170,17 @@ def update(work: Work, statement: statements.Update) -> Relation:
     return counted(changed.num_rows) if returned is None else returned
 
 
-def _updated(work: Work, name: str, table: Table, found: pa.Table, columns: tuple[str, ...], old_names: tuple[str, ...], old: pa.Table) -> tuple[StoredTable, pa.Table]:
-    """The table with new values, and the changed rows; `found` has places and new values. A row found twice takes its first values."""
+def _updated(
+    work: Work,
+    name: str,
+    table: Table,
+    found: pa.Table,
+    columns: tuple[str, ...],
+    old_names: tuple[str, ...],
+    old: pa.Table,
+) -> tuple[StoredTable, pa.Table]:
+    """The table with new values, and the changed rows; `found` has places and new values. A row found twice takes its
+    first values."""
     definition = table.definition
     all_places = np.asarray(one(found.column(0)))
     places, first = np.unique(all_places, return_index=True)
@@ -165,7 +193,11 @@ def _updated(work: Work, name: str, table: Table, found: pa.Table, columns: tupl
         whole = rows_at(table.data, places)
         before = {column: one(whole.column(column)) for column in old_names}
     after = {c: values.get(c, before.get(c)) for c in definition.names}
-    rows = pa.table({c: a for c, a in after.items() if a is not None}) if any(a is not None for a in after.values()) else pa.table({})
+    rows = (
+        pa.table({c: a for c, a in after.items() if a is not None})
+        if any(a is not None for a in after.values())
+        else pa.table({})
+    )
     check_not_null(name, definition, rows.to_batches())
     if not len(places):
         return table.data, rows
@@ -176,4 +208,3 @@ def _updated(work: Work, name: str, table: Table, found: pa.Table, columns: tupl
 
 def _returned(work: Work, returning: statements.Returning, rows: pa.Table) -> Relation:
     return kept(work.relation(returning(ArrowSource(rows))))
-

@@ -17,8 +17,34 @@ from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, VARCHAR, Type
 from tsql.relation import Relation, of_table
 
 DESCRIBE_COLUMNS = ("column_name", "column_type", "null", "key", "default", "extra")
-SUMMARY_COLUMNS = ("column_name", "column_type", "min", "max", "approx_unique", "avg", "std", "q25", "q50", "q75", "count", "null_percentage")
-_SUMMARY_TYPES = (VARCHAR, VARCHAR, VARCHAR, VARCHAR, BIGINT, VARCHAR, VARCHAR, VARCHAR, VARCHAR, VARCHAR, BIGINT, DECIMAL(9, 2))
+SUMMARY_COLUMNS = (
+    "column_name",
+    "column_type",
+    "min",
+    "max",
+    "approx_unique",
+    "avg",
+    "std",
+    "q25",
+    "q50",
+    "q75",
+    "count",
+    "null_percentage",
+)
+_SUMMARY_TYPES = (
+    VARCHAR,
+    VARCHAR,
+    VARCHAR,
+    VARCHAR,
+    BIGINT,
+    VARCHAR,
+    VARCHAR,
+    VARCHAR,
+    VARCHAR,
+    VARCHAR,
+    BIGINT,
+    DECIMAL(9, 2),
+)
 
 
 def describe(names: tuple[str, ...], types: tuple[Type, ...], entry: Any) -> Relation:
@@ -30,7 +56,14 @@ def describe(names: tuple[str, ...], types: tuple[Type, ...], entry: Any) -> Rel
             nulls[i] = "NO" if column.not_null else "YES"
             keys[i] = _key_word(entry, column.name)
             defaults[i] = column.default
-    columns: list[list[Any]] = [list(names), [type_name(t) for t in types], nulls, keys, defaults, [_extra(entry, name) for name in names]]
+    columns: list[list[Any]] = [
+        list(names),
+        [type_name(t) for t in types],
+        nulls,
+        keys,
+        defaults,
+        [_extra(entry, name) for name in names],
+    ]
     return of_table(DESCRIBE_COLUMNS, (VARCHAR,) * 6, columns)
 
 
@@ -65,18 +98,37 @@ def show_streams(catalog: Catalog) -> Relation:
             watermark = None if entry.watermark is None else watermark_text(entry.watermark)
             files = (None, None) if entry.files is None else (entry.files.connector, ", ".join(entry.files.paths))
             rows.append((name, entry.event_time, watermark, *files))
-    return of_table(shown, (VARCHAR,) * len(shown), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * len(shown))
+    return of_table(
+        shown, (VARCHAR,) * len(shown), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * len(shown)
+    )
 
 
-def show_all_tables(catalog: Catalog, database: str, columns_of: Callable[[str], tuple[tuple[str, ...], tuple[Type, ...]]]) -> Relation:
+def show_all_tables(
+    catalog: Catalog, database: str, columns_of: Callable[[str], tuple[tuple[str, ...], tuple[Type, ...]]]
+) -> Relation:
     """Every table and view with its columns; the lists are texts."""
     rows: list[tuple[Any, ...]] = []
     for name, entry in catalog.entries():
-        names, types = columns_of(name) if isinstance(entry, View) else _schema_of(entry if isinstance(entry, External) else catalog.lookup(name))
+        names, types = (
+            columns_of(name)
+            if isinstance(entry, View)
+            else _schema_of(entry if isinstance(entry, External) else catalog.lookup(name))
+        )
         temporary = bool(getattr(entry, "temporary", False))
-        rows.append(("temp" if temporary else database, "main", name, f"[{', '.join(names)}]", f"[{', '.join(map(type_name, types))}]", temporary))
+        rows.append(
+            (
+                "temp" if temporary else database,
+                "main",
+                name,
+                f"[{', '.join(names)}]",
+                f"[{', '.join(map(type_name, types))}]",
+                temporary,
+            )
+        )
     shown = ("database", "schema", "name", "column_names", "column_types", "temporary")
-    return of_table(shown, (VARCHAR,) * 5 + (BOOLEAN,), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * 6)
+    return of_table(
+        shown, (VARCHAR,) * 5 + (BOOLEAN,), [list(c) for c in zip(*rows, strict=True)] if rows else [[]] * 6
+    )
 
 
 def _schema_of(source: Any) -> tuple[tuple[str, ...], tuple[Type, ...]]:
@@ -84,23 +136,40 @@ def _schema_of(source: Any) -> tuple[tuple[str, ...], tuple[Type, ...]]:
 
 
 def summarize(names: tuple[str, ...], types: tuple[Type, ...], run: Callable[[str], pa.Table]) -> Relation:
-    """A row per column. `run` gives the result of a query over the relation, whose name in it is "#summarized" and whose columns are c0, c1, .."""
+    """A row per column. `run` gives the result of a query over the relation, whose name in it is "#summarized" and
+    whose columns are c0, c1, .."""
     items: list[str] = ["count(*)"]
     for i, t in enumerate(types):
         c = quote(f"c{i}")
-        items += [f"count({c})", f"min({c})", f"max({c})", f"approx_count_distinct({c})"] if t.name != "INTERVAL" else [f"count({c})", "NULL", "NULL", "NULL"]
+        items += (
+            [f"count({c})", f"min({c})", f"max({c})", f"approx_count_distinct({c})"]
+            if t.name != "INTERVAL"
+            else [f"count({c})", "NULL", "NULL", "NULL"]
+        )
         items += [f"avg({c})", f"stddev({c})"] if t.is_numeric else ["NULL", "NULL"]
         items += [_quantile(c, t, q) for q in (0.25, 0.5, 0.75)]
-    row = run(f"SELECT {', '.join(f'{item} AS s{i}' for i, item in enumerate(items))} FROM \"#summarized\"")
+    row = run(f'SELECT {", ".join(f"{item} AS s{i}" for i, item in enumerate(items))} FROM "#summarized"')
     found = [column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column for column in row.columns]
     rows: int = found[0][0].as_py()
     table: list[tuple[Any, ...]] = []
     for i, (name, t) in enumerate(zip(names, types, strict=True)):
         count, low, high, distinct, mean, deviation, *quantiles = found[1 + 9 * i : 10 + 9 * i]
         present = count[0].as_py()
-        percentage = None if not rows else (Decimal(100 * (rows - present)) / rows).quantize(Decimal("0.01"), ROUND_HALF_UP)
+        percentage = (
+            None if not rows else (Decimal(100 * (rows - present)) / rows).quantize(Decimal("0.01"), ROUND_HALF_UP)
+        )
         shown = [texts(one)[0].as_py() for one in (low, high)]
-        table.append((name, type_name(t), *shown, distinct[0].as_py(), *(texts(one)[0].as_py() for one in (mean, deviation, *quantiles)), rows, percentage))
+        table.append(
+            (
+                name,
+                type_name(t),
+                *shown,
+                distinct[0].as_py(),
+                *(texts(one)[0].as_py() for one in (mean, deviation, *quantiles)),
+                rows,
+                percentage,
+            )
+        )
     return of_table(SUMMARY_COLUMNS, _SUMMARY_TYPES, [list(c) for c in zip(*table, strict=True)])
 
 

@@ -1,5 +1,5 @@
-"""What `analyze` makes of a text: one of these values for each statement; the session carries them out. Where one has a `position`,
-it is that of the name that the statement is about: an error that says no other place is shown there."""
+"""What `analyze` makes of a text: one of these values for each statement; the session carries them out. Where one has a
+`position`, it is that of the name that the statement is about: an error that says no other place is shown there."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class Explain:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """CREATE [OR REPLACE] [TEMP] TABLE [IF NOT EXISTS] name (..) or AS query; a query without data gives its columns only."""
+    """CREATE [OR REPLACE] [TEMP] TABLE [IF NOT EXISTS] name (..) or AS query; a query without data gives its columns
+    only."""
 
     position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
@@ -96,8 +97,8 @@ class Drop:
 
 @dataclass(frozen=True)
 class Alter:
-    """ALTER TABLE: the table with its new definition, or its new name. `columns` says for each new column which old one it
-    is, or which expression over the old ones (a query of one column) gives its values."""
+    """ALTER TABLE: the table with its new definition, or its new name. `columns` says for each new column which old one
+    it is, or which expression over the old ones (a query of one column) gives its values."""
 
     position: int | None = field(default=None, compare=False, kw_only=True)
     name: str
@@ -113,7 +114,8 @@ class Nothing:
 
 @dataclass(frozen=True)
 class Conflict:
-    """What becomes of a row whose key is taken: nothing, or an update of the row that has it. `keys`: those that count."""
+    """What becomes of a row whose key is taken: nothing, or an update of the row that has it. `keys`: those that
+    count."""
 
     keys: tuple[Key, ...]
     update: Callable[[Any], Query] | None = None
@@ -146,8 +148,8 @@ class Delete:
 
 @dataclass(frozen=True)
 class Update:
-    """UPDATE: a query that gives the place, the new values of `columns`, and the `old` ones of those that a check or RETURNING
-    needs."""
+    """UPDATE: a query that gives the place, the new values of `columns`, and the `old` ones of those that a check or
+    RETURNING needs."""
 
     table: str
     query: Query
@@ -209,7 +211,8 @@ class Prepare:
 
 @dataclass(frozen=True)
 class Execute:
-    """EXECUTE name(..): the names of the parameters (numbers, if they are given by position), and the query of one row with their values."""
+    """EXECUTE name(..): the names of the parameters (numbers, if they are given by position), and the query of one row
+    with their values."""
 
     name: str
     arguments: tuple[str, ...]
@@ -247,15 +250,42 @@ class ShowStreams:
 
 @dataclass(frozen=True)
 class Describe:
-    """DESCRIBE query or table; `table` is the name of a table whose constraints are shown too. `columns` are those of the result, and
-    such as cannot be read."""
+    """DESCRIBE query or table; `table` is the name of a table whose constraints are shown too. `columns` are those of
+    the result, and such as cannot be read."""
 
     query: Query
     table: str | None = None
     columns: tuple[tuple[str, Type], ...] = ()
 
 
-Change = CreateTable | CreateView | CreateExternal | CreateMacro | Drop | Alter | Nothing | Insert | Delete | Update | TransactionStep
+Change = (
+    CreateTable
+    | CreateView
+    | CreateExternal
+    | CreateMacro
+    | Drop
+    | Alter
+    | Nothing
+    | Insert
+    | Delete
+    | Update
+    | TransactionStep
+)
 """Statements that change the catalog; `tsql/statements/changes.py` carries them out."""
 
-Statement = Query | Explain | Change | CopyTo | CompilePlan | ExecutePlan | Prepare | Execute | Deallocate | Set | ShowTables | ShowStreams | Describe | Summarize
+Statement = (
+    Query
+    | Explain
+    | Change
+    | CopyTo
+    | CompilePlan
+    | ExecutePlan
+    | Prepare
+    | Execute
+    | Deallocate
+    | Set
+    | ShowTables
+    | ShowStreams
+    | Describe
+    | Summarize
+)

@@ -1,4 +1,5 @@
-"""PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps by name, with parameters that EXECUTE gives values to.
+"""PREPARE, EXECUTE and DEALLOCATE: statements that a session keeps by name, with parameters that EXECUTE gives values
+to.
 
 The parser's nodes and what `tsql/analyze/statements.py` makes of them are here; `Session` keeps a `NamedStatements`."""
 
@@ -59,7 +60,11 @@ def execute(analyzer: Analyzer, node: ExecuteStatement) -> statements.Execute:
             raise analyzer.error(f"the argument ${name} of EXECUTE is given twice", node.expressions[place])
     query = None
     if values:
-        select = exp.Select(expressions=[exp.Alias(this=value, alias=exp.to_identifier(f"p{place}")) for place, value in enumerate(values)])
+        select = exp.Select(
+            expressions=[
+                exp.Alias(this=value, alias=exp.to_identifier(f"p{place}")) for place, value in enumerate(values)
+            ]
+        )
         query = analyzer.query(select, analyzer.parsed.text)
     return statements.Execute(node.name, named, query, position_of(node.this))
 
@@ -83,19 +88,28 @@ class NamedStatements:
         """Forget a statement; as in DuckDB one that is not there is no error."""
         self._known.pop(statement.name.lower(), None)
 
-    def find(self, statement: statements.Execute, relate: Callable[[statements.Query], Relation]) -> tuple[Named, dict[str, Type], dict[str, Any]]:
-        """The statement that EXECUTE means, with the types and the stored values of its parameters; `relate` runs their query."""
+    def find(
+        self, statement: statements.Execute, relate: Callable[[statements.Query], Relation]
+    ) -> tuple[Named, dict[str, Type], dict[str, Any]]:
+        """The statement that EXECUTE means, with the types and the stored values of its parameters; `relate` runs their
+        query."""
         known = self._known.get(statement.name.lower())
         if known is None:
             hint = nearest(statement.name, [named.name for named in self._known.values()])
-            raise CatalogError(f'prepared statement "{statement.name}" does not exist', position=statement.position, hint=hint)
+            raise CatalogError(
+                f'prepared statement "{statement.name}" does not exist', position=statement.position, hint=hint
+            )
         _check_arguments(statement, known)
         if statement.query is None:
             return known, {}, {}
         relation = relate(statement.query)
         row = [column[0] for column in relation.arrow().columns]
         kinds = dict(zip(statement.arguments, relation.sql_types, strict=True))
-        return known, kinds, {name: _stored(value, kinds[name]) for name, value in zip(statement.arguments, row, strict=True)}
+        return (
+            known,
+            kinds,
+            {name: _stored(value, kinds[name]) for name, value in zip(statement.arguments, row, strict=True)},
+        )
 
 
 def _stored(scalar: pa.Scalar, kind: Type) -> Any:
@@ -114,7 +128,15 @@ def _check_arguments(statement: statements.Execute, known: Named) -> None:
     """Refuse arguments that do not fit the parameters."""
     missing = [f"${name}" for name in known.parameters if name not in statement.arguments]
     if missing:
-        raise BindError(f"EXECUTE gives no value for {', '.join(missing)}", position=statement.position, hint=f"the statement is: {known.text}")
+        raise BindError(
+            f"EXECUTE gives no value for {', '.join(missing)}",
+            position=statement.position,
+            hint=f"the statement is: {known.text}",
+        )
     excess = [f"${name}" for name in statement.arguments if name not in known.parameters]
     if excess:
-        raise BindError(f"the prepared statement has no parameter {', '.join(excess)}", position=statement.position, hint=f"the statement is: {known.text}")
+        raise BindError(
+            f"the prepared statement has no parameter {', '.join(excess)}",
+            position=statement.position,
+            hint=f"the statement is: {known.text}",
+        )

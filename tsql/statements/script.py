@@ -54,7 +54,8 @@ class Piece:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, int, int]]:
-    """(kind, start, end) of everything but blanks; an open string, name or comment reaches to the end as kind "open"."""
+    """(kind, start, end) of everything but blanks; an open string, name or comment reaches to the end as kind
+    "open"."""
     position = 0
     while match := _TOKEN.search(text, position):
         kind, start, end = match.lastgroup, match.start(), match.end()
@@ -89,8 +90,8 @@ def _outside_patterns(text: str) -> Iterator[tuple[str, int, int]]:
 
 
 def split(text: str, origin: str | None = None) -> list[Piece]:
-    """The statements of a script, without their semicolons; pieces that hold nothing but comments are left out. The parameters of
-    a PREPARE are not those of the script."""
+    """The statements of a script, without their semicolons; pieces that hold nothing but comments are left out. The
+    parameters of a PREPARE are not those of the script."""
     pieces: list[Piece] = []
     start, first, last, positional = 0, None, 0, 0
     names: dict[str, int] = {}
@@ -117,7 +118,8 @@ def split(text: str, origin: str | None = None) -> list[Piece]:
 
 
 def is_complete(text: str) -> bool:
-    """Whether the last thing in the text, comments aside, is the semicolon that ends a statement (or there is nothing)."""
+    """Whether the last thing in the text, comments aside, is the semicolon that ends a statement (or there is
+    nothing)."""
     kind = "semicolon"
     for token, _, _ in _tokens(text):
         if token != "comment":

@@ -1,9 +1,8 @@
 """Transactions of a session: what has changed since the last commit, and the way back.
 
-The catalog maps names to immutable objects, so a transaction is a copy of that map, taken at BEGIN; ROLLBACK puts it back.
-Without BEGIN every statement commits by itself. A session on disk hands each commit to its database, which either has it
-on disk when this returns, or raises: then the catalog is put back, too.
-"""
+The catalog maps names to immutable objects, so a transaction is a copy of that map, taken at BEGIN; ROLLBACK puts it
+back. Without BEGIN every statement commits by itself. A session on disk hands each commit to its database, which either
+has it on disk when this returns, or raises: then the catalog is put back, too."""
 
 from __future__ import annotations
 
@@ -23,7 +22,8 @@ from tsql.kernels.process.held_signals import held_signals
 
 @dataclass
 class Changes:
-    """What a commit changes. `appended` has the tables to which rows were only added, with these rows; `names` and `macros` all others."""
+    """What a commit changes. `appended` has the tables to which rows were only added, with these rows; `names` and
+    `macros` all others."""
 
     names: set[str] = field(default_factory=set)
     macros: set[str] = field(default_factory=set)
@@ -100,9 +100,9 @@ class Transactions:
                     self._settle()
 
     def _settle(self) -> None:
-        """Undo a statement that has not come to its end, and leave a transaction that was committed. Mostly that is the statement that
-        has just failed. An interrupt may also come between any two steps of Python, and end a statement in the middle of its own undoing, or
-        behind its commit; then the next one finds what it has left."""
+        """Undo a statement that has not come to its end, and leave a transaction that was committed. Mostly that is the
+        statement that has just failed. An interrupt may also come between any two steps of Python, and end a statement
+        in the middle of its own undoing, or behind its commit; then the next one finds what it has left."""
         if self._started is not None:
             before, commits = self._started
             if self._commits == commits:

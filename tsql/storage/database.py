@@ -1,9 +1,8 @@
 """`Database`: keeps the tables, views and macros of a session in a folder, safely.
 
-A commit writes the columns that are new to files of their own, lets them reach the disk, and then appends one record to the
-journal; that record is the commit. Nothing that is referred to is ever overwritten. When the journal has grown, the state
-is written as the first record of another journal, and the file CURRENT is replaced to name that one.
-"""
+A commit writes the columns that are new to files of their own, lets them reach the disk, and then appends one record to
+the journal; that record is the commit. Nothing that is referred to is ever overwritten. When the journal has grown, the
+state is written as the first record of another journal, and the file CURRENT is replaced to name that one."""
 
 from __future__ import annotations
 
@@ -41,12 +40,14 @@ _UNKNOWN = "it is not known whether the last statement was committed: its record
 
 
 class Database:
-    """A folder on disk. One process writes; any number may read, each sees the commits that were there when it opened."""
+    """A folder on disk. One process writes; any number may read, each sees the commits that were there when it
+    opened."""
 
     def __init__(self, path: str | os.PathLike[str], *, read_only: bool = False, disk: Disk | None = None):
         self.path, self.read_only = Path(path), read_only
         self.commits = 0
-        """How many commits this object has made; a caller that was interrupted sees by it whether its own is among them."""
+        """How many commits this object has made; a caller that was interrupted sees by it whether its own is among
+        them."""
         self._disk = disk or disks.DISK
         self._mutex = forks.rlock()
         self._owner: Owner | None = None
@@ -75,9 +76,14 @@ class Database:
             raise StorageError(f"{self.path} is a file; a database is a folder")
         is_new = not (self.path / CURRENT).exists()
         if is_new and self.read_only:
-            raise StorageError(f"there is no database at {self.path}", hint="connect(path) without read_only=True makes one")
+            raise StorageError(
+                f"there is no database at {self.path}", hint="connect(path) without read_only=True makes one"
+            )
         if is_new and self.path.is_dir() and any(not _may_be_left(child.name) for child in self.path.iterdir()):
-            raise StorageError(f"{self.path} is a folder with other files in it, and no database", hint="name a folder that is empty or not there")
+            raise StorageError(
+                f"{self.path} is a folder with other files in it, and no database",
+                hint="name a folder that is empty or not there",
+            )
         if not self.path.is_dir():
             self._make_folder()
         self._owner = Owner(self.path, read_only=self.read_only)
@@ -104,7 +110,10 @@ class Database:
         except FileExistsError:
             pass  # made by another process in this moment
         except OSError as error:
-            raise StorageError(f"cannot make {self.path}: {error.strerror or error}", hint="the folder above it must be there, and writable") from error
+            raise StorageError(
+                f"cannot make {self.path}: {error.strerror or error}",
+                hint="the folder above it must be there, and writable",
+            ) from error
 
     def _current(self) -> str:
         try:
@@ -112,7 +121,9 @@ class Database:
         except (OSError, UnicodeDecodeError) as error:
             raise StorageError(f"cannot read {CURRENT} of {self.path}: {error}") from error
         if not name.startswith("journal-") or not (self.path / name).is_file():
-            raise StorageError(f"{self.path} is damaged: {CURRENT} names no journal", hint="restore the database from a copy")
+            raise StorageError(
+                f"{self.path} is damaged: {CURRENT} names no journal", hint="restore the database from a copy"
+            )
         return name
 
     def _start(self, name: str, record: bytes) -> None:
@@ -139,7 +150,8 @@ class Database:
             old.close()
 
     def _rename(self, partial: Path, name: str) -> None:
-        """Replace CURRENT. A file system may report an error for a rename that has happened (NFS does), so it is looked at."""
+        """Replace CURRENT. A file system may report an error for a rename that has happened (NFS does), so it is looked
+        at."""
         try:
             self._disk.rename(partial, self.path / CURRENT)
         except OSError as error:
@@ -153,12 +165,15 @@ class Database:
             raise error
 
     def _sync_names(self) -> None:
-        """Let CURRENT be on the disk. No later commit counts before that: it would be in a journal that nothing names."""
+        """Let CURRENT be on the disk. No later commit counts before that: it would be in a journal that nothing
+        names."""
         if self._unsynced:
             try:
                 self._disk.sync_folder(self.path)
             except OSError as error:
-                raise StorageError(f"cannot write in {self.path}: {error.strerror or error}", hint="the statement was undone") from error
+                raise StorageError(
+                    f"cannot write in {self.path}: {error.strerror or error}", hint="the statement was undone"
+                ) from error
             self._unsynced = False
 
     def _replay(self, data: dict[str, Any], blobs: list[bytes]) -> None:
@@ -192,7 +207,8 @@ class Database:
         return found
 
     def _share(self, key: Any, make: Callable[[], Dictionary]) -> Dictionary:
-        """One object for equal dictionaries: kernels tell them apart by identity. The key holds lengths and checksums."""
+        """One object for equal dictionaries: kernels tell them apart by identity. The key holds lengths and
+        checksums."""
         made = make()
         known = self._dictionaries.get(key)
         if known is not None and known.values.equals(made.values):
@@ -208,7 +224,8 @@ class Database:
             catalog.put_macro(macro.name, macro)
 
     def commit(self, catalog: Catalog, changes: Changes) -> None:
-        """Write what has changed; it is on disk when this returns. If it raises, `commits` says whether it is all the same."""
+        """Write what has changed; it is on disk when this returns. If it raises, `commits` says whether it is all the
+        same."""
         with self._mutex:
             before = self.commits
             files = NewFiles(self._disk, self.path)
@@ -255,7 +272,9 @@ class Database:
             changes.clear()
             self.commits += 1
 
-    def _appended(self, catalog: Catalog, changes: Changes, data: dict[str, Any], blobs: list[bytes]) -> dict[str, tuple[str, entries.Entry] | None]:
+    def _appended(
+        self, catalog: Catalog, changes: Changes, data: dict[str, Any], blobs: list[bytes]
+    ) -> dict[str, tuple[str, entries.Entry] | None]:
         """Put the rows that were added to tables into the record; the tables."""
         found: dict[str, tuple[str, entries.Entry] | None] = {}
         for key, batches in changes.appended.items():
@@ -284,7 +303,9 @@ class Database:
                     self._rewrite()
                 except BaseException:
                     self._broken = _UNKNOWN
-                    raise StorageError(f"{_reason(error)}; {_UNKNOWN}", hint="close the database, and open it again to see") from error
+                    raise StorageError(
+                        f"{_reason(error)}; {_UNKNOWN}", hint="close the database, and open it again to see"
+                    ) from error
             raise
 
     def _check(self) -> None:
@@ -302,7 +323,9 @@ class Database:
     @property
     def _writer(self) -> JournalWriter:
         if self._journal is None:
-            raise StorageError("the database is closed" if not self.read_only else "the database is open for reading only")
+            raise StorageError(
+                "the database is closed" if not self.read_only else "the database is open for reading only"
+            )
         return self._journal
 
     def _maintain(self) -> None:
@@ -340,10 +363,13 @@ class Database:
             try:
                 self._rewrite()
             except OSError as error:
-                raise StorageError(f"cannot write {self.path}: {error.strerror or error}", hint="every commit is safe") from error
+                raise StorageError(
+                    f"cannot write {self.path}: {error.strerror or error}", hint="every commit is safe"
+                ) from error
 
     def _rewrite(self) -> None:
-        """Write the state as the first record of another journal. If this raises, `_journal` is the one that CURRENT names."""
+        """Write the state as the first record of another journal. If this raises, `_journal` is the one that CURRENT
+        names."""
         with held_signals():
             blobs: list[bytes] = []
             files = NewFiles(self._disk, self.path)
@@ -360,14 +386,17 @@ class Database:
             self._collect_garbage()
 
     def _collect_garbage(self) -> None:
-        """Remove files that no commit refers to, unless another process may still read them, or may need them after a crash."""
+        """Remove files that no commit refers to, unless another process may still read them, or may need them after a
+        crash."""
         with contextlib.suppress(OSError, StorageError):
             self._sync_names()
             assert self._owner is not None
             with self._owner.without_readers() as alone:
                 if not alone:
                     return
-                needed = {self._writer.path.name}.union(*(entries.files_of(entry) for _, entry in self._entries.values()))
+                needed = {self._writer.path.name}.union(
+                    *(entries.files_of(entry) for _, entry in self._entries.values())
+                )
                 for child in self.path.iterdir():
                     if child.name not in needed and child.name.startswith(("data-", "journal-", f".{CURRENT}.")):
                         file = self._files.get(child.name)

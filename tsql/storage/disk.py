@@ -1,4 +1,5 @@
-"""`Disk`: the calls by which a database changes its folder. All of them are here, so that a test can let any one fail."""
+"""`Disk`: the calls by which a database changes its folder. All of them are here, so that a test can let any one
+fail."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What a catalog holds, as the JSON and blobs of a journal record and back.
 
-Encoded extents are in files of columns, which are written here; rows of the tail are Arrow IPC blobs in the record itself.
-"""
+Encoded extents are in files of columns, which are written here; rows of the tail are Arrow IPC blobs in the record
+itself."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from tsql.storage.new_files import NewFiles
 
 Entry = Table | View | External
 """What a database keeps beside macros."""
+
 
 def encode_entry(name: str, entry: Entry, files: NewFiles, blobs: list[bytes]) -> dict[str, Any]:
     """An entry of the catalog as JSON; rows that are not in files become blobs."""
@@ -87,7 +88,9 @@ class FileExtent(BlockTable):
         return self.fields
 
 
-def _decode_extent(data: dict[str, Any], definition: TableDefinition, open_file: Callable[[str], ColumnFile]) -> FileExtent:
+def _decode_extent(
+    data: dict[str, Any], definition: TableDefinition, open_file: Callable[[str], ColumnFile]
+) -> FileExtent:
     rows = data["rows"]
     columns: dict[str, BlockColumn] = {}
     for name in definition.names:
@@ -100,11 +103,21 @@ def files_of(entry: Any) -> set[str]:
     """The files that an entry needs."""
     if not isinstance(entry, Table):
         return set()
-    return {column.origin[0] for extent in entry.data.extents for column in extent.columns.values() if column.origin is not None}
+    return {
+        column.origin[0]
+        for extent in entry.data.extents
+        for column in extent.columns.values()
+        if column.origin is not None
+    }
 
 
 def encode_macro(macro: Macro) -> dict[str, Any]:
-    return {"name": macro.name, "parameters": list(macro.parameters), "defaults": list(macro.defaults), "text": macro.text}
+    return {
+        "name": macro.name,
+        "parameters": list(macro.parameters),
+        "defaults": list(macro.defaults),
+        "text": macro.text,
+    }
 
 
 def decode_macro(data: dict[str, Any]) -> Macro:

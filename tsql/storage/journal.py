@@ -1,10 +1,10 @@
 """The journal: commits one after the other in a file that only grows; a commit is there once its record is whole.
 
-A record is its length, its checksum, and the payload: a JSON text followed by blobs that it refers to by number. A process
-that dies while it writes leaves a record that is cut short, which is not a commit and is cut off when the journal is next
-opened for writing. Anything else that does not read as a record is damage, and an error: what is cut off is lost for good,
-together with the files that only it refers to, so a record is given up only if it can be shown never to have been whole.
-"""
+A record is its length, its checksum, and the payload: a JSON text followed by blobs that it refers to by number. A
+process that dies while it writes leaves a record that is cut short, which is not a commit and is cut off when the
+journal is next opened for writing. Anything else that does not read as a record is damage, and an error: what is cut
+off is lost for good, together with the files that only it refers to, so a record is given up only if it can be shown
+never to have been whole."""
 
 from __future__ import annotations
 
@@ -38,7 +38,13 @@ Record = tuple[dict[str, Any], list[bytes]]
 def encode_record(data: dict[str, Any], blobs: list[bytes]) -> bytes:
     """A record as bytes."""
     text = json.dumps(data).encode()
-    parts = [_COUNT.pack(1 + len(blobs)), *(struct.pack("<Q", len(part)) for part in (text, *blobs)), text, *blobs, _END]
+    parts = [
+        _COUNT.pack(1 + len(blobs)),
+        *(struct.pack("<Q", len(part)) for part in (text, *blobs)),
+        text,
+        *blobs,
+        _END,
+    ]
     payload = b"".join(parts)
     return _RECORD.pack(len(payload), zlib.crc32(payload)) + payload
 
@@ -59,16 +65,23 @@ def read_journal(path: Path) -> tuple[list[Record], int]:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise StorageError(f"cannot read {path.name}: {error.strerror or error}", hint="the database is damaged: its journal is missing") from error
+        raise StorageError(
+            f"cannot read {path.name}: {error.strerror or error}",
+            hint="the database is damaged: its journal is missing",
+        ) from error
     if len(content) < _HEADER.size:
         raise StorageError(f"{path.name} is damaged: its header is missing")
     magic, version = _HEADER.unpack_from(content)
     if magic != MAGIC:
         raise StorageError(f"{path.name} is no journal of a tsql database")
     if version < 1:
-        raise StorageError(f"{path.name} is damaged: there is no format {version}", hint="restore the database from a copy")
+        raise StorageError(
+            f"{path.name} is damaged: there is no format {version}", hint="restore the database from a copy"
+        )
     if version > VERSION:
-        raise StorageError(f"the database was written by a newer version of tsql (format {version}; this one reads up to {VERSION})")
+        raise StorageError(
+            f"the database was written by a newer version of tsql (format {version}; this one reads up to {VERSION})"
+        )
     records = list(_records(memoryview(content), path.name))
     return [record for record, _ in records], records[-1][1] if records else _HEADER.size
 
@@ -83,19 +96,22 @@ def _records(content: memoryview, name: str) -> Iterator[tuple[Record, int]]:
             if _is_torn(bytes(content[at + _RECORD.size :]), length, at + _RECORD.size):
                 return
             differs = "length" if end > len(content) else "checksum"
-            raise StorageError(f"{name} is damaged: the {differs} of a commit differs (at byte {at})", hint="restore the database from a copy")
+            raise StorageError(
+                f"{name} is damaged: the {differs} of a commit differs (at byte {at})",
+                hint="restore the database from a copy",
+            )
         yield _decode(payload), end
         at = end
 
 
 def _is_torn(payload: bytes, length: int, start: int) -> bool:
-    """Whether a record is the last one and was never written to its end. `payload` is all of the journal behind the record's
-    length and checksum, from the byte `start` of the file on; `length` is what the payload should have.
+    """Whether a record is the last one and was never written to its end. `payload` is all of the journal behind the
+    record's length and checksum, from the byte `start` of the file on; `length` is what the payload should have.
 
-    A write that stopped leaves the beginning of a record, up to the end of the file or up to zeros (a file that was made longer,
-    but not written, when the machine stopped). A length that is too large by damage looks the same at first, and would cost this
-    commit and all behind it. The lengths of the parts tell them apart: they must add up to the length of the record.
-    """
+    A write that stopped leaves the beginning of a record, up to the end of the file or up to zeros (a file that was
+    made longer, but not written, when the machine stopped). A length that is too large by damage looks the same at
+    first, and would cost this commit and all behind it. The lengths of the parts tell them apart: they must add up to
+    the length of the record."""
     written = payload.rstrip(b"\0")
     if not written:
         return True
@@ -109,14 +125,15 @@ def _is_torn(payload: bytes, length: int, start: int) -> bool:
 
 
 def _ends_unwritten(written_end: int, end: int) -> bool:
-    """Whether the zeros between two places, the second being a record's end, were never written: they are no byte of the record's
-    last four that was damaged, but all of these, or a sector on."""
+    """Whether the zeros between two places, the second being a record's end, were never written: they are no byte of
+    the record's last four that was damaged, but all of these, or a sector on."""
     zeros = end - written_end
     return zeros >= len(_END) or -written_end % _SECTOR_BYTES < zeros
 
 
 def _stated_length(written: bytes) -> int | None:
-    """The length of a payload by the lengths of its parts; None unless all of these are there, and something behind them."""
+    """The length of a payload by the lengths of its parts; None unless all of these are there, and something behind
+    them."""
     if len(written) < _COUNT.size:
         return None
     (count,) = _COUNT.unpack_from(written)
@@ -129,9 +146,9 @@ def _stated_length(written: bytes) -> int | None:
 class JournalWriter:
     """Appends commits; each is on disk when `append` returns, or it is not there.
 
-    A record that could not be written is cut off again. Where that fails as well, what is left of it is no commit unless all of it
-    is there: then `doubtful` is True, and nobody knows which state a later process finds. The journal is then of no more use.
-    """
+    A record that could not be written is cut off again. Where that fails as well, what is left of it is no commit
+    unless all of it is there: then `doubtful` is True, and nobody knows which state a later process finds. The journal
+    is then of no more use."""
 
     def __init__(self, path: Path, bytes: int | None = None, disk: Disk = DISK):
         """Open a journal behind its last commit, or make a new one."""
@@ -152,11 +169,14 @@ class JournalWriter:
             raise
 
     def _lock(self) -> None:
-        """Two writers never share a journal, even if somebody has removed the lock file of the database between them."""
+        """Two writers never share a journal, even if somebody has removed the lock file of the database between
+        them."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise StorageError(f"{self.path.name} is being written by another process", hint="close the database there") from error
+            raise StorageError(
+                f"{self.path.name} is being written by another process", hint="close the database there"
+            ) from error
 
     def _write(self, record: bytes) -> None:
         """Write behind the last commit, without counting it as one yet."""
@@ -203,7 +223,8 @@ class JournalWriter:
         return "the statement was undone"
 
     def _may_hold(self, end: int) -> bool:
-        """Whether the file may have all bytes up to a place: a record that is shorter than it says is no commit for those who read it."""
+        """Whether the file may have all bytes up to a place: a record that is shorter than it says is no commit for
+        those who read it."""
         try:
             return os.fstat(self._handle).st_size >= end
         except OSError:

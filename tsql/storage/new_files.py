@@ -1,4 +1,5 @@
-"""`NewFiles`: the files of columns that one commit writes. They count once the commit is done; if it fails they are removed."""
+"""`NewFiles`: the files of columns that one commit writes. They count once the commit is done; if it fails they are
+removed."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ class NewFiles:
             with self._disk.new_file(self._folder / name) as stream:
                 write_columns(stream, rows, columns)
         except OSError as error:
-            raise StorageError(f"cannot write {name}: {error.strerror or error}", hint="the statement was undone") from error
+            raise StorageError(
+                f"cannot write {name}: {error.strerror or error}", hint="the statement was undone"
+            ) from error
         for column in columns:
             self._origins[id(column)] = column, (name, column.source.name, 0)
 
@@ -48,7 +51,9 @@ class NewFiles:
         try:
             self._disk.sync_folder(self._folder)
         except OSError as error:
-            raise StorageError(f"cannot write in {self._folder}: {error.strerror or error}", hint="the statement was undone") from error
+            raise StorageError(
+                f"cannot write in {self._folder}: {error.strerror or error}", hint="the statement was undone"
+            ) from error
 
     def adopt(self) -> None:
         """The commit is done."""

@@ -1,9 +1,9 @@
-"""`Owner`: who may write to a database. One process holds its lock; that process, and no child that it forks, may write.
+"""`Owner`: who may write to a database. One process holds its lock; that process, and no child that it forks, may
+write.
 
-The lock is `flock` on a file of the folder. A lock of that kind belongs to an open file, which a forked child shares, so
-the process is part of the claim: the child gives up what it has inherited and holds the readers' lock instead, which keeps
-the files that it may read from being removed.
-"""
+The lock is `flock` on a file of the folder. A lock of that kind belongs to an open file, which a forked child shares,
+so the process is part of the claim: the child gives up what it has inherited and holds the readers' lock instead, which
+keeps the files that it may read from being removed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ class Owner:
             handle = os.open(self.folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             if not self.read_only:
-                raise StorageError(f"cannot write in {self.folder}: {error.strerror or error}", hint="connect(path, read_only=True)") from error
+                raise StorageError(
+                    f"cannot write in {self.folder}: {error.strerror or error}", hint="connect(path, read_only=True)"
+                ) from error
             return None  # a folder that nobody can write to needs no protection from writers
         try:
             fcntl.flock(handle, how)
@@ -67,7 +69,10 @@ class Owner:
         """Refuse to write if the claim does not hold any more."""
         if not self.is_mine:
             raise StorageError(
-                f"the database {self.folder} was opened by process {self._process}, of which this one ({os.getpid()}) is a fork",
+                (
+                    f"the database {self.folder} was opened by process {self._process}, of which this one "
+                    f"({os.getpid()}) is a fork"
+                ),
                 hint="a forked process may read; to write, close the database in the other process and connect here",
             )
         if self._handle is None or not self._is_in_place(self._handle):
@@ -132,7 +137,8 @@ class Owner:
 
 
 def unlock(handle: int) -> None:
-    """Free the lock of an open file also for a child that has just been forked and has not closed its copy of it yet."""
+    """Free the lock of an open file also for a child that has just been forked and has not closed its copy of it
+    yet."""
     with contextlib.suppress(OSError):
         fcntl.flock(handle, fcntl.LOCK_UN)
 
@@ -149,4 +155,6 @@ def _after_fork(is_child: bool) -> None:
     _registering.release()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True))
+os.register_at_fork(
+    before=_before_fork, after_in_parent=lambda: _after_fork(False), after_in_child=lambda: _after_fork(True)
+)

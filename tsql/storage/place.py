@@ -15,6 +15,9 @@ def check_place(path: Path) -> None:
         os.stat(path)
     except FileNotFoundError:
         if not os.path.isdir(path.parent):
-            raise StorageError(f"there is no folder {path.parent} for the database {path}", hint="make that folder first, or look at the path") from None
+            raise StorageError(
+                f"there is no folder {path.parent} for the database {path}",
+                hint="make that folder first, or look at the path",
+            ) from None
     except OSError as error:
         raise StorageError(f"cannot open {path}: {error.strerror or error}") from error

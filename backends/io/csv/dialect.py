@@ -33,8 +33,8 @@ class Score(NamedTuple):
 
 @dataclass(frozen=True)
 class Dialect:
-    """How rows and fields are separated; an empty quote or escape means that there is none. `loose`: quotes inside a quoted
-    field need no escape. `comment`: what follows this character is no data, unless it is empty."""
+    """How rows and fields are separated; an empty quote or escape means that there is none. `loose`: quotes inside a
+    quoted field need no escape. `comment`: what follows this character is no data, unless it is empty."""
 
     delimiter: str
     quote: str
@@ -48,12 +48,21 @@ class Dialect:
             return LooseRows(lines, self.delimiter, self.quote)
         quoting = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
         doubled = self.escape in ("", self.quote)
-        return csv.reader(lines, delimiter=self.delimiter, quotechar=self.quote or None, doublequote=doubled, escapechar=None if doubled else self.escape, quoting=quoting, strict=strict)
+        return csv.reader(
+            lines,
+            delimiter=self.delimiter,
+            quotechar=self.quote or None,
+            doublequote=doubled,
+            escapechar=None if doubled else self.escape,
+            quoting=quoting,
+            strict=strict,
+        )
 
 
 def find_dialect(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, bool]:
-    """The dialect in which a sample makes most sense, and whether all rows have one width in it. The start of the sample is enough,
-    unless it has so few rows that they say little; `whole` says that the sample is all of the file."""
+    """The dialect in which a sample makes most sense, and whether all rows have one width in it. The start of the
+    sample is enough, unless it has so few rows that they say little; `whole` says that the sample is all of the
+    file."""
     size = DIALECT_BYTES
     while True:
         dialect, score = _best(text[:size], whole and len(text) <= size, options)
@@ -69,8 +78,14 @@ def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, 
     if delimiter == "":
         raise SourceError("option delim is empty")
     opt.check_marks(delimiter, quote, escape, comment, opt.texts(options, "nullstr") or ())
-    delimiters = (delimiter,) if delimiter is not None else tuple(mark for mark in DELIMITERS if mark not in (quote, escape, comment))
-    usual = tuple(mark for mark in ('"', "'") if mark not in (delimiter, comment) and (mark == '"' or mark in text)) or ("",)
+    delimiters = (
+        (delimiter,)
+        if delimiter is not None
+        else tuple(mark for mark in DELIMITERS if mark not in (quote, escape, comment))
+    )
+    usual = tuple(
+        mark for mark in ('"', "'") if mark not in (delimiter, comment) and (mark == '"' or mark in text)
+    ) or ("",)
     quotes = (quote,) if quote is not None else usual
     padded = bool(opt.flag(options, "null_padding"))
     found: list[tuple[Score, Dialect]] = []
@@ -84,7 +99,11 @@ def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, 
             if score is not None:
                 found.append((score, candidate))
     if unclosed and quote is None:
-        found += [(score, c) for c in (Dialect(d, "", "") for d in delimiters) if (score := _score(text, c, whole, padded)) is not None]
+        found += [
+            (score, c)
+            for c in (Dialect(d, "", "") for d in delimiters)
+            if (score := _score(text, c, whole, padded)) is not None
+        ]
     if not found:
         return Dialect(delimiters[0], quotes[0], escape or quotes[0]), Score(False, 1, 0, 0)
     best = max(score[:3] for score, _ in found)
@@ -92,7 +111,8 @@ def _best(text: str, whole: bool, options: Mapping[str, Any]) -> tuple[Dialect, 
 
 
 def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> Score | None:
-    """How the sample looks in a dialect; None where its quotes do not close. The width of `padded` rows is that of the longest."""
+    """How the sample looks in a dialect; None where its quotes do not close. The width of `padded` rows is that of the
+    longest."""
     found = _strict_rows(text, dialect, whole)
     if found is None:
         return None
@@ -110,7 +130,8 @@ def _score(text: str, dialect: Dialect, whole: bool, padded: bool) -> Score | No
 
 
 def _strict_rows(text: str, dialect: Dialect, whole: bool) -> list[list[str]] | None:
-    """The first rows of a sample; None if a quote is never closed, or something stands between the end of a quoted field and the next one."""
+    """The first rows of a sample; None if a quote is never closed, or something stands between the end of a quoted
+    field and the next one."""
     if dialect.loose or not dialect.quote:
         return rows_of(text, dialect, whole, SCORED_ROWS)
     rows: list[list[str]] = []

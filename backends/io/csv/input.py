@@ -1,7 +1,7 @@
 """The bytes of a CSV file on the way to a parser: decompressed, as UTF-8, and checked to be all of the file.
 
-`CsvSource` hands a `CsvBytes` to pyarrow, the sniffer reads its sample from one, and so does the search for the line of an error.
-"""
+`CsvSource` hands a `CsvBytes` to pyarrow, the sniffer reads its sample from one, and so does the search for the line of
+an error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def encoding_of(options: Mapping[str, Any]) -> str:
         found = codecs.lookup(stated)
         "".encode(stated)  # refuses codecs that are no encodings of text, such as base64
     except (LookupError, ValueError):
-        raise SourceError(f"unknown encoding {stated!r}", hint="encodings are 'utf-8', 'utf-16', 'latin-1' and others that Python knows") from None
+        raise SourceError(
+            f"unknown encoding {stated!r}",
+            hint="encodings are 'utf-8', 'utf-16', 'latin-1' and others that Python knows",
+        ) from None
     return found.name
 
 
@@ -52,17 +55,23 @@ def longest_row(options: Mapping[str, Any]) -> int:
 def too_long(path: str, line: int, most_bytes: int) -> SourceError:
     """The error for a row that does not end."""
     return SourceError(
-        f"{path}: line {line}: the row that starts here has more than {most_bytes} bytes, or a quote in it is never closed",
+        (
+            f"{path}: line {line}: the row that starts here has more than {most_bytes} bytes, or a quote in it "
+            "is never closed"
+        ),
         hint="max_line_size => n reads longer rows, quote => '' takes quotes as they are",
     )
 
 
 class CsvBytes(io.RawIOBase):
-    """The bytes of a file as UTF-8 without its first `skip` lines. What `ending` gives for the last byte is put after the end.
+    """The bytes of a file as UTF-8 without its first `skip` lines. What `ending` gives for the last byte is put after
+    the end.
 
     A file that has become shorter since it was opened is an error: its last row would be cut without a word."""
 
-    def __init__(self, path: str, options: Mapping[str, Any], skip: int = 0, ending: Callable[[bytes], bytes] | None = None):
+    def __init__(
+        self, path: str, options: Mapping[str, Any], skip: int = 0, ending: Callable[[bytes], bytes] | None = None
+    ):
         super().__init__()
         self.path, self._skip, self._ending = path, skip, ending
         self._stream = open_input(path, opt.text(options, "compression"))
@@ -106,7 +115,8 @@ class CsvBytes(io.RawIOBase):
         return self._ending(last)
 
     def read_buffer(self, size: int) -> Any:
-        """As `read`, in memory of pyarrow where the bytes are those of the file: it reuses its memory, and pyarrow asks for this first."""
+        """As `read`, in memory of pyarrow where the bytes are those of the file: it reuses its memory, and pyarrow asks
+        for this first."""
         if self._decode is not None or self._first or self._rest or self._ended:
             return self.read(size)
         part = self._stream.read_buffer(size)
@@ -138,7 +148,10 @@ class CsvBytes(io.RawIOBase):
                 text = self._decode(raw, not raw)
             except UnicodeDecodeError as error:
                 line = self._lines + error.object[: error.start].count(b"\n")
-                raise SourceError(f"{self.path}: after line {line}: the file is not valid {self._encoding}", hint="encoding => '..' names another encoding") from None
+                raise SourceError(
+                    f"{self.path}: after line {line}: the file is not valid {self._encoding}",
+                    hint="encoding => '..' names another encoding",
+                ) from None
             self._lines += text.count("\n")
             # Half of a surrogate pair is no text in any encoding.
             part = text.encode("utf-8", "replace")
@@ -168,8 +181,9 @@ class CsvBytes(io.RawIOBase):
 
 
 class EndMark:
-    """A row that is put after the end of a file and must come back from the parser: if it does not, a quote was open at the end, and
-    the rest of the file would be one value. It has a field too many, so that the parser reports it and does not take it for data."""
+    """A row that is put after the end of a file and must come back from the parser: if it does not, a quote was open at
+    the end, and the rest of the file would be one value. It has a field too many, so that the parser reports it and
+    does not take it for data."""
 
     def __init__(self, delimiter: str, width: int, *others: str):
         letters = [c for c in string.ascii_lowercase if c not in (delimiter, *others)]
@@ -186,8 +200,9 @@ EXIT_SECONDS = 0.2
 
 
 def in_use(thing: Any) -> None:
-    """Remember an object that threads of pyarrow may hold. One that lets go of it while the interpreter shuts down would end the process
-    ("terminate called without an active exception"), so the end of the program waits a moment for those that are left."""
+    """Remember an object that threads of pyarrow may hold. One that lets go of it while the interpreter shuts down
+    would end the process ("terminate called without an active exception"), so the end of the program waits a moment for
+    those that are left."""
     key = id(thing)
     _in_use[key] = weakref.ref(thing, lambda _: _in_use.pop(key, None))
 
@@ -206,9 +221,9 @@ _before = 0
 
 @contextmanager
 def fields_of_any_length() -> Iterator[None]:
-    """Python's csv module refuses fields of more than 131,072 characters: not while this context is open. The limit is one for the
-    whole process, so it is put back when the last user leaves, unless somebody else has changed it meanwhile. Reading does not go on in
-    the child of a fork, so nobody is a user there that was one before."""
+    """Python's csv module refuses fields of more than 131,072 characters: not while this context is open. The limit is
+    one for the whole process, so it is put back when the last user leaves, unless somebody else has changed it
+    meanwhile. Reading does not go on in the child of a fork, so nobody is a user there that was one before."""
     global _users, _before
     generation = forks.generation()
     with _fields:

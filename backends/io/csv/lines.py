@@ -1,8 +1,8 @@
 """Text that pyarrow's reader does not take as it is, made plain on the way to it: comments, short rows, stray quotes.
 
-`CsvSource` puts a `PlainCsv` stream between the file and the reader where the options (or the sniffer) ask for one of them.
-It goes row by row through Python, so it is slower than a plain file by far. `RawRows` goes the same way, to say where an error is.
-"""
+`CsvSource` puts a `PlainCsv` stream between the file and the reader where the options (or the sniffer) ask for one of
+them. It goes row by row through Python, so it is slower than a plain file by far. `RawRows` goes the same way, to say
+where an error is."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def shorter(lines: Iterable[Numbered], most_bytes: int, path: str, skip: bool) -
 
 
 class LooseRows:
-    """Rows of a file whose quotes need not be escaped: one ends a field only before a delimiter or the end of the line."""
+    """Rows of a file whose quotes need not be escaped: one ends a field only before a delimiter or the end of the
+    line."""
 
     def __init__(self, lines: Iterable[str], delimiter: str, quote: str) -> None:
         self.lines, self.delimiter, self.quote = iter(lines), delimiter, quote
@@ -119,8 +120,8 @@ class LooseRows:
 
 
 class PlainCsv(io.RawIOBase):
-    """The rows of a file as CSV text with every quote doubled, which is what pyarrow reads best. `unclosed` is called if the file ends
-    inside of quotes, and says whether its last row counts all the same."""
+    """The rows of a file as CSV text with every quote doubled, which is what pyarrow reads best. `unclosed` is called
+    if the file ends inside of quotes, and says whether its last row counts all the same."""
 
     def __init__(
         self,
@@ -134,7 +135,9 @@ class PlainCsv(io.RawIOBase):
         super().__init__()
         self._open = ExitStack()
         self._open.enter_context(fields_of_any_length())
-        text = self._open.enter_context(io.TextIOWrapper(io.BufferedReader(stream, 1 << 16), "utf-8-sig", errors="surrogateescape", newline=""))
+        text = self._open.enter_context(
+            io.TextIOWrapper(io.BufferedReader(stream, 1 << 16), "utf-8-sig", errors="surrogateescape", newline="")
+        )
         self._rows = _closed_rows(dialect, (line for _, line in clean(enumerate(_lines(text), 1))), unclosed)
         self._delimiter, self._width, self._filler = dialect.delimiter, width, filler
         self._ready = b""
@@ -156,7 +159,9 @@ class PlainCsv(io.RawIOBase):
     def _part(self) -> bytes:
         """The text of the next rows, padded."""
         text = io.StringIO()
-        writer = csv.writer(text, delimiter=self._delimiter, lineterminator="\r\n")  # what is in here is quoted in values
+        writer = csv.writer(
+            text, delimiter=self._delimiter, lineterminator="\r\n"
+        )  # what is in here is quoted in values
         for _, row in zip(range(PART_ROWS), self._rows, strict=False):
             if self._width is not None and row:
                 row = row + [self._filler] * (self._width - len(row))
@@ -170,7 +175,8 @@ class PlainCsv(io.RawIOBase):
 
 
 def _closed_rows(dialect: Dialect, lines: Iterable[str], unclosed: Callable[[], bool]) -> Iterator[list[str]]:
-    """The rows; what `unclosed` says decides about the last one, if the text ends inside of quotes. Loose quotes need not be closed."""
+    """The rows; what `unclosed` says decides about the last one, if the text ends inside of quotes. Loose quotes need
+    not be closed."""
     if dialect.loose or not dialect.quote:
         yield from dialect.rows(lines)
         return
@@ -202,7 +208,8 @@ def plain_stream(raw: PlainCsv) -> pa.NativeFile:
 
 
 class RawRow(NamedTuple):
-    """A row as it stands in the file: its first line, the byte at which that starts, its bytes, and its fields as bytes in latin-1."""
+    """A row as it stands in the file: its first line, the byte at which that starts, its bytes, and its fields as bytes
+    in latin-1."""
 
     line: int
     position: int
@@ -211,11 +218,14 @@ class RawRow(NamedTuple):
 
     def texts(self) -> list[str]:
         """The fields as text; bytes that are not UTF-8 are replaced."""
-        return [field if field.isascii() else field.encode("latin-1").decode("utf-8", "replace") for field in self.fields]
+        return [
+            field if field.isascii() else field.encode("latin-1").decode("utf-8", "replace") for field in self.fields
+        ]
 
 
 class RawRows:
-    """All rows of a file with their places; slow. Latin-1 has a character for each byte, so counting characters counts bytes."""
+    """All rows of a file with their places; slow. Latin-1 has a character for each byte, so counting characters counts
+    bytes."""
 
     def __init__(self, path: str, dialect: Dialect, skip: int, options: Mapping[str, Any]):
         self._open = ExitStack()

@@ -1,8 +1,9 @@
-"""Rows that a CSV file has and a query does not see: what `store_rejects` keeps of them, and the two tables in which it is read.
+"""Rows that a CSV file has and a query does not see: what `store_rejects` keeps of them, and the two tables in which it
+is read.
 
-The reader leaves such rows out and counts which; `CsvRejects.note` then goes through the file once more, to say where they are and
-why. The catalog puts `RejectTables` under the names of the options, with DuckDB's columns. Integers are signed here.
-"""
+The reader leaves such rows out and counts which; `CsvRejects.note` then goes through the file once more, to say where
+they are and why. The catalog puts `RejectTables` under the names of the options, with DuckDB's columns. Integers are
+signed here."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def rejects_of(options: Mapping[str, Any]) -> CsvRejects | None:
             raise SourceError("option rejects_limit needs store_rejects => true")
         return None
     if opt.flag(options, "ignore_errors", None) is False:
-        raise SourceError("store_rejects leaves rows with errors out, and ignore_errors is false", hint="leave out ignore_errors")
+        raise SourceError(
+            "store_rejects leaves rows with errors out, and ignore_errors is false", hint="leave out ignore_errors"
+        )
     names = opt.text(options, "rejects_table") or "reject_errors", opt.text(options, "rejects_scan") or "reject_scans"
     if names[0].lower() == names[1].lower():
         raise SourceError(f"options rejects_table and rejects_scan both say {names[0]}")
@@ -55,7 +58,8 @@ def rejects_of(options: Mapping[str, Any]) -> CsvRejects | None:
 
 @dataclass
 class CsvRejects:
-    """What one source has rejected: rows of the two tables by file. `limit` is how many errors of a file are kept; 0 for all."""
+    """What one source has rejected: rows of the two tables by file. `limit` is how many errors of a file are kept; 0
+    for all."""
 
     table: str
     scan: str
@@ -82,15 +86,30 @@ class CsvRejects:
 def _scan(pass_: _Reader) -> tuple[Any, ...]:
     format, options = pass_.format, pass_.source.options
     columns = ",".join(f"'{name}': '{kind}'" for name, kind in zip(format.names, format.types, strict=True))
-    given = ", ".join(f"{name}={value!r}" if isinstance(value, str) else f"{name}={str(value).lower()}" for name, value in sorted(opt.plain(options).items()) if name != "columns")
+    given = ", ".join(
+        f"{name}={value!r}" if isinstance(value, str) else f"{name}={str(value).lower()}"
+        for name, value in sorted(opt.plain(options).items())
+        if name != "columns"
+    )
     dialect = format.dialect
     formats = opt.text(options, "dateformat"), opt.text(options, "timestampformat")
-    return pass_.path, dialect.delimiter, dialect.quote, dialect.escape, None, format.skip, format.header, "{" + columns + "}", *formats, given
+    return (
+        pass_.path,
+        dialect.delimiter,
+        dialect.quote,
+        dialect.escape,
+        None,
+        format.skip,
+        format.header,
+        "{" + columns + "}",
+        *formats,
+        given,
+    )
 
 
 def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
-    """(line, its byte, the byte of the error, column from 1, its name, kind, text, message) for what is wrong in the rows read. Bytes are
-    counted from 1."""
+    """(line, its byte, the byte of the error, column from 1, its name, kind, text, message) for what is wrong in the
+    rows read. Bytes are counted from 1."""
     format, source = pass_.format, pass_.source
     width, columns = len(format.names), [reader(pass_.kind(i), how) for i, how in enumerate(format.formats)]
     failed, row_number = set(pass_.failed), -1
@@ -106,14 +125,30 @@ def _errors(pass_: _Reader) -> Iterator[tuple[Any, ...]]:
                 message = f"Maximum line size of {pass_.most_bytes} bytes exceeded. Actual Size:{len(row.text)} bytes."
                 yield *where, row.position + 1, None, None, "LINE SIZE OVER MAXIMUM", text, message
             elif following is None and pass_.unclosed:
-                yield *where, row.position + 1, None, None, "UNQUOTED VALUE", text, "Value with unterminated quote found."
+                yield (
+                    *where,
+                    row.position + 1,
+                    None,
+                    None,
+                    "UNQUOTED VALUE",
+                    text,
+                    "Value with unterminated quote found.",
+                )
             elif not row.fields and width > 1:
                 continue
             elif len(row.fields) > width or (len(row.fields) < width and not source.padded):
                 for column, position, kind in _wrong_width(row, width):
                     name = format.names[column] if column < width else None
                     found = column if column < width else column + 1
-                    yield *where, position, found, name, kind, text, f"Expected Number of Columns: {width} Found: {found}"
+                    yield (
+                        *where,
+                        position,
+                        found,
+                        name,
+                        kind,
+                        text,
+                        f"Expected Number of Columns: {width} Found: {found}",
+                    )
             else:
                 row_number += 1
                 if row_number in failed:
@@ -136,11 +171,21 @@ def _wrong_values(pass_: _Reader, row: RawRow, columns: list[Any]) -> Iterator[t
         try:
             value = raw.encode("latin-1").decode("utf-8")
         except UnicodeDecodeError:
-            yield column, _start(row, column), "INVALID ENCODING", "Invalid unicode (byte sequence mismatch) detected. This file is not utf-8 encoded."
+            yield (
+                column,
+                _start(row, column),
+                "INVALID ENCODING",
+                "Invalid unicode (byte sequence mismatch) detected. This file is not utf-8 encoded.",
+            )
             return
         if value not in nulls and read(value) is None:
             name, kind = pass_.format.names[column], pass_.kind(column)
-            yield column, _start(row, column), "CAST", f"Error when converting column \"{name}\". Could not convert string \"{shown(value)}\" to '{kind}'"
+            yield (
+                column,
+                _start(row, column),
+                "CAST",
+                f'Error when converting column "{name}". Could not convert string "{shown(value)}" to \'{kind}\'',
+            )
 
 
 def _start(row: RawRow, column: int) -> int:
@@ -192,7 +237,9 @@ class RejectTable:
         rows = [(scan.scan_id, *row) for scan in list(self.kept) for row in self._rows(scan)]
         if rows:
             found = dict(zip(self.schema.names, zip(*rows, strict=True), strict=True))
-            yield batch_of([pa.array(found[name], self.schema[name].type.to_arrow()) for name in columns], columns, len(rows))
+            yield batch_of(
+                [pa.array(found[name], self.schema[name].type.to_arrow()) for name in columns], columns, len(rows)
+            )
 
     def _rows(self, scan: CsvRejects) -> list[tuple[Any, ...]]:
         if self.schema is SCANS:

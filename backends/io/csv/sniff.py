@@ -102,10 +102,14 @@ def _sniffed(path: str, sample: str, whole: bool, options: Mapping[str, Any]) ->
 
 
 def _below(text: str, skip: int, comment: str, options: Mapping[str, Any]) -> tuple[str, int]:
-    """A sample without its comments, the lines to skip and the blank lines behind them; and how many of these there were."""
+    """A sample without its comments, the lines to skip and the blank lines behind them; and how many of these there
+    were."""
     if comment or skip:
         quote = opt.character(options, "quote")
-        lines = [line for _, line in without_comments(enumerate(io.StringIO(text), 1), comment, '"' if quote is None else quote)]
+        lines = [
+            line
+            for _, line in without_comments(enumerate(io.StringIO(text), 1), comment, '"' if quote is None else quote)
+        ]
         text = "".join(lines[skip:])
     below = text.lstrip("\n")
     return below, len(text) - len(below)
@@ -130,7 +134,10 @@ def read_sample(path: str, options: Mapping[str, Any], size: int = SAMPLE_BYTES)
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise SourceError(f"{path}: this file is UTF-16", hint="encoding => 'utf-16' reads it")
     if data.count(0, 0, HEAD_BYTES) * 8 > len(data[:HEAD_BYTES]):
-        raise SourceError(f"{path}: this is not a text file (it holds NUL bytes), expected CSV", hint="encoding => 'utf-16' reads text with two bytes a character")
+        raise SourceError(
+            f"{path}: this is not a text file (it holds NUL bytes), expected CSV",
+            hint="encoding => 'utf-16' reads text with two bytes a character",
+        )
     whole = len(data) <= size
     text = bytes(data[:size]).removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
     return text.replace("\r\n", "\n").replace("\r", "\n"), whole
@@ -143,11 +150,24 @@ def _width(rows: list[list[str]]) -> int:
 
 def _nothing(dialect: Dialect, skip: int, options: Mapping[str, Any]) -> CsvFormat:
     """A file without rows has the columns that the user states, or one column0 (as in DuckDB)."""
-    stated = opt.column_types(options, "columns") or {name: VARCHAR for name in opt.column_names(options, "names") or ["column0"]}
-    return CsvFormat(dialect, skip, False, tuple(unique_names(list(stated))), tuple(stated.values()), (ISO,) * len(stated), True)
+    stated = opt.column_types(options, "columns") or {
+        name: VARCHAR for name in opt.column_names(options, "names") or ["column0"]
+    }
+    return CsvFormat(
+        dialect, skip, False, tuple(unique_names(list(stated))), tuple(stated.values()), (ISO,) * len(stated), True
+    )
 
 
-def _columns(path: str, dialect: Dialect, skip: int, rows: list[list[str]], width: int, nulls: set[str], whole: bool, options: Mapping[str, Any]) -> CsvFormat:
+def _columns(
+    path: str,
+    dialect: Dialect,
+    skip: int,
+    rows: list[list[str]],
+    width: int,
+    nulls: set[str],
+    whole: bool,
+    options: Mapping[str, Any],
+) -> CsvFormat:
     stated = opt.column_types(options, "columns")
     if stated is not None and len(stated) != width:
         raise SourceError(f"{path}: option columns names {len(stated)} columns, the file has {width}")
@@ -167,7 +187,15 @@ def _columns(path: str, dialect: Dialect, skip: int, rows: list[list[str]], widt
         found = [(VARCHAR, ISO)] * width
     names = list(stated) if stated is not None else _names(first if header else [], width, options)
     found = _override(path, names, found, options)
-    return CsvFormat(dialect, skip, header, tuple(names), tuple(kind for kind, _ in found), tuple(format for _, format in found), header and whole and len(rows) == 1)
+    return CsvFormat(
+        dialect,
+        skip,
+        header,
+        tuple(names),
+        tuple(kind for kind, _ in found),
+        tuple(format for _, format in found),
+        header and whole and len(rows) == 1,
+    )
 
 
 def _type(rows: list[list[str]], index: int, nulls: set[str], options: Mapping[str, Any]) -> tuple[Type, TextFormat]:
@@ -190,12 +218,19 @@ def type_of(values: list[str], options: Mapping[str, Any]) -> tuple[Type, TextFo
         kind, _ = detect(_numbers(values, numbers))
         return (kind, numbers) if kind.is_numeric else detect(values)
     kind, format = detect(values)
-    if numbers.decimal == "," and kind == VARCHAR and values and all(map(_COMMA_NUMBER.fullmatch, (value.strip() for value in values))):
+    if (
+        numbers.decimal == ","
+        and kind == VARCHAR
+        and values
+        and all(map(_COMMA_NUMBER.fullmatch, (value.strip() for value in values)))
+    ):
         return DOUBLE, numbers
     return kind, format
 
 
-_COMMA_NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:e[+-]?[0-9]+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+_COMMA_NUMBER = re.compile(
+    r"[+-]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:e[+-]?[0-9]+)?|-?(?:nan|inf(?:inity)?)", re.IGNORECASE
+)
 
 
 def _numbers(values: list[str], format: TextFormat) -> list[str]:
@@ -210,7 +245,10 @@ def number_format(options: Mapping[str, Any]) -> TextFormat:
     if decimal not in (".", ","):
         raise SourceError(f"option decimal_separator is '.' or ',', not {decimal!r}")
     if thousands == decimal:
-        raise SourceError(f"option thousands is {thousands!r}, which is also the decimal separator", hint="decimal_separator => ',' changes that")
+        raise SourceError(
+            f"option thousands is {thousands!r}, which is also the decimal separator",
+            hint="decimal_separator => ',' changes that",
+        )
     return TextFormat(decimal=decimal, thousands=thousands)
 
 
@@ -244,19 +282,27 @@ def _names(header: list[str], width: int, options: Mapping[str, Any]) -> list[st
         found.append(name or f"column{i:0{digits}d}")
     again = {name.lower() for name in stated} & {name.lower() for name in found[len(stated) :]}
     if again:
-        raise SourceError(f'option names: the file has a column "{min(again)}" of its own', hint="name all columns, or choose another name")
+        raise SourceError(
+            f'option names: the file has a column "{min(again)}" of its own',
+            hint="name all columns, or choose another name",
+        )
     return unique_names(found)
 
 
 def _plain_name(name: str) -> str:
-    """A name that needs no quotes, as DuckDB makes it: letters without accents, digits, `_` for white space, and `_` before a digit or
-    a keyword."""
-    letters = [c if c.isspace() else c if c.isascii() and (c.isalnum() or c == "_") else "" for c in unicodedata.normalize("NFKD", name)]
+    """A name that needs no quotes, as DuckDB makes it: letters without accents, digits, `_` for white space, and `_`
+    before a digit or a keyword."""
+    letters = [
+        c if c.isspace() else c if c.isascii() and (c.isalnum() or c == "_") else ""
+        for c in unicodedata.normalize("NFKD", name)
+    ]
     found = "_".join("".join(letters).split()).lower() or "_"
     return "_" + found if found[0].isdigit() or found in RESERVED else found
 
 
-def _override(path: str, names: list[str], found: list[tuple[Type, TextFormat]], options: Mapping[str, Any]) -> list[tuple[Type, TextFormat]]:
+def _override(
+    path: str, names: list[str], found: list[tuple[Type, TextFormat]], options: Mapping[str, Any]
+) -> list[tuple[Type, TextFormat]]:
     for index, kind in _stated_types(names, options, path):
         found[index] = (kind, _format(kind, found[index][1], options))
     return found
@@ -278,9 +324,9 @@ def _stated_types(names: Sequence[str], options: Mapping[str, Any], path: str = 
 def over_more_rows(path: str, format: CsvFormat, options: Mapping[str, Any]) -> CsvFormat:
     """The format with types that fit all rows, or as many as sample_size says; the sample has said the rest.
 
-    Some values are kept that show the type of a column so far. Where others do not agree with them, they are kept too, and all of them
-    say what the type is then. It may be one that rows before have not been held against (dates with the day first or last), so the rows
-    are read again until nothing changes."""
+    Some values are kept that show the type of a column so far. Where others do not agree with them, they are kept too,
+    and all of them say what the type is then. It may be one that rows before have not been held against (dates with the
+    day first or last), so the rows are read again until nothing changes."""
     limit = sample_rows(options)
     if format.empty or "columns" in options or (limit is not None and limit < SAMPLE_ROWS):
         return format

@@ -4,9 +4,8 @@ A file is one split. Values are first converted by pyarrow. Where it meets text 
 is read on from the same row with all columns as text, which is converted value by value as DuckDB casts it
 (`csv_values`): slower, and exact about the line and the column of a value that does not fit.
 
-A file never ends early without an error. A row that is longer than a block is read in larger ones, up to `max_line_size`; a
-quote that is open at the end of the file swallows the `EndMark` behind it, which is noticed.
-"""
+A file never ends early without an error. A row that is longer than a block is read in larger ones, up to
+`max_line_size`; a quote that is open at the end of the file swallows the `EndMark` behind it, which is noticed."""
 
 from __future__ import annotations
 
@@ -80,7 +79,11 @@ class CsvSource:
         with reading(split.path, "a CSV file"):
             for batch in _Reader(self, split.path, format, tuple(present)).batches():
                 arrays = {name: batch.column(i) for i, name in enumerate(present)}
-                missing = (pa.nulls(batch.num_rows, self.schema[name].type.to_arrow()) for name in columns if name not in arrays)
+                missing = (
+                    pa.nulls(batch.num_rows, self.schema[name].type.to_arrow())
+                    for name in columns
+                    if name not in arrays
+                )
                 shaped = [arrays[name] if name in arrays else next(missing) for name in columns]
                 yield batch_of(shaped, columns, batch.num_rows)
 
@@ -118,13 +121,19 @@ class CsvSource:
 
     def _as_first(self, path: str, found: CsvFormat, first: CsvFormat) -> CsvFormat:
         if len(found.names) != len(first.names):
-            raise SourceError(f"{path}: has {len(found.names)} columns, {self.paths[0]} has {len(first.names)}", hint="union_by_name => true reads missing columns as NULL")
+            raise SourceError(
+                f"{path}: has {len(found.names)} columns, {self.paths[0]} has {len(first.names)}",
+                hint="union_by_name => true reads missing columns as NULL",
+            )
         names = {name.lower() for name in first.names}
         if found.header and first.header and {name.lower() for name in found.names} == names:
             return found
         if found.header and first.header and "columns" not in self.options and "names" not in self.options:
             missing = next(name for name in first.names if name.lower() not in {other.lower() for other in found.names})
-            raise SourceError(f"{path}: column {missing}, which is in {self.paths[0]}, is missing here", hint="union_by_name => true reads missing columns as NULL")
+            raise SourceError(
+                f"{path}: column {missing}, which is in {self.paths[0]}, is missing here",
+                hint="union_by_name => true reads missing columns as NULL",
+            )
         return CsvFormat(found.dialect, found.skip, found.header, first.names, first.types, found.formats, found.empty)
 
 
@@ -145,7 +154,8 @@ class _Reader:
         self.block_bytes = BLOCK_BYTES
         self.mark: EndMark | None = None
         dialect = format.dialect
-        # Lines are counted one by one for a limit that is less than a block; a larger one is kept by the size of blocks.
+        # Lines are counted one by one for a limit that is less than a block; a larger one is kept by the size of
+        # blocks.
         self.most_bytes = source.longest if source.longest < BLOCK_BYTES else 0
         self.rewritten = bool(dialect.comment or source.padded or self.most_bytes or (dialect.loose and dialect.quote))
         self.failed: list[int] = []
@@ -198,8 +208,8 @@ class _Reader:
                 yield converted
 
     def _closed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The batches, if the file does not end inside of quotes. Where errors are ignored, the row that does not end is left out: it is
-        the last one, so one batch is held back."""
+        """The batches, if the file does not end inside of quotes. Where errors are ignored, the row that does not end
+        is left out: it is the last one, so one batch is held back."""
         if not self.source.ignore_errors:
             rows = 0
             for batch in batches:
@@ -230,7 +240,9 @@ class _Reader:
         source, dialect, format = self.source, self.format.dialect, self.format
         stored_path(self.path)  # all of a pipe is awaited here: pyarrow reads in threads that nobody can call off
         if not self.rewritten:
-            self.mark = EndMark(dialect.delimiter, len(format.names), dialect.quote, dialect.escape) if dialect.quote else None
+            self.mark = (
+                EndMark(dialect.delimiter, len(format.names), dialect.quote, dialect.escape) if dialect.quote else None
+            )
             ending = None if self.mark is None else self.mark.ending
             return pa.PythonFile(CsvBytes(self.path, source.options, format.skip, ending), "r")
 
@@ -245,7 +257,9 @@ class _Reader:
             return False
 
         width = len(format.names) if source.padded else None
-        return plain_stream(PlainCsv(CsvBytes(self.path, source.options), dialect, clean, width, source.nulls[0], unclosed))
+        return plain_stream(
+            PlainCsv(CsvBytes(self.path, source.options), dialect, clean, width, source.nulls[0], unclosed)
+        )
 
     def _open(self, stream: pa.NativeFile, careful: bool) -> Iterable[pa.RecordBatch]:
         format = self.format
@@ -273,7 +287,9 @@ class _Reader:
             false_values=_FALSE,
             decimal_point=self.source.numbers.decimal,
         )
-        read = pa.csv.ReadOptions(use_threads=False, block_size=self.block_bytes, column_names=names, skip_rows_after_names=int(format.header))
+        read = pa.csv.ReadOptions(
+            use_threads=False, block_size=self.block_bytes, column_names=names, skip_rows_after_names=int(format.header)
+        )
         try:
             return pa.csv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
         except pa.ArrowInvalid as error:
@@ -348,7 +364,9 @@ class _Reader:
         hint = "ignore_errors => true skips such rows, skip => n skips lines at the start"
         for row in self._data_rows():
             if len(row.fields) != width and (row.fields or width == 1):
-                return SourceError(f"{self.path}: line {row.line}: expected {width} fields, found {len(row.fields)}", hint=hint)
+                return SourceError(
+                    f"{self.path}: line {row.line}: expected {width} fields, found {len(row.fields)}", hint=hint
+                )
         return SourceError(f"{self.path}: a row does not have {width} fields", hint=hint)
 
     def _bad_value(self, index: int, kind: Type, format: TextFormat) -> SourceError:
@@ -359,7 +377,13 @@ class _Reader:
                 try:
                     value = row.fields[index].encode("latin-1").decode("utf-8")
                 except UnicodeDecodeError:
-                    return SourceError(f"{self.path}: line {row.line}: column {name} is not valid UTF-8", hint="encoding => 'latin-1' (or another) says how the file is written")
+                    return SourceError(
+                        f"{self.path}: line {row.line}: column {name} is not valid UTF-8",
+                        hint="encoding => 'latin-1' (or another) says how the file is written",
+                    )
                 if value not in nulls and read(value) is None:
-                    return SourceError(f"{self.path}: line {row.line}: column {name}: could not convert '{shown(value)}' to {kind}", hint=f"types => {{'{name}': 'VARCHAR'}} reads the column as text")
+                    return SourceError(
+                        f"{self.path}: line {row.line}: column {name}: could not convert '{shown(value)}' to {kind}",
+                        hint=f"types => {{'{name}': 'VARCHAR'}} reads the column as text",
+                    )
         return SourceError(f"{self.path}: column {name} holds a value that is no {kind}")

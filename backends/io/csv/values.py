@@ -1,9 +1,8 @@
-"""What CSV files hold beside the ordinary values of `text`: nan and infinities, times before year 1 and after 9999, times where a
-date is asked for, integers of 39 digits.
+"""What CSV files hold beside the ordinary values of `text`: nan and infinities, times before year 1 and after 9999,
+times where a date is asked for, integers of 39 digits.
 
-`text` and pyarrow read what nearly all files hold. What is here is asked only about what they refuse, so it costs nothing
-elsewhere.
-"""
+`text` and pyarrow read what nearly all files hold. What is here is asked only about what they refuse, so it costs
+nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -15,23 +14,45 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tsql.backends.io.text import ISO, TextFormat, convert_text, from_stored, parse_date, parse_timestamp, parse_timestamptz, parser
+from tsql.backends.io.text import (
+    ISO,
+    TextFormat,
+    convert_text,
+    from_stored,
+    parse_date,
+    parse_timestamp,
+    parse_timestamptz,
+    parser,
+)
 from tsql.backends.io.text import detect as detect_ordinary
 from tsql.kernels.expr.types import DATE, DECIMAL, DOUBLE, HUGEINT, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
-from tsql.kernels.runtime.calendar import DATE_INFINITY, DATE_MAX, DATE_MIN, MICROS_PER_DAY, TIMESTAMP_INFINITY, TIMESTAMP_MAX, TIMESTAMP_MIN
+from tsql.kernels.runtime.calendar import (
+    DATE_INFINITY,
+    DATE_MAX,
+    DATE_MIN,
+    MICROS_PER_DAY,
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+)
 
 _TIMES = (DATE, TIMESTAMP, TIMESTAMPTZ)
 _NAN = ("nan", "-nan")
 _INFINITIES = {"infinity": 1, "inf": 1, "-infinity": -1, "-inf": -1}
 _DATED = re.compile(
-    r"(?P<sign>-?)(?P<year>[0-9]{3,7})(?P<day>(?P<sep>[-/ ])[0-9]{1,2}(?P=sep)[0-9]{1,2})(?P<bc> \(BC\))?(?P<clock>.*)", re.IGNORECASE | re.DOTALL
+    r"(?P<sign>-?)(?P<year>[0-9]{3,7})(?P<day>(?P<sep>[-/ ])[0-9]{1,2}(?P=sep)[0-9]{1,2})(?P<bc> \(BC\))?(?P<clock>.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 _WHOLE = re.compile(r"(?:0|[1-9][0-9]{0,38}|-[0-9]{1,39})")
 _ZONE = re.compile(r"\s*(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)\Z")
 _CYCLE_YEARS, _CYCLE_DAYS = 400, 146_097
 """After so many years, and so many days, the calendar repeats."""
 
-_FITTING = {"DATE": ("date", "infinity", "epoch"), "TIMESTAMP": ("timestamp", "date"), "TIMESTAMPTZ": ("zoned", "timestamp", "date", "infinity", "epoch")}
+_FITTING = {
+    "DATE": ("date", "infinity", "epoch"),
+    "TIMESTAMP": ("timestamp", "date"),
+    "TIMESTAMPTZ": ("zoned", "timestamp", "date", "infinity", "epoch"),
+}
 """Types, and the shapes of values that leave a column of that type what it is."""
 
 _WHOLE_NUMBERS, _FRACTIONS = "^-?[0-9]{1,18}$", r"^-?[0-9]{1,18}(\.[0-9]{0,18})?$"
@@ -52,8 +73,8 @@ def detect(texts: Iterable[str]) -> tuple[Type, TextFormat]:
 
 
 def _ordinary(values: list[str]) -> tuple[Type, TextFormat]:
-    """The type of values that are all written alike. They are looked at in bulk, one per line, so a line break inside of one would make
-    it two: another blank takes its place, which means the same."""
+    """The type of values that are all written alike. They are looked at in bulk, one per line, so a line break inside
+    of one would make it two: another blank takes its place, which means the same."""
     return detect_ordinary([value.replace("\n", "\v") for value in values] if "\n" in "".join(values) else values)
 
 
@@ -66,9 +87,9 @@ def _are_hugeints(values: list[str]) -> bool:
 
 
 def _from_shapes(values: list[str]) -> Type | None:
-    """The type of values that are not all written alike. As in DuckDB the first one decides between numbers, dates and timestamps, so
-    `inf` before numbers is taken for a date and makes the column text; and what a TIMESTAMP column has beside plain times (a zone,
-    `infinity`, `epoch`) makes it a TIMESTAMPTZ."""
+    """The type of values that are not all written alike. As in DuckDB the first one decides between numbers, dates and
+    timestamps, so `inf` before numbers is taken for a date and makes the column text; and what a TIMESTAMP column has
+    beside plain times (a zone, `infinity`, `epoch`) makes it a TIMESTAMPTZ."""
     first = _shape(values[0])
     shapes = {first}
     for value in values:
@@ -97,7 +118,13 @@ def _shape(text: str) -> str | None:
     dated = _DATED.fullmatch(text)
     if dated is None:
         return "number" if _WHOLE.fullmatch(text) or _ordinary([text])[0].is_numeric else None
-    shape, kind = ("date", DATE) if not dated["clock"] else ("zoned", TIMESTAMPTZ) if _ZONE.search(dated["clock"]) else ("timestamp", TIMESTAMP)
+    shape, kind = (
+        ("date", DATE)
+        if not dated["clock"]
+        else ("zoned", TIMESTAMPTZ)
+        if _ZONE.search(dated["clock"])
+        else ("timestamp", TIMESTAMP)
+    )
     return None if reader(kind)(text) is None else shape
 
 
@@ -115,13 +142,14 @@ def reader(kind: Type, format: TextFormat = ISO) -> Callable[[str], Any]:
 
 
 def fits(text: str, kind: Type, format: TextFormat) -> bool:
-    """Whether detection takes the text for a value of a column of this type. It is narrower than a cast: `epoch` over a column of
-    timestamps, or a time over one of dates, is a header."""
+    """Whether detection takes the text for a value of a column of this type. It is narrower than a cast: `epoch` over a
+    column of timestamps, or a time over one of dates, is a header."""
     return parser(kind, format)(text) is not None or (format == ISO and _shape(text) in _FITTING.get(kind.name, ()))
 
 
 def _unusual_time(text: str, kind: Type) -> int | None:
-    """infinity, epoch, a time of any year, or one with more than the type keeps: a DATE drops the time, a TIMESTAMP the zone."""
+    """infinity, epoch, a time of any year, or one with more than the type keeps: a DATE drops the time, a TIMESTAMP the
+    zone."""
     word = text.lower()
     if word in _INFINITIES:
         return _INFINITIES[word] * (DATE_INFINITY if kind == DATE else TIMESTAMP_INFINITY)
@@ -147,18 +175,32 @@ def _moved(day: str, clock: str, days: int, kind: Type) -> int | None:
     return value + days if value is not None and low <= value + days <= high else None
 
 
-def convert_column(array: pa.Array, kind: Type, format: TextFormat, lost: Callable[[], None] = lambda: None) -> tuple[pa.Array, pa.Array | None]:
-    """Text as values of `kind`, and which rows could not be converted, if any: the ordinary values first, then the others."""
+def convert_column(
+    array: pa.Array, kind: Type, format: TextFormat, lost: Callable[[], None] = lambda: None
+) -> tuple[pa.Array, pa.Array | None]:
+    """Text as values of `kind`, and which rows could not be converted, if any: the ordinary values first, then the
+    others."""
     if format.thousands and kind.is_numeric:
         array = pc.replace_substring(array, format.thousands, "")
-        plain = _WHOLE_NUMBERS if kind.is_integer and kind != HUGEINT else _FRACTIONS if kind == DOUBLE and format.decimal == "." else None
-        if plain is not None and array.type == pa.string() and pc.all(pc.match_substring_regex(array, plain)).as_py() is not False:
+        plain = (
+            _WHOLE_NUMBERS
+            if kind.is_integer and kind != HUGEINT
+            else _FRACTIONS
+            if kind == DOUBLE and format.decimal == "."
+            else None
+        )
+        if (
+            plain is not None
+            and array.type == pa.string()
+            and pc.all(pc.match_substring_regex(array, plain)).as_py() is not False
+        ):
             try:
                 return array.cast(kind.to_arrow()), None
             except pa.ArrowInvalid:
                 pass  # out of range: looked at one by one below
         format = replace(format, thousands="")
-    # Arrow refuses to make decimals of 39 digits from numbers, though it carries them: they are left for the second step.
+    # Arrow refuses to make decimals of 39 digits from numbers, though it carries them: they are left for the second
+    # step.
     found, wrong = convert_text(array, DECIMAL(38, 0) if kind == HUGEINT else kind, format, lost)
     if wrong is None or not (kind == HUGEINT or kind in _TIMES):
         return found, wrong
@@ -169,7 +211,9 @@ def convert_column(array: pa.Array, kind: Type, format: TextFormat, lost: Callab
     found = pc.replace_with_mask(found, wrong, stored.take(rest.indices))
     if None not in values:
         return found, None
-    return found, pc.replace_with_mask(wrong, wrong, pa.array([value is None for value in values], pa.bool_()).take(rest.indices))
+    return found, pc.replace_with_mask(
+        wrong, wrong, pa.array([value is None for value in values], pa.bool_()).take(rest.indices)
+    )
 
 
 def _read_bytes(read: Callable[[str], Any], raw: bytes | str) -> Any:

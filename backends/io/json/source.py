@@ -32,7 +32,9 @@ SAMPLE_FILES = 32
 BATCH_ROWS = 16_384
 EXPECTED = "a JSON file"
 _DASHED = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:\Z|[T ][0-9]{1,2}:[0-9]{1,2}:)|[0-9]{1,2}:")
-_FAST = {BIGINT: pa.int64(), DOUBLE: pa.float64(), BOOLEAN: pa.bool_(), VARCHAR: pa.string()} | {kind: pa.string() for kind in (DATE, TIME, TIMESTAMP, TIMESTAMPTZ)}
+_FAST = {BIGINT: pa.int64(), DOUBLE: pa.float64(), BOOLEAN: pa.bool_(), VARCHAR: pa.string()} | {
+    kind: pa.string() for kind in (DATE, TIME, TIMESTAMP, TIMESTAMPTZ)
+}
 
 
 class JsonSource:
@@ -107,8 +109,15 @@ class JsonSource:
             for key, value in record.items():
                 seen.setdefault(key, []).append(value)
         names = unique_names([key or "json" for key in seen])
-        found = [(name, *_type_of([v for v in column if v is not None])) for name, column in zip(names, seen.values(), strict=True)]
-        return Schema.of(*((name, kind) for name, kind, _ in found)), dict(zip(names, seen, strict=True)), frozenset(name for name, _, as_json in found if as_json)
+        found = [
+            (name, *_type_of([v for v in column if v is not None]))
+            for name, column in zip(names, seen.values(), strict=True)
+        ]
+        return (
+            Schema.of(*((name, kind) for name, kind, _ in found)),
+            dict(zip(names, seen, strict=True)),
+            frozenset(name for name, _, as_json in found if as_json),
+        )
 
     def _is_plain(self, columns: tuple[str, ...]) -> bool:
         """Whether pyarrow reads these columns as we would: object keys with the plain types of `_FAST`."""
@@ -126,7 +135,11 @@ class JsonSource:
         schema = pa.schema([pa.field(self.keys[name], _FAST[self.schema[name].type]) for name in columns])
         settings = pa.json.ReadOptions(use_threads=False, block_size=min(len(block) + 1, 2**31 - 1))
         try:
-            table = pa.json.read_json(pa.BufferReader(block), settings, pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"))
+            table = pa.json.read_json(
+                pa.BufferReader(block),
+                settings,
+                pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            )
             table.validate(full=True)
         except pa.ArrowException:
             return None
@@ -134,13 +147,20 @@ class JsonSource:
             return None
         batches = []
         for batch in table.to_batches():
-            found = [convert_text(array, self.schema[name].type, lost=lambda name=name: self.lost.add(name)) if self.schema[name].type.is_temporal else (array, None) for name, array in zip(columns, batch.columns, strict=True)]
+            found = [
+                convert_text(array, self.schema[name].type, lost=lambda name=name: self.lost.add(name))
+                if self.schema[name].type.is_temporal
+                else (array, None)
+                for name, array in zip(columns, batch.columns, strict=True)
+            ]
             if any(bad is not None for _, bad in found):
                 return None
             batches.append(batch_of([array for array, _ in found], columns, batch.num_rows))
         return batches
 
-    def _careful(self, path: str, records: Iterator[tuple[int, Any]], columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    def _careful(
+        self, path: str, records: Iterator[tuple[int, Any]], columns: tuple[str, ...]
+    ) -> Iterator[pa.RecordBatch]:
         readers = [self._reader(name) for name in columns]
         keys = [None if self.keys is None else self.keys[name] for name in columns]
         stored: list[list[Any]] = [[] for _ in columns]
@@ -180,7 +200,13 @@ class JsonSource:
             return None
         found = read(value)
         if found is None and not self.ignore_errors:
-            raise SourceError(f"{path}: line {line}: column {name}: could not convert {str(value)[:60]!r} to {self.schema[name].type}", hint=f"columns => {{'{name}': 'VARCHAR', ..}} reads the column as text")
+            raise SourceError(
+                (
+                    f"{path}: line {line}: column {name}: could not convert {str(value)[:60]!r} to "
+                    f"{self.schema[name].type}"
+                ),
+                hint=f"columns => {{'{name}': 'VARCHAR', ..}} reads the column as text",
+            )
         return found
 
     def _batch(self, stored: list[list[Any]], columns: tuple[str, ...], rows: int) -> pa.RecordBatch:

@@ -81,7 +81,10 @@ def block_values(path: str, first_line: int, block: bytes, ignore_errors: bool) 
             yield number, json.loads(raw.decode("utf-8"))
         except (ValueError, RecursionError) as error:
             if not ignore_errors:
-                raise SourceError(f"{path}: line {number}: malformed JSON: {_reason(error)}", hint="ignore_errors => true reads such lines as NULL") from None
+                raise SourceError(
+                    f"{path}: line {number}: malformed JSON: {_reason(error)}",
+                    hint="ignore_errors => true reads such lines as NULL",
+                ) from None
             yield number, BAD
 
 
@@ -154,7 +157,9 @@ def _stream(path: str, stream: Any, array: bool) -> Iterator[tuple[int, Any]]:
 
 def _incomplete(error: Exception, length: int) -> bool:
     """Whether a value may only be cut by the end of the buffer."""
-    return isinstance(error, json.JSONDecodeError) and (error.pos >= length - 16 or error.msg.startswith("Unterminated"))
+    return isinstance(error, json.JSONDecodeError) and (
+        error.pos >= length - 16 or error.msg.startswith("Unterminated")
+    )
 
 
 def _reason(error: Exception) -> str:
@@ -187,9 +192,19 @@ def reader(kind: Type, as_json: bool) -> Callable[[Any], Any]:
 
         return integer
     if kind.is_float:
-        return lambda value: float(value) if (isinstance(value, int | float) and abs(value) < 10**308) or isinstance(value, float) else read(value) if isinstance(value, str) else None
+        return lambda value: (
+            float(value)
+            if (isinstance(value, int | float) and abs(value) < 10**308) or isinstance(value, float)
+            else read(value)
+            if isinstance(value, str)
+            else None
+        )
     if kind.name == "BOOLEAN":
         return lambda value: value if isinstance(value, bool) else read(value) if isinstance(value, str) else None
     if kind.is_decimal:
-        return lambda value: read(value if isinstance(value, str) else repr(value)) if not isinstance(value, bool | list | dict) else None
+        return lambda value: (
+            read(value if isinstance(value, str) else repr(value))
+            if not isinstance(value, bool | list | dict)
+            else None
+        )
     return lambda value: read(value) if isinstance(value, str) else None

@@ -1,9 +1,10 @@
-"""The machine code of the Parquet decoder: from the disk cache, or made in two steps so that a first query does not wait for it.
+"""The machine code of the Parquet decoder: from the disk cache, or made in two steps so that a first query does not
+wait for it.
 
-The kernel is the same for all files and takes LLVM half a second. So it is kept on disk under a name (a digest of the text of
-its source files, which spares a process the 13 ms that emitting it takes). Where it is not there, a quick version (50 ms, and some
-half as fast) reads the first rows; if there are many, the full version is made meanwhile, and used from then on.
-"""
+The kernel is the same for all files and takes LLVM half a second. So it is kept on disk under a name (a digest of the
+text of its source files, which spares a process the 13 ms that emitting it takes). Where it is not there, a quick
+version (50 ms, and some half as fast) reads the first rows; if there are many, the full version is made meanwhile, and
+used from then on."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ _KEEPS_LOCK = ctypes.PYFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c
 
 
 class Decoder(NamedTuple):
-    """The kernel, to be called with the interpreter lock released, or, for work of some microseconds, with the lock held: another
-    thread that takes it then would cost more than the work."""
+    """The kernel, to be called with the interpreter lock released, or, for work of some microseconds, with the lock
+    held: another thread that takes it then would cost more than the work."""
 
     long: Call
     short: Call
@@ -83,10 +84,20 @@ def _compiled(name: str, opt: int) -> Compiled:
 
 
 def _name() -> str:
-    """The name of the decoder in the disk cache: other source files are another decoder. Without source files, its own text."""
+    """The name of the decoder in the disk cache: other source files are another decoder. Without source files, its own
+    text."""
     runtime, codegen = Path(parquet_reader.__file__).parent, Path(llvm.__file__).parent
     try:
-        texts = [path.read_bytes() for path in (*sorted(runtime.glob("parquet_*.py")), codegen / "kir.py", codegen / "lang.py", codegen / "render.py", codegen / "llvm.py")]
+        texts = [
+            path.read_bytes()
+            for path in (
+                *sorted(runtime.glob("parquet_*.py")),
+                codegen / "kir.py",
+                codegen / "lang.py",
+                codegen / "render.py",
+                codegen / "llvm.py",
+            )
+        ]
     except OSError:
         texts = [decoder_module().text().encode()]
     return f"parquet decoder {hashlib.sha256(b''.join(texts)).hexdigest()}"

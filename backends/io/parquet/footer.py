@@ -1,11 +1,12 @@
 """Parquet footers: read, checked, and rewritten so that pyarrow reads each column in the cheapest form.
 
-`read_footer` is called by `ParquetSource` once per file. It edits three things in the footer (in memory, never in the file):
+`read_footer` is called by `ParquetSource` once per file. It edits three things in the footer (in memory, never in the
+file):
 
-- The DECIMAL annotation of INT32 and INT64 columns goes away, so that pyarrow delivers the unscaled integers as they are
-  stored instead of widening each to 16 bytes. Only the list of schema elements is parsed and written again.
-- INT96 becomes 12 plain bytes, which `normalize` makes timestamps of: pyarrow would drop what is below microseconds without a word,
-  or, in nanoseconds, overflow after 2262.
+- The DECIMAL annotation of INT32 and INT64 columns goes away, so that pyarrow delivers the unscaled integers as they
+  are stored instead of widening each to 16 bytes. Only the list of schema elements is parsed and written again.
+- INT96 becomes 12 plain bytes, which `normalize` makes timestamps of: pyarrow would drop what is below microseconds
+  without a word, or, in nanoseconds, overflow after 2262.
 - The ARROW:schema entry goes away, so that a file means what its Parquet types say, whoever wrote it (as in DuckDB);
   otherwise pyarrow would bring back large strings, views and dictionaries just to have them converted.
 """
@@ -28,7 +29,8 @@ from tsql.kernels.expr.errors import SourceError
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _INT32, _INT64, _INT96 = 1, 2, 3
 _THRIFT_I32, _TWELVE_BYTES = 5, (b"\x0e", b"\x18")
-"""The numbers of FIXED_LEN_BYTE_ARRAY and of its 12 bytes, as Thrift writes them (doubled), and the kind of these fields."""
+"""The numbers of FIXED_LEN_BYTE_ARRAY and of its 12 bytes, as Thrift writes them (doubled), and the kind of these
+fields."""
 _CONVERTED_DECIMAL, _LOGICAL_DECIMAL = 5, 5
 _SCHEMA, _ROW_GROUPS = 2, 4
 _TYPE, _LENGTH, _NAME, _CHILDREN, _CONVERTED_TYPE, _SCALE, _PRECISION, _LOGICAL_TYPE = 1, 2, 4, 5, 6, 7, 8, 10
@@ -39,8 +41,9 @@ _PAGE_BYTES, _PAGE_ROWS = 20, 2**31 - 1
 
 @dataclass
 class Footer:
-    """The footer of one file. `unscaled` are the columns that pyarrow delivers as plain integers: name to (width, scale). `leaves` says
-    for each column which of the stored columns it is; None for a struct, a list or a map, which may be several. `int96`: the columns that are INT96 in the file."""
+    """The footer of one file. `unscaled` are the columns that pyarrow delivers as plain integers: name to (width,
+    scale). `leaves` says for each column which of the stored columns it is; None for a struct, a list or a map, which
+    may be several. `int96`: the columns that are INT96 in the file."""
 
     path: str
     size: int
@@ -53,7 +56,8 @@ class Footer:
 
     @cached_property
     def first_chunks(self) -> list[ColumnChunk | None]:
-        """The chunks of the first row group, one per column (None for nested ones); empty where there is no row group."""
+        """The chunks of the first row group, one per column (None for nested ones); empty where there is no row
+        group."""
         return next(iter(self._read_chunks(1)), [])
 
     @cached_property
@@ -100,16 +104,17 @@ def read_footer(path: str) -> Footer:
         if group is not None:
             rows = metadata.row_group(group).num_rows
             raise SourceError(
-                f"{path}: the footer of this Parquet file claims {rows:,} rows for row group {group}, more than its bytes can hold: "
+                f"{path}: the footer of this Parquet file claims {rows:,} rows for row group {group}, more "
+                "than its bytes can hold: "
                 "the file is damaged"
             )
     return Footer(path, size, metadata, schema, unscaled, leaves, int96, bytes(edited))
 
 
 def _claims_too_much(metadata: pq.FileMetaData, raw: bytes, size: int) -> int | None:
-    """The first row group that claims more rows than its bytes can hold: each page has a header, which counts at most `_PAGE_ROWS` rows. Values
-    are no bound, as a page of equal ones takes no more bytes than one. Chunks are looked at where there are more rows than bytes, and not by pyarrow,
-    which aborts the process on some that are damaged."""
+    """The first row group that claims more rows than its bytes can hold: each page has a header, which counts at most
+    `_PAGE_ROWS` rows. Values are no bound, as a page of equal ones takes no more bytes than one. Chunks are looked at
+    where there are more rows than bytes, and not by pyarrow, which aborts the process on some that are damaged."""
     rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     if not metadata.num_columns or max(rows, default=0) <= size:
         return None
@@ -148,12 +153,11 @@ def _read_tail(path: str) -> tuple[bytes, int]:
 
 
 def _edited_schema(footer: bytes) -> tuple[bytearray, dict[str, tuple[int, int]], list[int | None], set[str]]:
-    """The footer with the DECIMAL annotation of integer columns taken away and INT96 as bytes; the names, widths and scales of those
-    decimals; `Footer.leaves`; and the names of columns of INT96.
+    """The footer with the DECIMAL annotation of integer columns taken away and INT96 as bytes; the names, widths and
+    scales of those decimals; `Footer.leaves`; and the names of columns of INT96.
 
-    A footer is a struct; field 2 is the list of schema elements: the root, and what is below each element right behind it. Field ids
-    are relative to the field before, so that everything after the list can be copied as it is.
-    """
+    A footer is a struct; field 2 is the list of schema elements: the root, and what is below each element right behind
+    it. Field ids are relative to the field before, so that everything after the list can be copied as it is."""
     at = number = 0
     while True:
         number, kind, at = thrift.field(footer, at, number)
@@ -224,8 +228,9 @@ def _fields(data: bytes, at: int) -> tuple[list[tuple[int, int, Any, bytes]], in
 
 class ColumnChunk(NamedTuple):
     """What the footer says of one column in one row group. Statistics are raw bytes, or None where there are none;
-    `deprecated` says that they are the old ones, whose order is only right for signed numbers. The pages of the chunk lie in
-    `stored_bytes` bytes from `start` on, and take `plain_bytes` when they are decompressed; `elsewhere`: in another file."""
+    `deprecated` says that they are the old ones, whose order is only right for signed numbers. The pages of the chunk
+    lie in `stored_bytes` bytes from `start` on, and take `plain_bytes` when they are decompressed; `elsewhere`: in
+    another file."""
 
     physical: int
     encodings: tuple[int, ...]

@@ -20,7 +20,15 @@ from functools import cached_property
 import pyarrow as pa
 
 from tsql.backends.io.parquet.footer import ColumnChunk, Footer
-from tsql.kernels.runtime.parquet.reader import HOST_PAGES, PLAIN, PLAIN_DICTIONARY, PLAIN_PAGES, RLE, RLE_DICTIONARY, SNAPPY_PAGES
+from tsql.kernels.runtime.parquet.reader import (
+    HOST_PAGES,
+    PLAIN,
+    PLAIN_DICTIONARY,
+    PLAIN_PAGES,
+    RLE,
+    RLE_DICTIONARY,
+    SNAPPY_PAGES,
+)
 from tsql.kernels.runtime.parquet.values import BIG, BITS, LONG_WORDS, TEXT, WORDS
 
 UNCOMPRESSED, SNAPPY, GZIP, ZSTD = 0, 1, 2, 6
@@ -29,15 +37,24 @@ _BIT_PACKED = 4
 ENCODINGS = frozenset((PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY, _BIT_PACKED))
 """Writers list the encoding of levels among those of the values, even of levels that are not stored."""
 
-_PHYSICAL = {"BOOLEAN": 0, "INT32": 1, "INT64": 2, "INT96": 3, "FLOAT": 4, "DOUBLE": 5, "BYTE_ARRAY": 6, "FIXED_LEN_BYTE_ARRAY": 7}
+_PHYSICAL = {
+    "BOOLEAN": 0,
+    "INT32": 1,
+    "INT64": 2,
+    "INT96": 3,
+    "FLOAT": 4,
+    "DOUBLE": 5,
+    "BYTE_ARRAY": 6,
+    "FIXED_LEN_BYTE_ARRAY": 7,
+}
 _OLD_WRITERS = tuple(f"parquet-mr version 1.{minor}." for minor in range(3))
 """They left the header of the dictionary page out of a chunk's size."""
 
 
 @dataclass(frozen=True)
 class ColumnForm:
-    """How our decoder reads a column: the form's number in `FORMS`, the Arrow type of what the decoder gives, the Arrow type that it
-    is then cast to, the bytes of a stored value, whether it may hold NULLs."""
+    """How our decoder reads a column: the form's number in `FORMS`, the Arrow type of what the decoder gives, the Arrow
+    type that it is then cast to, the bytes of a stored value, whether it may hold NULLs."""
 
     physical: int
     form: int
@@ -56,7 +73,11 @@ def column_form(footer: Footer, index: int) -> ColumnForm | None:
     if footer.leaves[index] is None:
         return None
     column, field = footer.metadata.schema.column(footer.leaves[index]), footer.schema.field(index)
-    if column.max_repetition_level or column.max_definition_level > 1 or (footer.metadata.created_by or "").startswith(_OLD_WRITERS):
+    if (
+        column.max_repetition_level
+        or column.max_definition_level > 1
+        or (footer.metadata.created_by or "").startswith(_OLD_WRITERS)
+    ):
         return None
     physical = _PHYSICAL.get(column.physical_type)
     found = _form(physical, field.type, column.length)
@@ -73,9 +94,13 @@ def _form(physical: int | None, arrow: pa.DataType, length: int) -> tuple[int, p
         return BITS, arrow, 0
     if physical == 1 and pa.types.is_integer(arrow) and arrow.bit_width <= 32:
         return WORDS, arrow if arrow.bit_width == 32 else pa.int32(), 4
-    if (physical == 1 and (pa.types.is_date32(arrow) or pa.types.is_time32(arrow))) or (physical == 4 and arrow == pa.float32()):
+    if (physical == 1 and (pa.types.is_date32(arrow) or pa.types.is_time32(arrow))) or (
+        physical == 4 and arrow == pa.float32()
+    ):
         return WORDS, arrow, 4
-    if physical == 2 and (arrow in (pa.int64(), pa.uint64()) or pa.types.is_timestamp(arrow) or pa.types.is_time64(arrow)):
+    if physical == 2 and (
+        arrow in (pa.int64(), pa.uint64()) or pa.types.is_timestamp(arrow) or pa.types.is_time64(arrow)
+    ):
         return LONG_WORDS, arrow, 8
     if physical == 5 and arrow == pa.float64():
         return LONG_WORDS, arrow, 8

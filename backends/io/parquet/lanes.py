@@ -1,9 +1,9 @@
 """Batches of Parquet columns in memory that is used again and again, without an Arrow array in between.
 
-A `LaneReader` belongs to one worker of one scan. It has a lane for each column that our decoder reads: the bytes of the chunk, and a record
-of the kernel (`kernels/runtime/parquet/fetch.py`) with all other memory. A batch of some columns is one call of the kernel. What a lane
-does not know or finds wrong is read by `LateSplit` in its place, as Arrow arrays, which also says what is wrong.
-"""
+A `LaneReader` belongs to one worker of one scan. It has a lane for each column that our decoder reads: the bytes of the
+chunk, and a record of the kernel (`kernels/runtime/parquet/fetch.py`) with all other memory. A batch of some columns is
+one call of the kernel. What a lane does not know or finds wrong is read by `LateSplit` in its place, as Arrow arrays,
+which also says what is wrong."""
 
 from __future__ import annotations
 
@@ -36,9 +36,26 @@ _WORK_AT = reader.READER_WORDS
 _HEADERS_AT = _WORK_AT + reader.WORK_BYTES // 8 + 1
 _SUMMARY_AT = _HEADERS_AT + headers.SCRATCH_WORDS
 _Words = ctypes.c_int64 * (_SUMMARY_AT + headers.SUMMARY_WORDS)
-_OWNED = (reader.OUT, reader.BITMAP, reader.SCRATCH, reader.PAGES, reader.PAGE_BYTES, reader.OFFSETS, reader.TEXT_RECORD + ADDRESS, reader.STRINGS_RECORD + ADDRESS)
+_OWNED = (
+    reader.OUT,
+    reader.BITMAP,
+    reader.SCRATCH,
+    reader.PAGES,
+    reader.PAGE_BYTES,
+    reader.OFFSETS,
+    reader.TEXT_RECORD + ADDRESS,
+    reader.STRINGS_RECORD + ADDRESS,
+)
 
-_ROOMS = (reader.OUT_ROOM, reader.BITMAP_ROOM, reader.SCRATCH_ROOM, reader.PAGE_ROOM, reader.OFFSETS_ROOM, reader.TEXT_RECORD + ROOM, reader.STRINGS_RECORD + ROOM)
+_ROOMS = (
+    reader.OUT_ROOM,
+    reader.BITMAP_ROOM,
+    reader.SCRATCH_ROOM,
+    reader.PAGE_ROOM,
+    reader.OFFSETS_ROOM,
+    reader.TEXT_RECORD + ROOM,
+    reader.STRINGS_RECORD + ROOM,
+)
 
 
 class Lane:
@@ -50,7 +67,11 @@ class Lane:
         self.address = ctypes.addressof(words)
         words[reader.WIDTH], words[reader.WORK] = form.width, self.address + 8 * _WORK_AT
         words[reader.HEADERS], words[reader.SUMMARY] = self.address + 8 * _HEADERS_AT, self.address + 8 * _SUMMARY_AT
-        words[reader.NULLABLE], words[reader.WANTS_CODES], words[reader.CHECKS_TEXT] = form.nullable, coded, form.arrow == pa.string()
+        words[reader.NULLABLE], words[reader.WANTS_CODES], words[reader.CHECKS_TEXT] = (
+            form.nullable,
+            coded,
+            form.arrow == pa.string(),
+        )
         self.codes = pa.dictionary(pa.int32(), form.arrow) if form.form == TEXT else None
         self.room, self.data, self.base = 0, memoryview(b""), 0
 
@@ -81,7 +102,13 @@ class Lane:
         """The words of a morsel's column; `ones` is a bitmap for one without NULLs."""
         words = self.words
         form, validity = words[reader.FORM], words[reader.VALIDITY] or ones
-        aux = self.address + 8 * reader.DICTIONARY if form == CODES else words[reader.TEXT_RECORD + ADDRESS] if form == TEXT else 0
+        aux = (
+            self.address + 8 * reader.DICTIONARY
+            if form == CODES
+            else words[reader.TEXT_RECORD + ADDRESS]
+            if form == TEXT
+            else 0
+        )
         return words[reader.OUT], aux, validity, 0
 
     @property
@@ -95,7 +122,12 @@ class Lane:
         words = self.words
         dictionary = reader.STRINGS_RECORD if words[reader.DICTIONARY] else None
         if dictionary is not None:
-            _validate(words[reader.DICTIONARY], words[dictionary + ADDRESS], words[dictionary + USED], words[reader.DICTIONARY_VALUES])
+            _validate(
+                words[reader.DICTIONARY],
+                words[dictionary + ADDRESS],
+                words[dictionary + USED],
+                words[reader.DICTIONARY_VALUES],
+            )
         if words[reader.FORM] == TEXT:
             _validate(words[reader.OUT], words[reader.TEXT_RECORD + ADDRESS], words[reader.TEXT_RECORD + USED], rows)
 
@@ -105,7 +137,11 @@ class Lane:
 
 
 def _validate(offsets: int, text: int, size: int, rows: int) -> None:
-    buffers = [None, pa.foreign_buffer(offsets, 4 * rows + 4), pa.foreign_buffer(text, size) if text else pa.py_buffer(b"")]
+    buffers = [
+        None,
+        pa.foreign_buffer(offsets, 4 * rows + 4),
+        pa.foreign_buffer(text, size) if text else pa.py_buffer(b""),
+    ]
     pa.Array.from_buffers(pa.string(), rows, buffers, 0).validate(full=True)
 
 
@@ -178,11 +214,15 @@ class LaneReader:
     @property
     def bytes(self) -> int:
         """The memory of what is there."""
-        return sum(lane.bytes for lane in self.lanes.values() if lane is not None) + sum(array.nbytes for array in self.arrays.values())
+        return sum(lane.bytes for lane in self.lanes.values() if lane is not None) + sum(
+            array.nbytes for array in self.arrays.values()
+        )
 
     def _call(self, operation: int, lanes: list[Lane], rows: int, selection: Selection | None) -> int:
         address, selected = (0, 0) if selection is None else (selection.address, selection.count)
-        record = (ctypes.c_int64 * (len(lanes) + 4))(rows, address, selected, len(lanes), *[lane.address for lane in lanes])
+        record = (ctypes.c_int64 * (len(lanes) + 4))(
+            rows, address, selected, len(lanes), *[lane.address for lane in lanes]
+        )
         out = ctypes.c_int64(0)
         decoder(rows).long(ctypes.addressof(record), ctypes.addressof(out), operation)
         return out.value
@@ -206,7 +246,8 @@ class LaneReader:
         return lane
 
     def _is_plain(self, name: str, position: int, chunk: ColumnChunk, form: ColumnForm) -> bool:
-        """Whether a lane reads a chunk: what it gives needs no conversion, and what the footer says of it is possible."""
+        """Whether a lane reads a chunk: what it gives needs no conversion, and what the footer says of it is
+        possible."""
         file = self.file
         return (
             chunk.codec in (UNCOMPRESSED, SNAPPY)
@@ -228,4 +269,3 @@ class LaneReader:
     def _arrives_as(kind: Any) -> pa.DataType:
         """The type in which a column reaches the pipeline."""
         return pa.int64() if kind.is_decimal and kind.width <= 18 else kind.to_arrow()
-

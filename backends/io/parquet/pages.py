@@ -1,9 +1,10 @@
-"""The pages of one Parquet column chunk as Arrow arrays, decoded by a compiled kernel (`kernels/runtime/parquet/reader.py`).
+"""The pages of one Parquet column chunk as Arrow arrays, decoded by a compiled kernel
+(`kernels/runtime/parquet/reader.py`).
 
-`ParquetSource` makes a `ChunkReader` per column of a row group and asks it for so many rows at a time. The bytes of a chunk are
-read at once; headers, Snappy, levels and values are the kernel's work, done with the interpreter lock released. Sizes are
-checked against the footer before memory is taken for them, and every buffer that a kernel reads has `PADDING` bytes behind it.
-"""
+`ParquetSource` makes a `ChunkReader` per column of a row group and asks it for so many rows at a time. The bytes of a
+chunk are read at once; headers, Snappy, levels and values are the kernel's work, done with the interpreter lock
+released. Sizes are checked against the footer before memory is taken for them, and every buffer that a kernel reads has
+`PADDING` bytes behind it."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def _read_bytes(file: int, start: int, size: int) -> pa.Buffer | None:
 
 
 class Selection:
-    """Which of the next rows are wanted: their numbers, in order, as int32 with one behind the last that is greater than all."""
+    """Which of the next rows are wanted: their numbers, in order, as int32 with one behind the last that is greater
+    than all."""
 
     def __init__(self, rows: np.ndarray):
         self.rows, self.count = rows, len(rows) - 1
@@ -108,11 +110,22 @@ class Selection:
 
 
 class ChunkReader:
-    """Reads one column chunk. `origin` starts its error messages; `codes`: give strings as a dictionary where all pages have one."""
+    """Reads one column chunk. `origin` starts its error messages; `codes`: give strings as a dictionary where all pages
+    have one."""
 
     words: Any = None
 
-    def __init__(self, file: int, file_size: int, chunk: ColumnChunk, column: ColumnForm, rows: int, codes: bool, origin: str, kernel: Decoder | None = None):
+    def __init__(
+        self,
+        file: int,
+        file_size: int,
+        chunk: ColumnChunk,
+        column: ColumnForm,
+        rows: int,
+        codes: bool,
+        origin: str,
+        kernel: Decoder | None = None,
+    ):
         self.chunk, self.column, self.form, self.origin = chunk, column, column.form, origin
         self.kernel = kernel or decoder(chunk.values)
         size = chunk.stored_bytes
@@ -137,7 +150,9 @@ class ChunkReader:
         if self.words[_SUMMARY_AT + headers.KINDS] >> headers.DICTIONARY_PAGE & 1:
             self._read_dictionary()
         all_encoded = encodings & ~_DICTIONARY_BITS == 0
-        self.checks = pa.types.is_time(column.arrow) or (self.form == TEXT and column.arrow == _STRING and not all_encoded)
+        self.checks = pa.types.is_time(column.arrow) or (
+            self.form == TEXT and column.arrow == _STRING and not all_encoded
+        )
         if self.form == TEXT and codes and self.dictionary is not None and all_encoded:
             self.form = CODES
         words[reader.FORM], words[reader.WIDTH], words[reader.CODEC] = self.form, column.width, CODECS[chunk.codec]
@@ -151,9 +166,18 @@ class ChunkReader:
         words, chunk = self.words, self.chunk
         pages, limit = self.address + 8 * _PAGES_AT, PAGE_TABLE
         while True:
-            words[_JOB_AT : _JOB_AT + 6] = self.base, chunk.stored_bytes, chunk.values, pages, limit, self.address + 8 * _SCRATCH_AT
+            words[_JOB_AT : _JOB_AT + 6] = (
+                self.base,
+                chunk.stored_bytes,
+                chunk.values,
+                pages,
+                limit,
+                self.address + 8 * _SCRATCH_AT,
+            )
             self.kernel.short(self.address + 8 * _JOB_AT, self.address + 8 * _SUMMARY_AT, operations.SCAN)
-            count, values, largest, kinds, encodings, levels, checksums = words[_SUMMARY_AT : _SUMMARY_AT + headers.SUMMARY_WORDS]
+            count, values, largest, kinds, encodings, levels, checksums = words[
+                _SUMMARY_AT : _SUMMARY_AT + headers.SUMMARY_WORDS
+            ]
             if count != headers.TOO_MANY_PAGES:
                 break
             limit *= 8
@@ -165,13 +189,21 @@ class ChunkReader:
                 raise UnknownPages
             raise SourceError(f"{self.origin}: the header of a page is damaged")
         if values != chunk.values:
-            raise SourceError(f"{self.origin}: its pages hold {values} values, the footer says {chunk.values}: the file is damaged")
+            raise SourceError(
+                f"{self.origin}: its pages hold {values} values, the footer says {chunk.values}: the file is damaged"
+            )
         if largest > chunk.plain_bytes:
-            raise SourceError(f"{self.origin}: a page claims {largest} bytes, all of the column chunk has {chunk.plain_bytes}: the file is damaged")
+            raise SourceError(
+                f"{self.origin}: a page claims {largest} bytes, all of the column chunk has "
+                f"{chunk.plain_bytes}: the file is damaged"
+            )
         if checksums:
             for number in range(count):
                 page = self._page(number)
-                if page[headers.CHECKSUM] != headers.NO_CHECKSUM and zlib.crc32(self._stored(page)) != page[headers.CHECKSUM] & 0xFFFFFFFF:
+                if (
+                    page[headers.CHECKSUM] != headers.NO_CHECKSUM
+                    and zlib.crc32(self._stored(page)) != page[headers.CHECKSUM] & 0xFFFFFFFF
+                ):
                     raise self._damage(number, "its checksum is not that of its bytes")
         known = _BOOLEAN_BITS if self.form == BITS else _VALUE_BITS
         if encodings & ~known or (self.column.nullable and levels & ~(1 << reader.RLE)):
@@ -185,7 +217,11 @@ class ChunkReader:
 
     def _page(self, number: int) -> list[int]:
         """A page, as the words that `parquet_headers` names."""
-        return list((ctypes.c_int64 * headers.PAGE_WORDS).from_address(self.words[reader.PAGES] + number * headers.PAGE_WORDS * 8))
+        return list(
+            (ctypes.c_int64 * headers.PAGE_WORDS).from_address(
+                self.words[reader.PAGES] + number * headers.PAGE_WORDS * 8
+            )
+        )
 
     def _damage(self, number: int, what: str) -> SourceError:
         return SourceError(f"{self.origin}, page {number + 1}: {what}: the file is damaged")
@@ -199,7 +235,12 @@ class ChunkReader:
         size = page[headers.BYTES] - skip
         if self.chunk.codec == SNAPPY:
             words = self.words
-            words[_JOB_AT : _JOB_AT + 4] = self.base + page[headers.START] + skip, page[headers.STORED_BYTES] - skip, target.address, size
+            words[_JOB_AT : _JOB_AT + 4] = (
+                self.base + page[headers.START] + skip,
+                page[headers.STORED_BYTES] - skip,
+                target.address,
+                size,
+            )
             self._call(size)(self.address + 8 * _JOB_AT, self.address + 8 * (_JOB_AT + 4), operations.DECOMPRESS)
             if words[_JOB_AT + 4]:
                 raise self._damage(number, MESSAGES[words[_JOB_AT + 4]])
@@ -207,7 +248,11 @@ class ChunkReader:
         stored = self._stored(page)[skip:]
         try:
             # Never more than a byte over what is expected.
-            plain = zlib.decompressobj(47).decompress(stored, size + 1) if self.chunk.codec == GZIP else pa.Codec("zstd").decompress(stored, size)
+            plain = (
+                zlib.decompressobj(47).decompress(stored, size + 1)
+                if self.chunk.codec == GZIP
+                else pa.Codec("zstd").decompress(stored, size)
+            )
         except (zlib.error, pa.ArrowException, OSError, ValueError):
             raise self._damage(number, "its compressed bytes are malformed") from None
         if len(plain) != size:
@@ -264,7 +309,8 @@ class ChunkReader:
             raise SourceError(f"{self.origin}: {str(error).splitlines()[0]}") from None
 
     def batch_rows(self, most: int) -> int:
-        """How many rows a batch may have, so that the text of a batch stays within its limit however it lies in the pages."""
+        """How many rows a batch may have, so that the text of a batch stays within its limit however it lies in the
+        pages."""
         if self.form != TEXT:
             return most
         if self.dictionary is not None and self.text.size > MAX_TEXT // most:
@@ -272,7 +318,11 @@ class ChunkReader:
             most = min(most, MAX_TEXT // longest)
         if self.chunk.plain_bytes > MAX_TEXT:
             pages = [self._page(number) for number in range(self.words[reader.PAGE_COUNT])]
-            sizes = [(page[headers.BYTES], page[headers.VALUES]) for page in pages if page[headers.KIND] in _DATA_PAGES and page[headers.VALUES]]
+            sizes = [
+                (page[headers.BYTES], page[headers.VALUES])
+                for page in pages
+                if page[headers.KIND] in _DATA_PAGES and page[headers.VALUES]
+            ]
             # So many rows are at most two parts of a page, and whole pages between them.
             left = MAX_TEXT - 2 * max((size for size, _ in sizes), default=0)
             most = min(most, int(left / max((size / values for size, values in sizes), default=1)))
@@ -289,7 +339,11 @@ class ChunkReader:
         if selection is not None:
             rows = selection.count
             words[reader.SELECTION], words[reader.SELECTED], words[reader.TAKEN] = selection.address, rows, 0
-        self.rows, self.operation, bitmap = rows, operations.DECODE if selection is None else operations.PICK, (rows >> 3) + reader.BITMAP_PADDING
+        self.rows, self.operation, bitmap = (
+            rows,
+            operations.DECODE if selection is None else operations.PICK,
+            (rows >> 3) + reader.BITMAP_PADDING,
+        )
         self.validity = _memory(bitmap) if self.column.nullable else None
         self.values = _memory(bitmap if form == BITS else 4 * rows + 4 if form == TEXT else rows * _WIDTHS[form])
         words[reader.OUT] = self.values.address
@@ -312,7 +366,9 @@ class ChunkReader:
         buffers = [self.validity if nulls else None, values]
         self.validity = self.values = None
         if form == CODES:
-            return pa.DictionaryArray.from_arrays(pa.Array.from_buffers(_INT32, rows, buffers, nulls), self.dictionary, safe=False)
+            return pa.DictionaryArray.from_arrays(
+                pa.Array.from_buffers(_INT32, rows, buffers, nulls), self.dictionary, safe=False
+            )
         if form == TEXT:
             buffers.append(self._take_text())
         array = pa.Array.from_buffers(column.decoded, rows, buffers, nulls)
@@ -337,8 +393,8 @@ class ChunkReader:
 
 
 def read_all(readers: list[ChunkReader], rows: int, selection: Selection | None = None) -> list[pa.Array]:
-    """The next rows of each reader, or the selected ones of them, by one call of the kernel: threads that wait for the interpreter
-    lock in between cost more than small batches do."""
+    """The next rows of each reader, or the selected ones of them, by one call of the kernel: threads that wait for the
+    interpreter lock in between cost more than small batches do."""
     for one in readers:
         one.prepare(rows, selection)
     if readers:

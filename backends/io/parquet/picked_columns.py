@@ -1,7 +1,7 @@
 """A row group that is read column by column as its columns are asked for: all rows of a batch, or those that were left.
 
-`LaneReader` makes one, and reads those columns with it for which it has no lane. A column of which no row is wanted is never opened.
-"""
+`LaneReader` makes one, and reads those columns with it for which it has no lane. A column of which no row is wanted is
+never opened."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from tsql.backends.io.parquet.source import ParquetSource
 
 BATCH_ROWS = 1 << 17
-"""Rows of a batch, at most: row groups of usual sizes are one batch, so that pages without a wanted row are seen as such."""
+"""Rows of a batch, at most: row groups of usual sizes are one batch, so that pages without a wanted row are seen as
+such."""
 
 DENSE = 0.4
 """Where more than this part of the rows is wanted, all are decoded and the others dropped."""
 
 
 class LateSplit:
-    """One row group: `advance` goes to the next rows, `get` reads columns of them, each column once. `selection` names the wanted ones."""
+    """One row group: `advance` goes to the next rows, `get` reads columns of them, each column once. `selection` names
+    the wanted ones."""
 
     def __init__(self, source: ParquetSource, split: Split):
         self.source, self.split, self.file = source, split, source._file(split.path)
@@ -80,7 +82,9 @@ class LateSplit:
             done = [array.take(numbers) for array in read_all(narrow, self.rows)]
         else:
             done = read_all(narrow, self.rows, selection)
-        found = dict(zip(map(id, narrow), done, strict=True)) | {id(reader): self._in_pieces(reader, selection) for reader in wide}
+        found = dict(zip(map(id, narrow), done, strict=True)) | {
+            id(reader): self._in_pieces(reader, selection) for reader in wide
+        }
         return [found[id(reader)] for reader in readers]
 
     def _in_pieces(self, reader: ChunkReader, selection: Selection | None) -> pa.Array:

@@ -1,12 +1,13 @@
 """Parquet files as a source: one file, a list, a folder or a glob, with hive partitions as columns.
 
-A split is one row group. Only the columns asked for are read; files are skipped by their partition values and row groups
-by their statistics. The first file's schema decides (with `union_by_name` the union of all), later files are cast to it.
+A split is one row group. Only the columns asked for are read; files are skipped by their partition values and row
+groups by their statistics. The first file's schema decides (with `union_by_name` the union of all), later files are
+cast to it.
 
-A column chunk is read by our own decoder of pages (`parquet_pages`), or by pyarrow where the decoder does not know its codec, its
-encoding or its type (`parquet_forms` has the list). Measured on TPC-H SF1 lineitem (6 M rows, 53 row groups, Snappy, dictionaries with
-PLAIN behind them where they grew too large, warm page cache), all of `ParquetSource.read`, in CPU milliseconds of one thread, the best of
-7 interleaved runs on a 2-core machine that was busy with other work:
+A column chunk is read by our own decoder of pages (`parquet_pages`), or by pyarrow where the decoder does not know its
+codec, its encoding or its type (`parquet_forms` has the list). Measured on TPC-H SF1 lineitem (6 M rows, 53 row groups,
+Snappy, dictionaries with PLAIN behind them where they grew too large, warm page cache), all of `ParquetSource.read`, in
+CPU milliseconds of one thread, the best of 7 interleaved runs on a 2-core machine that was busy with other work:
 
 | columns | by pyarrow | by our decoder |
 |---|---|---|
@@ -18,7 +19,8 @@ PLAIN behind them where they grew too large, warm page cache), all of `ParquetSo
 | l_orderkey | 39 | 29 |
 | l_comment | 455 | 272 |
 
-Of the 65 for Q6, Snappy takes 28 (libsnappy: 66), copying from the page cache 10, decoding to arrays 22. What else was tried:
+Of the 65 for Q6, Snappy takes 28 (libsnappy: 66), copying from the page cache 10, decoding to arrays 22. What else was
+tried:
 
 | choice | columns | without | with |
 |---|---|---|---|
@@ -29,9 +31,8 @@ Of the 65 for Q6, Snappy takes 28 (libsnappy: 66), copying from the page cache 1
 | `pre_buffer` (not done) | the 7 of Q1 | 172 | 172 |
 | memory map (not done: a file cut while it is mapped would end the process) | the 7 of Q1 | 172 | 179 |
 
-Batches of 16 k, 32 k, 64 k and 128 k rows took 182, 183, 172 and 200. `use_threads` is off because the engine's workers read
-splits in parallel.
-"""
+Batches of 16 k, 32 k, 64 k and 128 k rows took 182, 183, 172 and 200. `use_threads` is off because the engine's workers
+read splits in parallel."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ class _File:
         self.footer = footer
         self._forms: dict[int, ColumnForm | None] = {}
         found = engine_schema(_meant(footer), footer.path)
-        self.types: list[Type] = [DECIMAL(*footer.unscaled[f.name]) if f.name in footer.unscaled else f.type for f in found]
+        self.types: list[Type] = [
+            DECIMAL(*footer.unscaled[f.name]) if f.name in footer.unscaled else f.type for f in found
+        ]
         self.names = found.names
         self.index = {name.lower(): i for i, name in enumerate(found.names)}
         self.dictionaries = {i for i, kind in enumerate(self.types) if kind.is_string and small_dictionary(footer, i)}
@@ -93,7 +96,8 @@ class _File:
 
 
 def _meant(footer: Footer) -> pa.Schema:
-    """The schema with what the bytes of some columns are, where pyarrow says no more than that they are bytes: a UUID, an interval, a timestamp (INT96)."""
+    """The schema with what the bytes of some columns are, where pyarrow says no more than that they are bytes: a UUID,
+    an interval, a timestamp (INT96)."""
     fields = list(footer.schema)
     for index, (field, leaf) in enumerate(zip(fields, footer.leaves, strict=True)):
         if field.name in footer.int96:
@@ -113,7 +117,9 @@ class ParquetSource:
         self.options = dict(options or {})
         self.paths = expand(self.patterns, "parquet")
         hive = self.options.get("hive_partitioning")
-        self.partitions = NO_PARTITIONS if hive is False else partitions_of(self.paths, self.options.get("hive_types_autocast", True))
+        self.partitions = (
+            NO_PARTITIONS if hive is False else partitions_of(self.paths, self.options.get("hive_types_autocast", True))
+        )
         self._files: dict[str, _File] = {}
         self._bounds: dict[tuple[str, str], list[Bounds]] = {}
         self._lock = forks.lock()
@@ -124,7 +130,9 @@ class ParquetSource:
     def statistics(self) -> Statistics:
         footers = [self._file(path).footer.metadata for path in self.paths]
         rows = sum(metadata.num_rows for metadata in footers)
-        size = sum(metadata.row_group(i).total_byte_size for metadata in footers for i in range(metadata.num_row_groups))
+        size = sum(
+            metadata.row_group(i).total_byte_size for metadata in footers for i in range(metadata.num_row_groups)
+        )
         return Statistics(rows, size, LazyColumns(self.schema.readable, self._column_statistics))
 
     def splits(self, columns: tuple[str, ...], filter: Expr | None) -> list[Split]:
@@ -138,20 +146,31 @@ class ParquetSource:
             metadata = self._file(path).footer.metadata
             for number in range(metadata.num_row_groups):
                 rows = metadata.row_group(number).num_rows
-                bounds = constant | {name: self._chunk_bounds(path, name)[number] for name in used if name not in constant}
+                bounds = constant | {
+                    name: self._chunk_bounds(path, name)[number] for name in used if name not in constant
+                }
                 if rows and (filter is None or may_match(filter, bounds)):
                     found.append(Split(len(found), path, rows, number))
         return found
 
     def split_bounds(self, split: Split, column: str) -> tuple[int, int] | None:
-        """The least and the greatest value of a time column in a split; None if they are not known. NULLs may be there in any case."""
-        bounds = self._constant_bounds(split.path, column) if column in self.partitions.types else self._chunk_bounds(split.path, column)[split.detail]
+        """The least and the greatest value of a time column in a split; None if they are not known. NULLs may be there
+        in any case."""
+        bounds = (
+            self._constant_bounds(split.path, column)
+            if column in self.partitions.types
+            else self._chunk_bounds(split.path, column)[split.detail]
+        )
         known = isinstance(bounds.low, int) and isinstance(bounds.high, int)
         return (bounds.low, bounds.high) if known else None
 
     def read(self, split: Split, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         file = self._file(split.path)
-        positions = {name: file.index[name.lower()] for name in columns if name not in self.partitions.types and name.lower() in file.index}
+        positions = {
+            name: file.index[name.lower()]
+            for name in columns
+            if name not in self.partitions.types and name.lower() in file.index
+        }
         if not positions:
             for start in range(0, split.rows, BATCH_ROWS):
                 rows = min(BATCH_ROWS, split.rows - start)
@@ -163,8 +182,8 @@ class ParquetSource:
                 yield batch_of(arrays, columns, rows)
 
     def _arrays(self, file: _File, split: Split, positions: list[int]) -> Iterator[tuple[int, dict[int, pa.Array]]]:
-        """Batches of a row group as (rows, array of each column by its position): columns that our decoder reads, and the others
-        from pyarrow, whose batches then say how many rows there are in each."""
+        """Batches of a row group as (rows, array of each column by its position): columns that our decoder reads, and
+        the others from pyarrow, whose batches then say how many rows there are in each."""
         ours: dict[int, ChunkReader] = {}
         for position in positions:
             reader = self._chunk_reader(file, split, position)
@@ -184,7 +203,10 @@ class ParquetSource:
                 _check_values(array, file.types[position])
             yield rows, found
         if done != split.rows:
-            raise SourceError(f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: the file is damaged")
+            raise SourceError(
+                f"{split.path}: row group {split.detail} holds {done} rows, its footer says {split.rows}: "
+                "the file is damaged"
+            )
 
     def open_lanes(self) -> LaneReader:
         """A reader for one worker that reads columns of a split as they are asked for, of all or of some rows."""
@@ -194,7 +216,13 @@ class ParquetSource:
         """The Arrow type that a column most likely comes in: strings with few values are dictionaries."""
         file, kind = self._file(self.paths[0]), self.schema[name].type
         coded = name not in self.partitions.types and file.index.get(name.lower()) in file.dictionaries
-        return pa.dictionary(pa.int32(), kind.to_arrow()) if coded else pa.int64() if kind.is_decimal and kind.width <= 18 else kind.to_arrow()
+        return (
+            pa.dictionary(pa.int32(), kind.to_arrow())
+            if coded
+            else pa.int64()
+            if kind.is_decimal and kind.width <= 18
+            else kind.to_arrow()
+        )
 
     def _chunk_reader(self, file: _File, split: Split, position: int) -> ChunkReader | None:
         """Our reader of a column of a row group; None where pyarrow reads it."""
@@ -203,14 +231,23 @@ class ParquetSource:
             return None
         origin = f"{split.path}: column {file.names[position]} of row group {split.detail + 1}"
         with suppress(UnknownPages):
-            return ChunkReader(self._descriptor(file), file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin)
+            return ChunkReader(
+                self._descriptor(file), file.footer.size, chunk, form, split.rows, position in file.dictionaries, origin
+            )
         return None
 
     def _whole_column(self, file: _File, split: Split, position: int) -> pa.ChunkedArray:
         """A column of a row group that pyarrow reads."""
-        column = self._reader(file).read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False).column(file.footer.schema.field(position).name)
+        column = (
+            self._reader(file)
+            .read_row_group(split.detail, [file.footer.schema.field(position).name], use_threads=False)
+            .column(file.footer.schema.field(position).name)
+        )
         if len(column) != split.rows:
-            raise SourceError(f"{split.path}: row group {split.detail} holds {len(column)} rows, its footer says {split.rows}: the file is damaged")
+            raise SourceError(
+                f"{split.path}: row group {split.detail} holds {len(column)} rows, its footer says "
+                f"{split.rows}: the file is damaged"
+            )
         for array in column.chunks:
             _check_values(array, file.types[position])
         return column
@@ -236,7 +273,10 @@ class ParquetSource:
                 known = found.get(name.lower())
                 merged = kind if known is None else _merged(known.type, kind)
                 if merged is None:
-                    raise SourceError(f"{path}: column {name} is {kind} here and {known.type} in {self.paths[0]}, and these have no common type")
+                    raise SourceError(
+                        f"{path}: column {name} is {kind} here and {known.type} in {self.paths[0]}, and "
+                        "these have no common type"
+                    )
                 found[name.lower()] = Field(name if known is None else known.name, merged)
         for name, kind in self.partitions.types.items():
             known = found.get(name.lower())
@@ -248,7 +288,9 @@ class ParquetSource:
     def _spelled(self, fields: dict[str, Field]) -> Any:
         names = {name: fields[name.lower()].name for name in self.partitions.types}
         types = {names[name]: kind for name, kind in self.partitions.types.items()}
-        values = {path: {names[name]: value for name, value in row.items()} for path, row in self.partitions.values.items()}
+        values = {
+            path: {names[name]: value for name, value in row.items()} for path, row in self.partitions.values.items()
+        }
         return type(self.partitions)(types, values)
 
     def _file(self, path: str) -> _File:
@@ -267,12 +309,17 @@ class ParquetSource:
             if position is None:
                 if not self.options.get("union_by_name", False):
                     raise SourceError(
-                        f"{path}: column {name}, which is in {first}, is missing here", hint="union_by_name => true reads missing columns as NULL"
+                        f"{path}: column {name}, which is in {first}, is missing here",
+                        hint="union_by_name => true reads missing columns as NULL",
                     )
             elif not castable(file.types[position], self.schema[name].type):
-                raise SourceError(f"{path}: column {name} is {file.types[position]} here and {self.schema[name].type} in {first}")
+                raise SourceError(
+                    f"{path}: column {name} is {file.types[position]} here and {self.schema[name].type} in {first}"
+                )
 
-    def _column(self, found: dict[int, pa.Array], file: _File, positions: dict[str, int], name: str, rows: int) -> pa.Array:
+    def _column(
+        self, found: dict[int, pa.Array], file: _File, positions: dict[str, int], name: str, rows: int
+    ) -> pa.Array:
         kind, path = self.schema[name].type, file.footer.path
         if name not in positions:
             return self._constant(path, name, rows)
@@ -288,7 +335,9 @@ class ParquetSource:
         try:
             return convert(array, source, kind)
         except ValueError as error:
-            raise SourceError(f"{path}: column {name} is {source} here and {kind} in {self.paths[0]}: {error}") from error
+            raise SourceError(
+                f"{path}: column {name} is {source} here and {kind} in {self.paths[0]}: {error}"
+            ) from error
 
     def _constant(self, path: str, name: str, rows: int) -> pa.Array:
         """A column that is the same for a whole file: a partition value, or NULL for a column that the file lacks."""
@@ -368,7 +417,8 @@ class ParquetSource:
 
 
 def _merged(a: Type, b: Type) -> Type | None:
-    """The type of a column that is of type a in one file and of type b in another; it cannot be read if one of them cannot."""
+    """The type of a column that is of type a in one file and of type b in another; it cannot be read if one of them
+    cannot."""
     return common_type(a, b) if a.is_readable and b.is_readable else a if not a.is_readable else b
 
 
@@ -381,7 +431,8 @@ def _check_values(array: pa.Array, kind: Type) -> None:
 
 
 def _check_strings(array: pa.Array) -> None:
-    """Raise pa.ArrowInvalid for what a damaged page may give: indices outside of the dictionary, text that is not UTF-8."""
+    """Raise pa.ArrowInvalid for what a damaged page may give: indices outside of the dictionary, text that is not
+    UTF-8."""
     if not pa.types.is_dictionary(array.type) or array.null_count or array.type.index_type != pa.int32():
         array.validate(full=True)
         return

@@ -22,7 +22,8 @@ _DICTIONARY_ENCODINGS = {2, 8}
 
 
 def chunk_bounds(footer: Footer, index: int, kind: Type) -> list[Bounds]:
-    """The bounds of column `index` in each row group; unknown where the writer left no statistics that can be trusted."""
+    """The bounds of column `index` in each row group; unknown where the writer left no statistics that can be
+    trusted."""
     arrow = footer.schema.field(index).type
     found = []
     for group in footer.chunks:
@@ -54,7 +55,8 @@ def _wrong_order(low: Any, high: Any) -> bool:
 
 
 def _stored(raw: Any, arrow: pa.DataType, kind: Type) -> Any:
-    """A raw statistic in stored form. Nanoseconds become microseconds as values do, downwards, so that bounds stay bounds."""
+    """A raw statistic in stored form. Nanoseconds become microseconds as values do, downwards, so that bounds stay
+    bounds."""
     if kind.is_string:
         return None if not isinstance(raw, bytes) else _text(raw) if kind.name == "VARCHAR" else raw
     if kind.is_decimal or (kind.name == "HUGEINT" and pa.types.is_decimal(arrow)):
@@ -100,7 +102,8 @@ def small_dictionary(footer: Footer, index: int) -> bool:
     """Whether the strings of a column are dictionary-encoded with few values: then they are read as dictionaries.
 
     The first row group speaks for all. Writers give up on a dictionary that outgrows a page (1 MB by default), so a
-    small dictionary page means that every data page refers to it. A later group without one is read right, but slower."""
+    small dictionary page means that every data page refers to it. A later group without one is read right, but
+    slower."""
     if not footer.first_chunks:
         return False
     chunk = footer.first_chunks[index]
@@ -114,8 +117,8 @@ FEW_VALUES = 0.25
 
 
 def spread_groups(parts: list[Bounds]) -> float:
-    """How many row groups hold different numbers: 1 where all have the same range, as many as there are where none overlap (a sorted
-    column), between these by the share of the whole range that a row group covers."""
+    """How many row groups hold different numbers: 1 where all have the same range, as many as there are where none
+    overlap (a sorted column), between these by the share of the whole range that a row group covers."""
     bounds = [(part.low, part.high) for part in parts if isinstance(part.low, int) and isinstance(part.high, int)]
     if not bounds:
         return 1.0
@@ -124,15 +127,25 @@ def spread_groups(parts: list[Bounds]) -> float:
     return max(1.0, len(bounds) * min(1.0, whole / covered))
 
 
-def dictionary_values(footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int, parts: list[Bounds]) -> int | None:
-    """About how many distinct values a dictionary-encoded column has in so many rows, from the size of its first dictionary
-    page and the bounds of its row groups; None if it has none. A full dictionary (1 MB) may have been given up on, so it says nothing."""
+def dictionary_values(
+    footer: Footer, index: int, kind: Type, known: ColumnStatistics, rows: int, parts: list[Bounds]
+) -> int | None:
+    """About how many distinct values a dictionary-encoded column has in so many rows, from the size of its first
+    dictionary page and the bounds of its row groups; None if it has none. A full dictionary (1 MB) may have been given
+    up on, so it says nothing."""
     if not footer.first_chunks:
         return None
     chunk = footer.first_chunks[index]
-    if chunk.dictionary_bytes is None or not _DICTIONARY_ENCODINGS & set(chunk.encodings) or chunk.dictionary_bytes > 500_000:
+    if (
+        chunk.dictionary_bytes is None
+        or not _DICTIONARY_ENCODINGS & set(chunk.encodings)
+        or chunk.dictionary_bytes > 500_000
+    ):
         return None
-    values, first = max(1, chunk.dictionary_bytes // (6 if kind.is_string else 4)), footer.metadata.row_group(0).num_rows
+    values, first = (
+        max(1, chunk.dictionary_bytes // (6 if kind.is_string else 4)),
+        footer.metadata.row_group(0).num_rows,
+    )
     bounded = isinstance(known.minimum, int) and isinstance(known.maximum, int)
     domain = known.maximum - known.minimum + 1 if bounded else rows
     if values < first * FEW_VALUES:

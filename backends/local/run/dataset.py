@@ -33,14 +33,14 @@ from tsql.kernels.runtime.release import release_module
 
 WAVE_BLOCKS = 64
 WAVE_SPLITS = 2
-"""How much of a scan is collected at a time when its rows go straight to the result: blocks, and splits per thread. Where memory
-is limited it is a block or a split for each thread."""
+"""How much of a scan is collected at a time when its rows go straight to the result: blocks, and splits per thread.
+Where memory is limited it is a block or a split for each thread."""
 
 
 @dataclass
 class Part:
-    """Morsels of one layout. `order` comes before the morsel's number in the order of the output; `counter` is shared by
-    the workers that take morsels from the same part."""
+    """Morsels of one layout. `order` comes before the morsel's number in the order of the output; `counter` is shared
+    by the workers that take morsels from the same part."""
 
     source: Any
     morsels: Morsels
@@ -76,7 +76,8 @@ class Dataset:
         return self
 
     def spread(self, tasks: int) -> Dataset:
-        """The same rows in as many tasks as is best, up to so many, for pipelines to which it does not matter which shard a row is in."""
+        """The same rows in as many tasks as is best, up to so many, for pipelines to which it does not matter which
+        shard a row is in."""
         return CoalescedData(self, tasks) if self.shards > tasks else self
 
 
@@ -93,7 +94,9 @@ class ChunkData(Dataset):
     first = 0
     """The position of the first row."""
 
-    def __init__(self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True):
+    def __init__(
+        self, columns: tuple[SourceColumn, ...], shards: list[list[Any]], batch_rows: int = 0, stable: bool = True
+    ):
         self.columns, self.chunks, self.batch_rows = columns, shards, batch_rows
         self.shards = len(shards)
         self.starts = running_sums([sum(c.rows for c in s) for s in shards])
@@ -156,8 +159,8 @@ def slices(arrays: list[pa.Array], rows: int, batch_rows: int) -> Iterator[tuple
 
 
 class CoalescedData(Dataset):
-    """Many shards read by a few tasks, for pipelines to which it does not matter which shard a row is in. Shards whose rows
-    are all in memory are put together beforehand, each task's into one part; others are taken in turn."""
+    """Many shards read by a few tasks, for pipelines to which it does not matter which shard a row is in. Shards whose
+    rows are all in memory are put together beforehand, each task's into one part; others are taken in turn."""
 
     def __init__(self, data: Dataset, tasks: int):
         self.data, self.shards, self.rows, self.ready = data, tasks, data.rows, data.ready
@@ -200,8 +203,11 @@ class BlockData(Dataset):
         self.shards = shards
         self.rows = table.rows
         parts = table.parts(columns, where, batch_rows)
-        # Codes and plain strings differ in what "stable" means for the sink, whose state the kernels of all layouts share.
-        self.parts = [(ColumnarScan(sources, stable=len(parts) == 1), morsels, ctypes.c_int64(0)) for sources, morsels in parts]
+        # Codes and plain strings differ in what "stable" means for the sink, whose state the kernels of all layouts
+        # share.
+        self.parts = [
+            (ColumnarScan(sources, stable=len(parts) == 1), morsels, ctypes.c_int64(0)) for sources, morsels in parts
+        ]
 
     def empty_source(self) -> ColumnarScan:
         return self.parts[0][0]
@@ -234,12 +240,21 @@ class BlockData(Dataset):
 
 
 class SourceData(Dataset):
-    """A file or another source that is read split by split; workers take splits in order from a shared list. `late`: columns that
-    the head of the pipeline does not look at may be read for the rows that it leaves (`late.py`)."""
+    """A file or another source that is read split by split; workers take splits in order from a shared list. `late`:
+    columns that the head of the pipeline does not look at may be read for the rows that it leaves (`late.py`)."""
 
     positioned = True
 
-    def __init__(self, source: Any, columns: tuple[str, ...], where: Expr | None, shards: int, batch_rows: int, shared: Shared, late: bool = False):
+    def __init__(
+        self,
+        source: Any,
+        columns: tuple[str, ...],
+        where: Expr | None,
+        shards: int,
+        batch_rows: int,
+        shared: Shared,
+        late: bool = False,
+    ):
         self.late = late
         self.source, self.columns, self.batch_rows, self.shared = source, columns, batch_rows, shared
         self.shards = shards
@@ -262,7 +277,13 @@ class SourceData(Dataset):
         known = self.statistics.columns.get(name)
         nullable = known is None or known.nulls is None or known.nulls > 0
         bounds = None
-        if known is not None and known.exact and (t.is_integer or t.is_decimal or t.is_temporal) and isinstance(known.minimum, int) and isinstance(known.maximum, int):
+        if (
+            known is not None
+            and known.exact
+            and (t.is_integer or t.is_decimal or t.is_temporal)
+            and isinstance(known.minimum, int)
+            and isinstance(known.maximum, int)
+        ):
             bounds = round_range(known.minimum, known.maximum)
         return SourceColumn(name, t, arrow_layout(t, arrow, nullable), bounds)
 
@@ -391,7 +412,9 @@ def end_chunks(sink: Partition, context: Context) -> None:
 
 def owns_memory(sink: AggregateSink) -> bool:
     """Whether its groups point to memory besides the state that they are in."""
-    return isinstance(sink, HashAggregate) or any(i.distinct is not None or i.body.release() for i in sink.grouping.items)
+    return isinstance(sink, HashAggregate) or any(
+        i.distinct is not None or i.body.release() for i in sink.grouping.items
+    )
 
 
 def _free_groups(sink: AggregateSink, state: int) -> None:

@@ -32,11 +32,18 @@ def facts_of(data: SourceData) -> dict[str, Any]:
 
 
 class BatchData(Dataset):
-    """One shard of Arrow batches, each with the order of its split; what is known of the columns comes from the driver."""
+    """One shard of Arrow batches, each with the order of its split; what is known of the columns comes from the
+    driver."""
 
     positioned = True
 
-    def __init__(self, schema: Schema, facts: dict[str, Any], batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]], run: Run):
+    def __init__(
+        self,
+        schema: Schema,
+        facts: dict[str, Any],
+        batches: Callable[[], Iterator[tuple[int, pa.RecordBatch]]],
+        run: Run,
+    ):
         self.schema, self.facts, self.batches, self.run = schema, facts, batches, run
         self.shards = 1
 
@@ -44,7 +51,14 @@ class BatchData(Dataset):
         columns = []
         for field, arrow in zip(self.schema, types, strict=True):
             nullable, bounds = self.facts.get(field.name, (True, None))
-            columns.append(SourceColumn(field.name, field.type, arrow_layout(field.type, arrow, nullable), None if bounds is None else tuple(bounds)))
+            columns.append(
+                SourceColumn(
+                    field.name,
+                    field.type,
+                    arrow_layout(field.type, arrow, nullable),
+                    None if bounds is None else tuple(bounds),
+                )
+            )
         return tuple(columns)
 
     def empty_source(self) -> ColumnarScan:

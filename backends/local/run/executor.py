@@ -1,8 +1,8 @@
-"""Runs a physical plan on the threads of this process: steps become pipelines, pipelines become kernels, shards become tasks.
+"""Runs a physical plan on the threads of this process: steps become pipelines, pipelines become kernels, shards become
+tasks.
 
-In: a plan (or a part of one, with `inputs` standing in for steps that were cut off). Out: datasets, and for the root Arrow
-batches.
-"""
+In: a plan (or a part of one, with `inputs` standing in for steps that were cut off). Out: datasets, and for the root
+Arrow batches."""
 
 from __future__ import annotations
 
@@ -84,7 +84,9 @@ class DenseProbe(Sink):
         self.dense = is_dense(self.grouping.fields, self.expected)
 
 
-class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, SpillingJoinRunner, SortRunner, GroupRunner):
+class Executor(
+    GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, SpillingJoinRunner, SortRunner, GroupRunner
+):
     """One run of one plan."""
 
     def batches(self, plan: PhysicalPlan) -> Iterator[pa.RecordBatch]:
@@ -101,7 +103,10 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
             flow = self._gather(root, flow)
         schema = plan.schema
         fields = plan.root.schema
-        columns = tuple(OutputColumn(f"c{i}", Column(c, fields[c].type, fields[c].nullable), True, True) for i, c in enumerate(plan.columns))
+        columns = tuple(
+            OutputColumn(f"c{i}", Column(c, fields[c].type, fields[c].nullable), True, True)
+            for i, c in enumerate(plan.columns)
+        )
         for chunk in self._stream(plan.root, flow, columns):
             yield to_batch(chunk, schema)
 
@@ -131,8 +136,9 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
                 stack.extend(step.inputs)
 
     def _stream(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...]) -> Iterator[Chunk]:
-        """The rows of the last flow in order. A scan is read in waves, all workers on each, so that a result of any size
-        passes through bounded memory; many shards are written by all workers; the parts of one shard one by one."""
+        """The rows of the last flow in order. A scan is read in waves, all workers on each, so that a result of any
+        size passes through bounded memory; many shards are written by all workers; the parts of one shard one by
+        one."""
         if isinstance(flow.data, ChunkData) and not flow.operators:
             yield from self._as_they_are(flow.data, columns)
             return
@@ -160,7 +166,9 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
     def _part_chunks(self, step: Step, flow: Flow, part: Part, columns: tuple[OutputColumn, ...]) -> list[AnyChunk]:
         """The rows of one part of the last flow, the last first."""
         most = self.spill.chunk_rows(columns)
-        pipeline, code = self._kernel(step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False, most=most))
+        pipeline, code = self._kernel(
+            step, "output", flow, part.source, lambda: Collect(columns, by_morsel=False, most=most)
+        )
         context, store = self._context(pipeline, code), self.spill.store(f"{step.name} output")
         kept: list[AnyChunk] = []
 
@@ -187,7 +195,11 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         places = [names.index(c.expr.name) for c in columns]
 
         def shown(chunk: Chunk) -> Chunk:
-            return Chunk(chunk.order, chunk.rows, [result_array(chunk.arrays[p], c.type) for p, c in zip(places, columns, strict=True)])
+            return Chunk(
+                chunk.order,
+                chunk.rows,
+                [result_array(chunk.arrays[p], c.type) for p, c in zip(places, columns, strict=True)],
+            )
 
         if self.recorder is not None:
             self.recorder.then(lambda chunks: [shown(c) for c in chunks])
@@ -205,7 +217,9 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
                 found = given if isinstance(given, Flow) else Flow(given, step.schema)
             else:
                 found = self._flow(step, shards)
-                if self.run.profile and not isinstance(step, Scan | movement.Movement | movement.Rekey | movement.Gather):
+                if self.run.profile and not isinstance(
+                    step, Scan | movement.Movement | movement.Rekey | movement.Gather
+                ):
                     found = found.then(Count(step.name), found.schema)
             if self.uses.get(id(step), 1) > 1 and not (isinstance(found.data, ChunkData) and not found.operators):
                 found = self._collected(step, found)
@@ -286,7 +300,9 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         elif isinstance(step.source, BlockTable):
             data = BlockData(step.source, step.columns, step.where, shards, self.spill.morsel_rows())
         else:
-            data = SourceData(step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared, step.late)
+            data = SourceData(
+                step.source, step.columns, step.where, shards, self.spill.morsel_rows(), self.shared, step.late
+            )
         if data.rows is not None:
             self.run.total_rows = (self.run.total_rows or 0) + data.rows
         return Flow(data, step.schema)
@@ -326,7 +342,12 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
 
         # Many shards are there to keep each table small: an array for all keys in each would not be.
         small_tables = flow.data.shards > shards and (step.groups or 0) > DENSE_GROUPS
-        dense = bool(by) and not equal and not small_tables and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
+        dense = (
+            bool(by)
+            and not equal
+            and not small_tables
+            and self._is_dense(step, flow, grouping(), step.groups if (flow.data.rows or 0) > DENSE_GROUPS else None)
+        )
         if step.phase == "partial" and self._may_coalesce(step):
             flow = self._coalesced(flow)
         expected = 0 if dense or not by else self._expected_groups(step, flow)
@@ -341,9 +362,17 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         return min(step.groups // shards, rows // flow.data.shards + 1)
 
     def _is_dense(self, step: Aggregate, flow: Flow, grouping: Grouping, expected: int | None) -> bool:
-        """Whether the keys, as they reach the sink, have few known values; found by a dry run over them, once for a layout."""
+        """Whether the keys, as they reach the sink, have few known values; found by a dry run over them, once for a
+        layout."""
         source = flow.data.empty_source()
-        signature = (id(step), "dense", source.columns, type(source), tuple(o.signature for o in flow.operators), expected)
+        signature = (
+            id(step),
+            "dense",
+            source.columns,
+            type(source),
+            tuple(o.signature for o in flow.operators),
+            expected,
+        )
         known = self.kernels.dense.get(signature)
         if known is not None:
             return known
@@ -358,7 +387,10 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         columns = columns_of(step.schema)
         store = self.spill.store(step.name)
         for number, flow in enumerate(inputs):
-            renamed = tuple(OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, flow.schema, strict=True))
+            renamed = tuple(
+                OutputColumn(c.name, Column(f.name, f.type, f.nullable))
+                for c, f in zip(columns, flow.schema, strict=True)
+            )
             for shard, chunks in enumerate(self._collect(step, flow, renamed, f"input {number}", store=store)):
                 lists[shard] += chunks
         return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), step.schema)
@@ -375,7 +407,11 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
     def _rows_asked(self, step: Step) -> int | None:
         """How many rows the users of a step take at most, where all of them are limits."""
         users = self.users.get(id(step), [])
-        asked = [(self._constant(u.count), self._constant(u.offset) or 0) for u in users if isinstance(u, Limit) and not u.is_percentage]
+        asked = [
+            (self._constant(u.count), self._constant(u.offset) or 0)
+            for u in users
+            if isinstance(u, Limit) and not u.is_percentage
+        ]
         known = len(asked) == len(users) and asked and all(count is not None for count, _ in asked)
         return max(count + offset for count, offset in asked) if known else None
 
@@ -385,7 +421,10 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         collected = self._collected(step, flow, min(wanted, 2**62) if wanted is not None else None, together=True)
         if step.is_percentage and count is not None:
             if not count <= 100:
-                raise ExecutionError("Limit percent out of range, should be between 0% and 100%", position=getattr(step.count, "position", None))
+                raise ExecutionError(
+                    "Limit percent out of range, should be between 0% and 100%",
+                    position=getattr(step.count, "position", None),
+                )
             wanted = int(sum(chunk.rows for chunk in collected.data.chunks[0]) * count / 100) + offset
         kept, skip, left = [], offset, wanted
         for chunk in collected.data.chunks[0]:
@@ -402,7 +441,12 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
         flow, expressions = self._host_calls(step, flow, tuple(k.expr for k in step.keys))
         keys = tuple(SortKey(e, k.descending, k.nulls_first) for e, k in zip(expressions, step.keys, strict=True))
         limit = self._constant(step.limit)
-        if step.limit is not None and limit is not None and limit <= LARGEST and not (limit <= FEW_PER_SHARD and self._has_first_rows(step)):
+        if (
+            step.limit is not None
+            and limit is not None
+            and limit <= LARGEST
+            and not (limit <= FEW_PER_SHARD and self._has_first_rows(step))
+        ):
             with self._attempt() as attempt:
                 flow = self._top(step, flow, keys, limit)
             if attempt.failed:
@@ -415,10 +459,15 @@ class Executor(GeneratingRunner, CombineRunner, SnapshotRunner, MatchRunner, Spi
     def _has_first_rows(self, step: Sort) -> bool:
         """Whether the rows of a sort are the first ones of each shard, gathered."""
         (below,) = step.inputs
-        return isinstance(below, movement.Gather) and isinstance(below.inputs[0], Sort) and below.inputs[0].phase == "partial"
+        return (
+            isinstance(below, movement.Gather)
+            and isinstance(below.inputs[0], Sort)
+            and below.inputs[0].phase == "partial"
+        )
 
     def _may_coalesce(self, step: Step) -> bool:
-        """Whether the rows of shards may be put together in a step: not if they meet those of other steps shard by shard."""
+        """Whether the rows of shards may be put together in a step: not if they meet those of other steps shard by
+        shard."""
         return not relies_on_hashes(step, self.users, self.hands_out_shards)
 
     def _top(self, step: Sort, flow: Flow, keys: tuple[SortKey, ...], limit: int) -> Flow:

@@ -1,4 +1,5 @@
-"""The host side of a kernel: context records in memory, parameter slots, failures as exceptions, chunks as Arrow arrays.
+"""The host side of a kernel: context records in memory, parameter slots, failures as exceptions, chunks as Arrow
+arrays.
 
 Owns: the context, the scratch memory, the slots and what they point to. Chunks that a Collect sink leaves behind are
 wrapped without copying; their memory is freed when the last Arrow buffer over it is gone.
@@ -75,8 +76,8 @@ MACHINE_SHARE = 0.8
 
 @cache
 def machine_limit() -> int:
-    """Bytes that a query may take of this machine, or of the control group that the process is in: what takes more is ended by an
-    error, and not by the system, which would end the whole process."""
+    """Bytes that a query may take of this machine, or of the control group that the process is in: what takes more is
+    ended by an error, and not by the system, which would end the whole process."""
     bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, ValueError):
         bytes = min(bytes, int(Path("/sys/fs/cgroup/memory.max").read_text()))
@@ -117,8 +118,8 @@ class Shared:
         return self.words[1] + self._host_bytes
 
     def release(self, bytes: int) -> None:
-        """Memory that the host has freed (or taken, if negative). Kernels may be adding to the word of bytes in use at this
-        moment, so the host leaves it alone and moves the limit instead."""
+        """Memory that the host has freed (or taken, if negative). Kernels may be adding to the word of bytes in use at
+        this moment, so the host leaves it alone and moves the limit instead."""
         with self._lock:
             self.peak = max(self.peak, self.words[1] + self._host_bytes)
             self._host_bytes -= bytes
@@ -138,8 +139,14 @@ class Shared:
     def out_of_memory(self) -> OutOfMemoryError:
         allowed = f"({self.limit / 2**20:.0f} MiB)"
         if self.run.settings.memory_limit is None:
-            return OutOfMemoryError(f"the query needs more memory than it may take of this machine {allowed}", hint="set memory_limit, so that what does not fit goes to disk, or select fewer rows or columns")
-        return OutOfMemoryError(f"the query needs more memory than memory_limit allows {allowed}", hint="raise memory_limit, or select fewer rows or columns")
+            return OutOfMemoryError(
+                f"the query needs more memory than it may take of this machine {allowed}",
+                hint="set memory_limit, so that what does not fit goes to disk, or select fewer rows or columns",
+            )
+        return OutOfMemoryError(
+            f"the query needs more memory than memory_limit allows {allowed}",
+            hint="raise memory_limit, or select fewer rows or columns",
+        )
 
     @property
     def rows_done(self) -> int:
@@ -208,7 +215,14 @@ _HEADER = struct.Struct(f"<{SLOTS // 8}Q")
 class Context:
     """The context record of one worker."""
 
-    def __init__(self, program: Program, shared: Shared, state_bytes: int, state: Any = None, fill: Callable[[Slot, list[Any]], bytes] | None = None):
+    def __init__(
+        self,
+        program: Program,
+        shared: Shared,
+        state_bytes: int,
+        state: Any = None,
+        fill: Callable[[Slot, list[Any]], bytes] | None = None,
+    ):
         size = SLOTS + SLOT_BYTES * len(program.slots)
         self.buffer = (ctypes.c_uint8 * size)()
         self.address = ctypes.addressof(self.buffer)
@@ -230,8 +244,14 @@ class Context:
         self.failure: BaseException | None = None
         words = [0] * (SLOTS // 8)
         words[FULL_AT // 8] = words[ROOM_AT // 8] = NO_LIMIT
-        words[CANCEL // 8], words[COUNTER // 8], words[SINK // 8] = shared.address, ctypes.addressof(self.counter), self.state_address
-        words[MEMORY // 8], words[ROWS_DONE // 8], words[LIMIT // 8], words[MEMORY_LIMIT // 8] = (shared.address + 8 * word for word in (1, 2, 3, 4))
+        words[CANCEL // 8], words[COUNTER // 8], words[SINK // 8] = (
+            shared.address,
+            ctypes.addressof(self.counter),
+            self.state_address,
+        )
+        words[MEMORY // 8], words[ROWS_DONE // 8], words[LIMIT // 8], words[MEMORY_LIMIT // 8] = (
+            shared.address + 8 * word for word in (1, 2, 3, 4)
+        )
         _HEADER.pack_into(self.buffer, 0, *words)
         for index, slot in enumerate(program.slots):
             data = self.slot_data(slot, self.keep, fill)
@@ -353,7 +373,9 @@ class Context:
 class Code:
     """A program made runnable, by LLVM or by the interpreter."""
 
-    def __init__(self, program: Program, interpret: bool = False, opt: int = FULL, check: Callable[[], None] = lambda: None):
+    def __init__(
+        self, program: Program, interpret: bool = False, opt: int = FULL, check: Callable[[], None] = lambda: None
+    ):
         self.program = program
         self.milliseconds = 0.0
         self.origin = "interpreter"
@@ -400,8 +422,8 @@ class ChunkMemory:
 
 @dataclass
 class Chunk:
-    """A run of rows in columns. `order` puts the chunks of a dataset into input order, `bytes` is the memory that it takes,
-    `owner` what must live as long."""
+    """A run of rows in columns. `order` puts the chunks of a dataset into input order, `bytes` is the memory that it
+    takes, `owner` what must live as long."""
 
     order: tuple[int, ...]
     rows: int
@@ -429,7 +451,8 @@ def library_chunk(order: tuple[int, ...], arrays: list[pa.Array], rows: int, sha
 
 
 def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared, taken: int = 0) -> list[Chunk]:
-    """The chunks of a Collect state, ordered by morsel; the state is empty afterwards. `taken`: how many came before."""
+    """The chunks of a Collect state, ordered by morsel; the state is empty afterwards. `taken`: how many came
+    before."""
     data, count = read_u64(state), read_i64(state + 8)
     record_bytes = RECORD_HEADER + 32 * len(columns)
     chunks = []
@@ -438,7 +461,14 @@ def take_chunks(state: int, columns: tuple[OutputColumn, ...], shared: Shared, t
         number, rows, size = read_i64(at), read_i64(at + 8), read_i64(at + 16)
         words = [[read_u64(at + RECORD_HEADER + 32 * c + 8 * w) for w in range(4)] for c in range(len(columns))]
         owner = ChunkMemory([a for w in words for a in w[:3] if a], size, shared)
-        chunks.append(Chunk((number, taken + index), rows, [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)], size))
+        chunks.append(
+            Chunk(
+                (number, taken + index),
+                rows,
+                [_array(c, rows, w, owner) for c, w in zip(columns, words, strict=True)],
+                size,
+            )
+        )
     free(data)
     ctypes.memset(state, 0, STATE_BYTES)
     return chunks

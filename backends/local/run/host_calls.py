@@ -1,4 +1,5 @@
-"""Host functions: the rare functions that a library computes per batch (regular expressions, say), outside the kernel."""
+"""Host functions: the rare functions that a library computes per batch (regular expressions, say), outside the
+kernel."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def arguments(calls: list[Call]) -> tuple[list[Expr], list[list[int | None]]]:
     return expressions, places
 
 
-def compute(call: Call, places: list[int | None], values: list[pa.Array], rows: int, parameters: dict[str, Any]) -> pa.Array:
+def compute(
+    call: Call, places: list[int | None], values: list[pa.Array], rows: int, parameters: dict[str, Any]
+) -> pa.Array:
     """The result of one call for a chunk, in the type in which chunks hold it."""
     function = SCALARS.find(call.name, tuple(a.type for a in call.args))
     args: list[Any] = []

@@ -1,4 +1,5 @@
-"""Steps with host functions: the arguments are collected, the functions computed chunk by chunk, and the results are columns."""
+"""Steps with host functions: the arguments are collected, the functions computed chunk by chunk, and the results are
+columns."""
 
 from __future__ import annotations
 
@@ -39,7 +40,10 @@ class HostFunctionRunner(PipelineRunner):
             self.run.check()
             arrays = chunk.arrays
             values = arrays[len(columns) :]
-            results = [hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters) for i, call in enumerate(names)]
+            results = [
+                hostcalls.compute(call, places[i], values, chunk.rows, self.run.parameters)
+                for i, call in enumerate(names)
+            ]
             made = library_chunk(chunk.order, results, chunk.rows, self.shared)
             made.arrays, made.bytes = arrays[: len(columns)] + results, made.bytes + chunk.bytes
             return store.keep([made])[0]

@@ -1,10 +1,12 @@
-"""Late reading: what filters and joins at the head of a pipeline look at is decoded first, the rest for the rows that they leave.
+"""Late reading: what filters and joins at the head of a pipeline look at is decoded first, the rest for the rows that
+they leave.
 
-`LateData` takes the place of a scan of files (`SourceData`) whose source has lanes: memory for a batch of each column that is
-used again for the next, so that a batch costs a few calls of kernels. Where the plan says `late=yes`, the operators at the head of the pipeline become stages, small kernels that write down which rows pass; a stage begins where an operator needs a column that is not decoded
-yet. The pipeline itself gets batches of the rows that are left, with the columns that it still reads. Filters are done with then; a join is only
-asked, by its directory, whether a row may have a partner, and is still to be made.
-"""
+`LateData` takes the place of a scan of files (`SourceData`) whose source has lanes: memory for a batch of each column
+that is used again for the next, so that a batch costs a few calls of kernels. Where the plan says `late=yes`, the
+operators at the head of the pipeline become stages, small kernels that write down which rows pass; a stage begins where
+an operator needs a column that is not decoded yet. The pipeline itself gets batches of the rows that are left, with the
+columns that it still reads. Filters are done with then; a join is only asked, by its directory, whether a row may have
+a partner, and is still to be made."""
 
 from __future__ import annotations
 
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
     from tsql.backends.local.run.runner import Flow, PipelineRunner
 
 MOST_STAGES = 1
-"""Operators beyond these share the last one. With more, a column is decoded for the rows that the column before it leaves, but each stage costs
-calls for each batch: TPC-H Q6, Q12 and Q18 took 5 to 20 % more CPU with four stages than with one."""
+"""Operators beyond these share the last one. With more, a column is decoded for the rows that the column before it
+leaves, but each stage costs calls for each batch: TPC-H Q6, Q12 and Q18 took 5 to 20 % more CPU with four stages than
+with one."""
 
 
 NOT_READ = (0, 0, 0, 0)
@@ -62,7 +65,9 @@ def split_operators(operators: list[Operator], columns: tuple[str, ...]) -> tupl
                 head.append((Admit(operator), _needs(operator.reads, origin)))
                 left.append(operator)
                 joined = True
-                origin = {name: needs for name, needs in origin.items() if name not in {n for n, _ in operator.build.columns}}
+                origin = {
+                    name: needs for name, needs in origin.items() if name not in {n for n, _ in operator.build.columns}
+                }
             case Project():
                 head.append((operator, frozenset()))
                 left.append(operator)
@@ -163,7 +168,9 @@ class LateData(Dataset):
 
     def source_of(self, names: tuple[str, ...], reader: Any, there: tuple[str, ...]) -> ColumnarScan:
         """The scan of the columns that a reader has; the others are not looked at."""
-        return self._source(tuple(self.data._column(n, reader.type_of(n)) if n in there else self._likely(n) for n in names))
+        return self._source(
+            tuple(self.data._column(n, reader.type_of(n)) if n in there else self._likely(n) for n in names)
+        )
 
     def chooser_kernel(self, number: int, source: ColumnarScan) -> Any:
         flow = replace(self.flow, operators=self.stages[number].operators)
@@ -178,7 +185,10 @@ class LateData(Dataset):
 
     def feed(self, shard: int) -> Iterator[Part]:
         data, shared, reserved = self.data, self.data.shared, 0
-        choosers, reader = [Chooser(self, number, shard) for number in range(len(self.stages))], data.source.open_lanes()
+        choosers, reader = (
+            [Chooser(self, number, shard) for number in range(len(self.stages))],
+            data.source.open_lanes(),
+        )
         try:
             while (split := data._take()) is not None:
                 reader.open(split)
@@ -240,7 +250,8 @@ def _composed(first: Selection, second: Selection) -> Selection:
 
 
 def read_late(runner: PipelineRunner, step: Step, role: str, flow: Flow, make: Callable[[], Sink]) -> Flow:
-    """The flow with its scan read by lanes, and late if its plan says so, if its source can do that; otherwise the flow as it is."""
+    """The flow with its scan read by lanes, and late if its plan says so, if its source can do that; otherwise the flow
+    as it is."""
     data = flow.data
     if not isinstance(data, SourceData) or not hasattr(getattr(data, "source", None), "open_lanes") or data.batch_rows:
         return flow

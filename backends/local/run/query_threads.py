@@ -1,9 +1,8 @@
 """Runs a query in a thread of its own, so that its caller can be let go while a library call is still at work.
 
-Kernels look at the cancel flag every few thousand rows, but a sort, a read of a file or LLVM cannot be interrupted. After
-a cancellation the caller waits for a moment; then the thread is left to itself. It ends at the next check, frees what the
-query holds, and nobody sees its result.
-"""
+Kernels look at the cancel flag every few thousand rows, but a sort, a read of a file or LLVM cannot be interrupted.
+After a cancellation the caller waits for a moment; then the thread is left to itself. It ends at the next check, frees
+what the query holds, and nobody sees its result."""
 
 from __future__ import annotations
 
@@ -23,8 +22,9 @@ GRACE_SECONDS = 0.03
 """How long a cancelled run may take to end properly before its caller is let go."""
 
 LOOK_SECONDS = 0.05
-"""Nobody waits longer at once. Python runs a signal's handler between two of its instructions, and does not see one that comes
-when the last of them is done and the thread is about to sleep: Ctrl-C would wait for the end of the query."""
+"""Nobody waits longer at once. Python runs a signal's handler between two of its instructions, and does not see one
+that comes when the last of them is done and the thread is about to sleep: Ctrl-C would wait for the end of the
+query."""
 
 IDLE_THREADS = 8
 """So many threads are kept for the next queries; further ones end with their query."""
@@ -43,14 +43,16 @@ class Answers:
         run.on_cancel(lambda: self.put(("wake", None)))
 
     def forget(self) -> None:
-        """Drop answers that nobody has waited for: an error keeps all that its query held alive, as long as the relation lives."""
+        """Drop answers that nobody has waited for: an error keeps all that its query held alive, as long as the
+        relation lives."""
         with contextlib.suppress(queue.Empty):
             while True:
                 self.get(block=False)
 
 
 class QueryThread:
-    """A thread that computes the items of one query after the other, each item when it is asked for, or all of them at once."""
+    """A thread that computes the items of one query after the other, each item when it is asked for, or all of them at
+    once."""
 
     def __init__(self) -> None:
         self.requests: queue.SimpleQueue[tuple[str, Generator[Any, None, None], Answers] | None] = queue.SimpleQueue()
@@ -130,7 +132,10 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
     try:
         while not ended:
             if forks.generation() != generation:
-                raise ExecutionError("the query began before this process was forked from its parent, which alone can go on with it", hint="run the query again in this process")
+                raise ExecutionError(
+                    "the query began before this process was forked from its parent, which alone can go on with it",
+                    hint="run the query again in this process",
+                )
             thread.requests.put(("next", items, answers))
             abandoned = True
             kind, value = _answer(answers, run)
@@ -142,7 +147,8 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
                 yield value
             value = None
     finally:
-        # An error knows this frame: a frame that knew the error would keep all that its query held until the next garbage collection.
+        # An error knows this frame: a frame that knew the error would keep all that its query held until the next
+        # garbage collection.
         value = None
         if forks.generation() == generation:
             # The thread closes the generator when it is back from what it does, and is free again then.
@@ -152,7 +158,8 @@ def released(make: Callable[[], Generator[Any, None, None]], run: Run) -> Iterat
 
 
 def released_all(make: Callable[[], Generator[Any, None, None]], run: Run) -> list[Any]:
-    """All items of `make()`, computed in another thread: one way there and back, which counts where a query takes a millisecond."""
+    """All items of `make()`, computed in another thread: one way there and back, which counts where a query takes a
+    millisecond."""
     answers = Answers(run)
     _thread().requests.put(("all", make(), answers))
     try:

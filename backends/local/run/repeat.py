@@ -1,15 +1,17 @@
-"""Runs that are the same calls each time: the second run of a plan notes them, and later ones make them again, with next to no Python around them.
+"""Runs that are the same calls each time: the second run of a plan notes them, and later ones make them again, with
+next to no Python around them.
 
-In: a plan over tables in memory that has run before. Out: its batches. A plan can be repeated if its rows come from blocks, all that lies between its
-pipelines is one group or an array of groups, and what follows the last pipeline is work on the few rows that it has left: then every address that a
-kernel is given is the same in each run. Other plans, and runs with limits, profiles or spilling, go through the executor as ever; so does a run while
-another one repeats the plan.
+In: a plan over tables in memory that has run before. Out: its batches. A plan can be repeated if its rows come from
+blocks, all that lies between its pipelines is one group or an array of groups, and what follows the last pipeline is
+work on the few rows that it has left: then every address that a kernel is given is the same in each run. Other plans,
+and runs with limits, profiles or spilling, go through the executor as ever; so does a run while another one repeats the
+plan.
 
-A `Recorder` watches a run of the executor. The contexts of its pipelines are `kept`: their states, at most `MOST_BYTES` together, stay until the plan goes.
-A `Recording` zeroes them, fills in parameters, and calls the kernels. If one fails, its error is raised as the executor would, and the recording is gone.
-Who waits for a repeated run is the thread that asked for it, if the last one took no more than `WAITED_SECONDS`: it cannot be let go in the middle, and
-need not be. Cost: 0.1 to 0.2 ms where the executor takes 0.7 to 2.
-"""
+A `Recorder` watches a run of the executor. The contexts of its pipelines are `kept`: their states, at most `MOST_BYTES`
+together, stay until the plan goes. A `Recording` zeroes them, fills in parameters, and calls the kernels. If one fails,
+its error is raised as the executor would, and the recording is gone. Who waits for a repeated run is the thread that
+asked for it, if the last one took no more than `WAITED_SECONDS`: it cannot be let go in the middle, and need not be.
+Cost: 0.1 to 0.2 ms where the executor takes 0.7 to 2."""
 
 from __future__ import annotations
 
@@ -45,9 +47,12 @@ MOST_BYTES = 1 << 20
 """States of a recording take no more than this: they stay in memory between two runs."""
 
 WAITED_SECONDS = 0.03
-"""A cancelled query may take 100 ms to end; one that is over sooner than this need not be left to a thread of its own."""
+"""A cancelled query may take 100 ms to end; one that is over sooner than this need not be left to a thread of its
+own."""
 
-FIXED_SLOTS = frozenset(("literal", "static", "dictionary", "code_bound", "dictionary_table", "dictionary_hashes", "buffer"))
+FIXED_SLOTS = frozenset(
+    ("literal", "static", "dictionary", "code_bound", "dictionary_table", "dictionary_hashes", "buffer")
+)
 """Slots whose content is the same in each run; what a buffer holds is zeroed, as it is when it is made."""
 
 VARYING_SLOTS = frozenset(("parameter", "parameter_valid", "now"))
@@ -97,7 +102,8 @@ def _is_repeatable(step: Step) -> bool:
 
 
 class Recorder:
-    """Watches a run of the executor, which says what it does. `refused`: it has done what another run could not repeat."""
+    """Watches a run of the executor, which says what it does. `refused`: it has done what another run could not
+    repeat."""
 
     def __init__(self) -> None:
         self.stages: list[list[KernelCall]] = []
@@ -129,7 +135,11 @@ class Recorder:
     def recording(self, run: Run, shared: Shared, threads: int, seconds: float) -> Recording | None:
         """What was noted, once the run has come to its end."""
         bytes = sum(size for stage in self.stages for call in stage for _, size in _memory(call))
-        return None if self.refused or self.columns is None or bytes > MOST_BYTES else Recording(self, run, shared, threads, seconds)
+        return (
+            None
+            if self.refused or self.columns is None or bytes > MOST_BYTES
+            else Recording(self, run, shared, threads, seconds)
+        )
 
 
 def _can_keep(call: KernelCall) -> bool:
@@ -141,13 +151,21 @@ def _can_keep(call: KernelCall) -> bool:
             whole = call.sink.limit is None
         case _:
             return False
-    return whole and not call.context.has_scratch and all(slot.kind in FIXED_SLOTS or slot.kind in VARYING_SLOTS for slot in call.context.program.slots)
+    return (
+        whole
+        and not call.context.has_scratch
+        and all(slot.kind in FIXED_SLOTS or slot.kind in VARYING_SLOTS for slot in call.context.program.slots)
+    )
 
 
 def _memory(call: KernelCall) -> list[tuple[int, int]]:
     """(address, bytes) of the memory that a kernel finds zeroed: its state, and its buffers."""
     context = call.context
-    slots = [context.address + SLOTS + SLOT_BYTES * index for index, slot in enumerate(context.program.slots) if slot.kind == "buffer"]
+    slots = [
+        context.address + SLOTS + SLOT_BYTES * index
+        for index, slot in enumerate(context.program.slots)
+        if slot.kind == "buffer"
+    ]
     return [(context.state_address, context.state_bytes), *((read_u64(slot), read_i64(slot + 8)) for slot in slots)]
 
 
@@ -162,7 +180,13 @@ class Recording:
 
     def __init__(self, found: Recorder, run: Run, shared: Shared, threads: int, seconds: float):
         self.stages, self.columns, self.work = found.stages, found.columns, found.work
-        self.settings, self.rows, self.shared, self.threads, self.seconds = replace(run.settings), run.total_rows, shared, threads, seconds
+        self.settings, self.rows, self.shared, self.threads, self.seconds = (
+            replace(run.settings),
+            run.total_rows,
+            shared,
+            threads,
+            seconds,
+        )
         shared.run = None
         calls = [call for stage in self.stages for call in stage]
         self.memory = [found for call in calls for found in _memory(call)]
@@ -176,10 +200,12 @@ class Recording:
         self.lock = threading.Lock()
         self.broken = False
         self.end = weakref.finalize(self, _free, self.stages)
-        """Frees what was kept, and what kernels have taken in later runs for values on their way; at the latest when the plan goes."""
+        """Frees what was kept, and what kernels have taken in later runs for values on their way; at the latest when
+        the plan goes."""
 
     def begin(self, run: Run) -> bool:
-        """Whether a run may be a repetition: it has the same settings, counts nothing on the way, and no other one is at it. Then it has the lock."""
+        """Whether a run may be a repetition: it has the same settings, counts nothing on the way, and no other one is
+        at it. Then it has the lock."""
         if run.profile or run.settings != self.settings or not self.lock.acquire(blocking=False):
             return False
         if self.broken:
@@ -196,12 +222,18 @@ class Recording:
                 if len(stage) == 1:
                     stage[0].code.run(stage[0].context, stage[0].morsels)
                 else:
-                    parallel(lambda shard, calls=stage: calls[shard].code.run(calls[shard].context, calls[shard].morsels), len(stage), self.threads, run)
+                    parallel(
+                        lambda shard, calls=stage: calls[shard].code.run(calls[shard].context, calls[shard].morsels),
+                        len(stage),
+                        self.threads,
+                        run,
+                    )
             found = take_chunks(self.stages[-1][0].context.state_address, self.columns, UNACCOUNTED)
             for work in self.work:
                 found = work(found)
         except BaseException as error:
-            # What the states hold now is anything. After Ctrl-C a worker may still be in them; they go with the last who knows them.
+            # What the states hold now is anything. After Ctrl-C a worker may still be in them; they go with the last
+            # who knows them.
             self.broken = True
             if isinstance(error, Exception):
                 self.end()
@@ -236,4 +268,6 @@ def to_batch(chunk: Chunk, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a chunk with the names and types of a result."""
     if not chunk.arrays:
         return pa.RecordBatch.from_struct_array(pa.array([{}] * chunk.rows, pa.struct([])))
-    return pa.RecordBatch.from_arrays([a if a.type == f.type else a.cast(f.type) for a, f in zip(chunk.arrays, schema, strict=True)], schema=schema)
+    return pa.RecordBatch.from_arrays(
+        [a if a.type == f.type else a.cast(f.type) for a, f in zip(chunk.arrays, schema, strict=True)], schema=schema
+    )

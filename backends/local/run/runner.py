@@ -1,9 +1,8 @@
 """Runs pipelines: finds or makes the kernel of each, gives every shard a task, and collects what sinks leave behind.
 
-A `Flow` is a dataset with operators that wait for a sink: filters and projections cost no pass of their own. Kernels are
-kept with the plan (`Kernels`), by step and by the layout of their source. Memory of a dataset is freed as soon as its
-consumer has run. Any failure stops all workers and is raised in the caller.
-"""
+A `Flow` is a dataset with operators that wait for a sink: filters and projections cost no pass of their own. Kernels
+are kept with the plan (`Kernels`), by step and by the layout of their source. Memory of a dataset is freed as soon as
+its consumer has run. Any failure stops all workers and is raised in the caller."""
 
 from __future__ import annotations
 
@@ -17,7 +16,17 @@ from functools import partial
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.run.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, end_chunks, free_state, presize_table
+from tsql.backends.local.run.dataset import (
+    BlockData,
+    ChunkData,
+    CoalescedData,
+    Dataset,
+    Part,
+    SourceData,
+    end_chunks,
+    free_state,
+    presize_table,
+)
 from tsql.backends.local.run.host import Code, Context, Full, Shared, take_chunks
 from tsql.backends.local.run.late_decoding import read_late
 from tsql.backends.local.run.repeat import KernelCall, Recorder, Recording
@@ -157,12 +166,18 @@ class Task:
         if self.context is None or self.context.program is not self.code.program:
             if before is not None and isinstance(before.sink, Partition):
                 end_chunks(before.sink, self.context)
-            self.context = runner._context(self.pipeline, self.code, self.opened[0].state if self.opened else None, self.shard)
+            self.context = runner._context(
+                self.pipeline, self.code, self.opened[0].state if self.opened else None, self.shard
+            )
             if self.expected and not self.opened:
                 presize_table(self.context, self.expected, runner.shared)
             self.opened.append(self.context)
         if runner.spill.active:
-            take = None if self.take is None else partial(self.take, self.pipeline.sink, self.context, self.part, self.shard)
+            take = (
+                None
+                if self.take is None
+                else partial(self.take, self.pipeline.sink, self.context, self.part, self.shard)
+            )
             self.context.limit(self.full_at, runner.spill.room(), take)
         if self.part.counter is not None:
             self.context.share_counter(self.part.counter)
@@ -171,7 +186,11 @@ class Task:
 
     def call(self) -> KernelCall | None:
         """The one call of a kernel that this was, if it was one."""
-        return KernelCall(self.code, self.context, self.done[0], self.pipeline.sink) if len(self.done) == len(self.opened) == 1 else None
+        return (
+            KernelCall(self.code, self.context, self.done[0], self.pipeline.sink)
+            if len(self.done) == len(self.opened) == 1
+            else None
+        )
 
     def _run_empty(self) -> None:
         source = self.flow.data.empty_source()
@@ -195,9 +214,18 @@ class Task:
 
 
 class PipelineRunner:
-    """The part of a run that knows pipelines but not plans. `task` is its number where several processes run the same steps."""
+    """The part of a run that knows pipelines but not plans. `task` is its number where several processes run the same
+    steps."""
 
-    def __init__(self, run: Run, kernels: Kernels | None = None, interpret: bool = False, inputs: dict[int, Dataset | Flow] | None = None, dry: bool = False, task: int = 0):
+    def __init__(
+        self,
+        run: Run,
+        kernels: Kernels | None = None,
+        interpret: bool = False,
+        inputs: dict[int, Dataset | Flow] | None = None,
+        dry: bool = False,
+        task: int = 0,
+    ):
         self.run, self.kernels, self.interpret, self.dry, self.task = run, kernels or Kernels(), interpret, dry, task
         self.inputs = {} if inputs is None else inputs
         self.shared = Shared(run)
@@ -212,7 +240,8 @@ class PipelineRunner:
         self.states: dict[int, tuple[Sink, Context]] = {}
         self.tables: dict[str, Any] = {}
         self.counters: dict[str | tuple[str], list[ctypes.c_int64]] = {}
-        """What kernels count: rows by the name of their step (for `explain ANALYZE`), and under (text,) rows that the user should hear of."""
+        """What kernels count: rows by the name of their step (for `explain ANALYZE`), and under (text,) rows that the
+        user should hear of."""
         self.kept_joins: dict[int, Any] = {}
         self.kept_states: set[int] = set()
         self.recorder: Recorder | None = None
@@ -240,9 +269,16 @@ class PipelineRunner:
             self.run.steps.setdefault(name, {"rows": 0, "ms": 0.0})["spilled"] = bytes
         self.spill.close()
 
-    def _kernel(self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]) -> tuple[Pipeline, Code]:
+    def _kernel(
+        self, step: Step, role: str, flow: Flow, source: Any, make: Callable[[], Sink]
+    ) -> tuple[Pipeline, Code]:
         """The kernel of a step for a layout of its source; made on first use, and kept with the plan."""
-        rest = (type(source), getattr(source, "stable", False), getattr(source, "signature", None), tuple([o.signature for o in flow.operators]))
+        rest = (
+            type(source),
+            getattr(source, "stable", False),
+            getattr(source, "signature", None),
+            tuple([o.signature for o in flow.operators]),
+        )
         if isinstance(step, Aggregate):
             # Sums are as wide as so many rows need: a later run of the plan may have more.
             rest += (row_bound(flow.data.rows),)
@@ -292,7 +328,10 @@ class PipelineRunner:
                 return operators
         if not all(is_plain(e) for e in expressions) or any(c.distinct for _, c in sink.grouping.calls):
             return operators
-        return [kernel_filter.Filter(o.predicate, masked=True) if isinstance(o, kernel_filter.Filter) else o for o in operators]
+        return [
+            kernel_filter.Filter(o.predicate, masked=True) if isinstance(o, kernel_filter.Filter) else o
+            for o in operators
+        ]
 
     def _context(self, pipeline: Pipeline, code: Code, state: Any = None, shard: int = 0) -> Context:
         """A context whose state (a new one, unless given) is freed by the time the run ends."""
@@ -314,20 +353,28 @@ class PipelineRunner:
         context.close()
 
     def _run(
-        self, step: Step, role: str, flow: Flow, make: Callable[[], Sink], take: Take | None = None, expected: int = 0, full_at: int | None = None
+        self,
+        step: Step,
+        role: str,
+        flow: Flow,
+        make: Callable[[], Sink],
+        take: Take | None = None,
+        expected: int = 0,
+        full_at: int | None = None,
     ) -> list[tuple[Sink, Context]]:
         """Run a pipeline on every shard of the flow's dataset; returns each shard's sink and context.
 
-        `take` is called after each part, and when a sink holds much, to move what it holds out of its state. `expected` is a
-        guess of the number of groups that a hash table of the sink will hold. `full_at`: a worker that takes more bytes ends
-        the run with `Full`.
-        """
+        `take` is called after each part, and when a sink holds much, to move what it holds out of its state. `expected`
+        is a guess of the number of groups that a hash table of the sink will hold. `full_at`: a worker that takes more
+        bytes ends the run with `Full`."""
         ctypes.c_int64.from_address(self.shared.address + 24).value = 0
         start, before = time.perf_counter(), self.shared.rows_done
         # Handing a task to another thread costs more than a few thousand rows do.
         few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
         read = read_late(self, step, role, flow, make)
-        tasks = [Task(self, step, role, read, make, shard, take, expected, full_at) for shard in range(flow.data.shards)]
+        tasks = [
+            Task(self, step, role, read, make, shard, take, expected, full_at) for shard in range(flow.data.shards)
+        ]
         if flow.data.ready and not few:
             # The interpreter has one lock: workers that only call kernels do not wait for each other.
             for task in tasks:
@@ -341,8 +388,9 @@ class PipelineRunner:
 
     @contextmanager
     def _attempt(self, last: bool = False) -> Iterator[Attempt]:
-        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The caller asks
-        whether it `failed` behind the block, where the failure holds on to nothing any more. `last`: nothing else can be tried."""
+        """Work that may be given up for lack of memory: what it has left is freed, and the workers may go on. The
+        caller asks whether it `failed` behind the block, where the failure holds on to nothing any more. `last`:
+        nothing else can be tried."""
         attempt, before = Attempt(), set(self.states)
         counted = {name: len(words) for name, words in self.counters.items()}
         try:
@@ -360,7 +408,8 @@ class PipelineRunner:
                 raise
 
     def _coalesced(self, flow: Flow) -> Flow:
-        """The same rows in as many tasks as is best for all threads, where it does not matter which shard a row is in."""
+        """The same rows in as many tasks as is best for all threads, where it does not matter which shard a row is
+        in."""
         if self.dry or any(o.by_shard for o in flow.operators):
             return flow
         few = flow.data.rows is not None and flow.data.rows <= self.run.settings.small_rows
@@ -382,11 +431,21 @@ class PipelineRunner:
         if all(self.uses.get(s, 1) <= 1 for s in owner):
             flow.data.release()
 
-    def _taken(self, context: Context, columns: tuple[OutputColumn, ...], part: Part, store: Store, writers: int = 1, writer_bytes: int = 0) -> list[list[AnyChunk]]:
+    def _taken(
+        self,
+        context: Context,
+        columns: tuple[OutputColumn, ...],
+        part: Part,
+        store: Store,
+        writers: int = 1,
+        writer_bytes: int = 0,
+    ) -> list[list[AnyChunk]]:
         """The chunks of each of the writers of a state, as they are kept."""
         chunks, sizes = [], []
         for writer in range(writers):
-            found = take_chunks(context.state_address + writer * writer_bytes, columns, self.shared, context.taken_chunks)
+            found = take_chunks(
+                context.state_address + writer * writer_bytes, columns, self.shared, context.taken_chunks
+            )
             context.taken_chunks += len(found)
             sizes.append(len(found))
             chunks += found
@@ -396,10 +455,18 @@ class PipelineRunner:
         return [[next(kept) for _ in range(size)] for size in sizes]
 
     def _collect(
-        self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str, limit: int | None = None, store: Store | None = None, together: bool = False
+        self,
+        step: Step,
+        flow: Flow,
+        columns: tuple[OutputColumn, ...],
+        role: str,
+        limit: int | None = None,
+        store: Store | None = None,
+        together: bool = False,
     ) -> list[list[AnyChunk]]:
-        """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their input, or
-        if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks do."""
+        """Collect the flow's rows; one ordered list of chunks per shard, or all in the first if the shards share their
+        input, or if all rows come `together` anyway: then it does not matter which shard a row was in, and fewer tasks
+        do."""
         if (together and flow.data.shards > self.threads) or (limit is None and (together or flow.data.shards == 1)):
             # Rows up to a limit are the first ones, if that costs nothing.
             flow = self._coalesced(flow)
@@ -421,7 +488,9 @@ class PipelineRunner:
         if isinstance(flow.data, ChunkData) and not flow.operators:
             return flow
         columns = columns_of(flow.schema)
-        lists = self._collect(step, flow, columns, "collect" if limit is None else f"collect {limit}", limit, together=together)
+        lists = self._collect(
+            step, flow, columns, "collect" if limit is None else f"collect {limit}", limit, together=together
+        )
         shards = flow.data.shards
         if len(lists) < shards:
             dealt: list[list[AnyChunk]] = [[] for _ in range(shards)]

@@ -1,13 +1,12 @@
 """Groups in arrays, cut by key where they lie: a redistribution of them moves nothing.
 
-In: the states of a dense aggregation, one array of all possible groups per worker, and a key to redistribute by. Out: a dataset
-whose shard has some slices of the codes of one column of the key, in all of the arrays; equal keys have equal codes, so they are in one shard.
-The arrays belong to the `GroupData`, which is released with this. Cost: nothing but the places that no group has taken, which are
-looked at again.
+In: the states of a dense aggregation, one array of all possible groups per worker, and a key to redistribute by. Out: a
+dataset whose shard has some slices of the codes of one column of the key, in all of the arrays; equal keys have equal
+codes, so they are in one shard. The arrays belong to the `GroupData`, which is released with this. Cost: nothing but
+the places that no group has taken, which are looked at again.
 
-The shards are not the ones that hashing gives. So it is done only where nobody else relies on those: no step up to the next
-movement has a second input that was placed by hash (`relies_on_hashes`).
-"""
+The shards are not the ones that hashing gives. So it is done only where nobody else relies on those: no step up to the
+next movement has a second input that was placed by hash (`relies_on_hashes`)."""
 
 from __future__ import annotations
 
@@ -50,13 +49,14 @@ class SlicedGroups(Dataset):
         return self._runs_of(shard, self.data.sink.cards, self.column)
 
     def keys(self, shard: int, other: int) -> Iterator[tuple[int, int]]:
-        """(number of the first, how many) of the runs of keys that are a shard's, where keys are all columns but one other."""
+        """(number of the first, how many) of the runs of keys that are a shard's, where keys are all columns but one
+        other."""
         cards = self.data.sink.cards
         return self._runs_of(shard, cards[:other] + cards[other + 1 :], self.column - (self.column > other))
 
     def _runs_of(self, shard: int, cards: list[int], column: int) -> Iterator[tuple[int, int]]:
-        """The runs of combinations of codes in which that of a column is in one of the shard's slices. A shard has several slices: bounds are
-        rounded, so that the codes at one end may all be free."""
+        """The runs of combinations of codes in which that of a column is in one of the shard's slices. A shard has
+        several slices: bounds are rounded, so that the codes at one end may all be free."""
         codes, below, above = cards[column], prod(cards[column + 1 :]), prod(cards[:column])
         slices = self.shards * max(1, min(SLICES, MOST_RUNS // (above * self.shards), codes // self.shards))
         for first in range(above):
@@ -71,7 +71,12 @@ class SlicedGroups(Dataset):
 def sliced(flow: Flow, key: tuple[str, ...], shards: int) -> SlicedGroups | None:
     """The groups of a flow cut into so many shards by a key, or None where they do not lie so that they can be."""
     data = flow.data
-    if not isinstance(data, GroupData) or data.merged or not isinstance(data.sink, DenseAggregate) or not all(o.counts for o in flow.operators):
+    if (
+        not isinstance(data, GroupData)
+        or data.merged
+        or not isinstance(data.sink, DenseAggregate)
+        or not all(o.counts for o in flow.operators)
+    ):
         return None
     columns = [i for i, (name, _) in enumerate(data.sink.grouping.keys) if name in key]
     if not columns:
@@ -82,8 +87,8 @@ def sliced(flow: Flow, key: tuple[str, ...], shards: int) -> SlicedGroups | None
 
 
 def relies_on_hashes(step: Step, users: Mapping[int, list[Step]], outside: bool) -> bool:
-    """Whether a step that uses the rows of `step`, up to the next movement, may need them where their hashes say. `outside`:
-    whether those do who use the rows of the last step."""
+    """Whether a step that uses the rows of `step`, up to the next movement, may need them where their hashes say.
+    `outside`: whether those do who use the rows of the last step."""
     waiting, seen = [step], {id(step)}
     while waiting:
         mine = users.get(id(waiting.pop()), [])

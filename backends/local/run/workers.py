@@ -1,10 +1,10 @@
 """The worker threads of the process: compiled code runs in them with the GIL released.
 
-They are daemons, so that a program can end while a cancelled query is still inside a library call. At the end of the program
-runs that are still active are cancelled, and get a moment to let go.
+They are daemons, so that a program can end while a cancelled query is still inside a library call. At the end of the
+program runs that are still active are cancelled, and get a moment to let go.
 
-Pools are shared by all sessions. A thread starts when a query first has work for it, and ends with the last open session that may use its pool
-(`Users`). The child of a fork begins with no pools: its parent's threads are not there.
+Pools are shared by all sessions. A thread starts when a query first has work for it, and ends with the last open
+session that may use its pool (`Users`). The child of a fork begins with no pools: its parent's threads are not there.
 """
 
 from __future__ import annotations
@@ -54,8 +54,9 @@ class Pool:
 
 
 class Team:
-    """The threads that help with one piece of work. Who has not begun when it is done need not begin, and is not waited for. So work
-    that is part of other work never waits for a thread that is busy with the whole, however few threads there are."""
+    """The threads that help with one piece of work. Who has not begun when it is done need not begin, and is not waited
+    for. So work that is part of other work never waits for a thread that is busy with the whole, however few threads
+    there are."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work: Callable[[], None] | None = work
@@ -92,7 +93,8 @@ def start_thread(serve: Callable[[], None], name: str) -> None:
         threading.Thread(target=serve, name=name, daemon=True).start()
     except RuntimeError as error:
         raise ExecutionError(
-            f"the system lets this process start no more threads; it has {threading.active_count()}", hint="SET threads to a lower number, or raise the limit (ulimit -u)"
+            f"the system lets this process start no more threads; it has {threading.active_count()}",
+            hint="SET threads to a lower number, or raise the limit (ulimit -u)",
         ) from error
 
 
@@ -132,7 +134,8 @@ def _leave(used: Pool) -> None:
 
 
 class Users:
-    """The open sessions and the most threads that each has used: pools that are larger than all of them need go when one closes."""
+    """The open sessions and the most threads that each has used: pools that are larger than all of them need go when
+    one closes."""
 
     def __init__(self) -> None:
         self._most: dict[int, int] = {}
@@ -208,7 +211,8 @@ def parallel(work: Callable[[int], Any], tasks: int, threads: int, run: Run) -> 
         _leave(pool)
     if failures:
         try:
-            # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the first.
+            # A worker that fails inside of a kernel stops the others before its error gets here: theirs may be the
+            # first.
             raise next((f for f in failures if not isinstance(f, CancelledError)), failures[0])
         finally:
             # An error knows the frames that know this list: together they would stay until the next garbage collection.

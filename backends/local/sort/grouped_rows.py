@@ -1,8 +1,8 @@
-"""Rows of a shard in the order of one integer key and then of time, straight from their chunks (kernels/runtime/group_rows.py).
+"""Rows of a shard in the order of one integer key and then of time, straight from their chunks
+(kernels/runtime/group_rows.py).
 
-`sorted_columns` does the same for any keys, over columns that were put together first. This is for what most rows of windows are: many
-keys, a time, and columns of fixed width without NULLs.
-"""
+`sorted_columns` does the same for any keys, over columns that were put together first. This is for what most rows of
+windows are: many keys, a time, and columns of fixed width without NULLs."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ MOST_CHUNKS = 1 << (31 - CHUNK_BITS)
 
 
 def grouped_rows(chunks: list[list[pa.Array]], keys: list[tuple[int, SortKey]], shift: int) -> list[pa.Array] | None:
-    """The columns of chunks in the order of two of them, a key and a time; None where they are not of the kind that this is for. Keys of these rows
-    differ in the bits above `shift`."""
+    """The columns of chunks in the order of two of them, a key and a time; None where they are not of the kind that
+    this is for. Keys of these rows differ in the bits above `shift`."""
     if len(keys) != 2 or any(key.descending for _, key in keys):
         return None
     rows = sum(len(arrays[0]) for arrays in chunks)
@@ -33,13 +33,28 @@ def grouped_rows(chunks: list[list[pa.Array]], keys: list[tuple[int, SortKey]], 
         return None
     (by, _), (order, _) = keys
     types = [array.type for array in chunks[0]]
-    if types[by] not in (pa.int32(), pa.int64()) or types[order] not in (pa.int64(), pa.timestamp("us"), pa.timestamp("us", "UTC")):
+    if types[by] not in (pa.int32(), pa.int64()) or types[order] not in (
+        pa.int64(),
+        pa.timestamp("us"),
+        pa.timestamp("us", "UTC"),
+    ):
         return None
     widths = [plain_bytes([arrays[i] for arrays in chunks]) for i in range(len(types))]
     if not all(widths):
         return None
     gathered = [i for i in range(len(types)) if i != order]
-    records = np.array([[len(a[0]), _address(a[by], widths[by]), _address(a[order], 8), *(_address(a[i], widths[i]) for i in gathered)] for a in chunks], np.int64)
+    records = np.array(
+        [
+            [
+                len(a[0]),
+                _address(a[by], widths[by]),
+                _address(a[order], 8),
+                *(_address(a[i], widths[i]) for i in gathered),
+            ]
+            for a in chunks
+        ],
+        np.int64,
+    )
     limits = np.iinfo(np.int64)
     bounds = np.array([widths[by], shift, records.shape[1], limits.max, limits.min], np.int64)
     _call(bounds_module, bounds, records, rows)
@@ -49,7 +64,13 @@ def grouped_rows(chunks: list[list[pa.Array]], keys: list[tuple[int, SortKey]], 
     counts, numbers, spare = np.empty(codes, np.int64), memory.empty(rows, np.int64), memory.empty(rows, np.int64)
     names, spare_names = memory.empty(rows, np.int32), memory.empty(rows, np.int32)
     targets = {i: memory.empty(rows * widths[i], np.uint8) for i in gathered}
-    words = [*bounds[:3], least, codes, *(a.ctypes.data for a in (counts, numbers, names, spare, spare_names)), len(gathered)]
+    words = [
+        *bounds[:3],
+        least,
+        codes,
+        *(a.ctypes.data for a in (counts, numbers, names, spare, spare_names)),
+        len(gathered),
+    ]
     words += [word for i in gathered for word in (targets[i].ctypes.data, widths[i])]
     _call(group_rows_module, np.array(words, np.int64), records, rows)
     targets[order] = numbers

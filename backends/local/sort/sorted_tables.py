@@ -1,8 +1,9 @@
-"""Sorts the entries of a join's table within groups of equal keys: see kernels/runtime/sorted_table.py for what comes out.
+"""Sorts the entries of a join's table within groups of equal keys: see kernels/runtime/sorted_table.py for what comes
+out.
 
-In: entries as a `SortedBuild` has collected them. Threads find the groups and put the entries of each together, in the order of the
-input. Rows that come in the order of their numbers, as those of a log do, are sorted by that; others are sorted by numpy.
-"""
+In: entries as a `SortedBuild` has collected them. Threads find the groups and put the entries of each together, in the
+order of the input. Rows that come in the order of their numbers, as those of a log do, are sorted by that; others are
+sorted by numpy."""
 
 from __future__ import annotations
 
@@ -37,7 +38,8 @@ from tsql.kernels.runtime.sorted_table import (
 
 FIRST_SLOTS = 1 << 12
 GROWTH = 8
-"""Slots for groups at first, and how many times more if they do not do: a table that stays in a core's cache is filled much faster."""
+"""Slots for groups at first, and how many times more if they do not do: a table that stays in a core's cache is filled
+much faster."""
 
 MOST_SEGMENTS = 4096
 """Entries in more runs than this are sorted by their places."""
@@ -54,7 +56,8 @@ Segment = tuple[int, int]
 
 @dataclass
 class SortedEntries:
-    """Sorted entries: their numbers and their rows (with one more each, which may be read), and the directory of groups."""
+    """Sorted entries: their numbers and their rows (with one more each, which may be read), and the directory of
+    groups."""
 
     orders: np.ndarray
     rows: np.ndarray
@@ -70,7 +73,16 @@ class SortedEntries:
         """The words by which kernels find it."""
         count = len(self.orders) - 1
         size = len(self.directory) - (2 if self.least is None else 1)
-        words = (self.orders.ctypes.data, count, self.rows.ctypes.data, count, nulls, self.directory.ctypes.data, size, self.least or 0)
+        words = (
+            self.orders.ctypes.data,
+            count,
+            self.rows.ctypes.data,
+            count,
+            nulls,
+            self.directory.ctypes.data,
+            size,
+            self.least or 0,
+        )
         return (ctypes.c_int64 * (RECORD_BYTES // 8))(*words)
 
 
@@ -80,9 +92,12 @@ class EntrySorter:
     def __init__(self, workers: Workers, interpret: bool):
         self.workers, self.interpret = workers, interpret
 
-    def sort(self, sink: SortedBuild, contexts: list[list[tuple[int, int]]], last_first: bool, dense: Bounds | None = None) -> SortedEntries:
-        """The entries of some contexts, each a list of chunks, (address, rows) pairs. Entries of equal numbers are in the order of
-        the input, or, with `last_first`, in its reverse. `dense`: the least and the greatest key, if each possible key is a group."""
+    def sort(
+        self, sink: SortedBuild, contexts: list[list[tuple[int, int]]], last_first: bool, dense: Bounds | None = None
+    ) -> SortedEntries:
+        """The entries of some contexts, each a list of chunks, (address, rows) pairs. Entries of equal numbers are in
+        the order of the input, or, with `last_first`, in its reverse. `dense`: the least and the greatest key, if each
+        possible key is a group."""
         chunks = [chunk for context in contexts for chunk in context]
         ends = np.cumsum([sum(rows for _, rows in context) for context in contexts], dtype=np.int64).tolist()
         rows = ends[-1] if ends else 0
@@ -108,20 +123,34 @@ class EntrySorter:
         counts, placed = self._placed(sink, (orders, addresses, slots), segments, size + 1)
         kept, counts = rows - int(counts[size]), counts[:size]
         directory = _directory(words, counts) if dense is None else _starts(counts)
-        found = SortedEntries(placed[0][: kept + 1], placed[1][: kept + 1], directory, None if dense is None else dense[0])
+        found = SortedEntries(
+            placed[0][: kept + 1], placed[1][: kept + 1], directory, None if dense is None else dense[0]
+        )
         self._sort_groups(found, counts, last_first)
         return found
 
-    def _number(self, sink: SortedBuild, chunks: list[tuple[int, int]], arrays: tuple[np.ndarray, ...], dense: Bounds | None) -> np.ndarray:
+    def _number(
+        self, sink: SortedBuild, chunks: list[tuple[int, int]], arrays: tuple[np.ndarray, ...], dense: Bounds | None
+    ) -> np.ndarray:
         """Fill the arrays; the hash of each slot comes back."""
         mode = DENSE if dense is not None else BY_NUMBER if sink.is_by_number else BY_HASH
         starts = np.cumsum([0, *(rows for _, rows in chunks)]).tolist()
         number, size = self._routine(number_module, starts[-1]), FIRST_SLOTS if sink.keys else 1
         while True:
             words = np.zeros(size + 1, np.int64)
-            plan = (ctypes.c_int64 * PLAN_WORDS)(words.ctypes.data, size - 1, sink.entry_bytes, sink.hash_at, sink.place_at, sink.marks, *(a.ctypes.data for a in arrays))
+            plan = (ctypes.c_int64 * PLAN_WORDS)(
+                words.ctypes.data,
+                size - 1,
+                sink.entry_bytes,
+                sink.hash_at,
+                sink.place_at,
+                sink.marks,
+                *(a.ctypes.data for a in arrays),
+            )
             plan[MOST_AT], plan[MODE_AT], plan[LEAST_AT] = size // 2, mode, 0 if dense is None else dense[0]
-            records = [(ctypes.c_int64 * 2)(address, start) for (address, _), start in zip(chunks, starts, strict=False)]
+            records = [
+                (ctypes.c_int64 * 2)(address, start) for (address, _), start in zip(chunks, starts, strict=False)
+            ]
 
             def work(task: int, plan: Any = plan, records: list[Any] = records) -> None:
                 for at in range(task, len(chunks), self.workers.number):
@@ -132,9 +161,11 @@ class EntrySorter:
                 return words
             size *= GROWTH
 
-    def _placed(self, sink: SortedBuild, arrays: tuple[np.ndarray, ...], segments: list[Segment], size: int) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-        """How many entries each slot has, and numbers and rows with those of a slot together, in the order of the segments. Each
-        worker takes a part of the segments and fills its own places of each slot."""
+    def _placed(
+        self, sink: SortedBuild, arrays: tuple[np.ndarray, ...], segments: list[Segment], size: int
+    ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
+        """How many entries each slot has, and numbers and rows with those of a slot together, in the order of the
+        segments. Each worker takes a part of the segments and fills its own places of each slot."""
         orders, _, slots = arrays
         parts = _parts(segments, self.workers.number if len(orders) > size else 1)
         counts, firsts = (_words(len(parts) * size).reshape(len(parts), size) for _ in range(2))
@@ -155,7 +186,9 @@ class EntrySorter:
         made[0][-1] = made[1][-1] = 0
 
         def placing(part: int) -> None:
-            plan = (ctypes.c_int64 * 8)(*(a.ctypes.data for a in (*arrays, *made, firsts[part])), sink.row_words, sink.header_bytes)
+            plan = (ctypes.c_int64 * 8)(
+                *(a.ctypes.data for a in (*arrays, *made, firsts[part])), sink.row_words, sink.header_bytes
+            )
             for start, end in parts[part]:
                 place(ctypes.addressof(plan), start, end - start)
 
@@ -189,8 +222,9 @@ class EntrySorter:
 
 
 def in_input_order(places: np.ndarray, lists: list[Segment]) -> list[Segment] | None:
-    """Segments of all lists of entries, in the order of their places in the input. Each list is mostly in order by itself, since a
-    worker takes morsels from the first on, and made of few long runs: one search finds the end of each. None where it is not so."""
+    """Segments of all lists of entries, in the order of their places in the input. Each list is mostly in order by
+    itself, since a worker takes morsels from the first on, and made of few long runs: one search finds the end of each.
+    None where it is not so."""
     if not all(_ascends(places[start:end]) for start, end in lists):
         return None
     if len(lists) < 2:

@@ -1,9 +1,9 @@
 """Sorting of collected rows, by the best library routine for the shape of the keys.
 
 Every key becomes one or two integer arrays whose order is the wanted order (NULLs, NaN, descending and 128-bit values
-included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Short strings are
-numbers of their own (`string_words.py`), others are replaced by their rank. `Workers` share the work on many rows; the order is the same for any number of them.
-"""
+included). Their bits are packed into words, which numpy or a radix sort of our own sorts. Short strings are numbers of
+their own (`string_words.py`), others are replaced by their rank. `Workers` share the work on many rows; the order is
+the same for any number of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,9 @@ def sorted_order(keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL
     return _order([rank for array, key in keys for rank in _ranks(array, key, workers)], workers)
 
 
-def sorted_columns(arrays: list[pa.Array], keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL) -> list[pa.Array]:
+def sorted_columns(
+    arrays: list[pa.Array], keys: list[tuple[pa.Array, SortKey]], workers: Workers = SERIAL
+) -> list[pa.Array]:
     """The rows of arrays in the stable order of the keys."""
     ranks = [rank for array, key in keys for rank in _ranks(array, key, workers)]
     if not ranks or len(ranks[0]) < 2:
@@ -91,8 +93,8 @@ def changes(arrays: list[pa.Array]) -> np.ndarray:
 
 
 def value_codes(arrays: list[pa.Array], workers: Workers = SERIAL) -> tuple[np.ndarray, np.ndarray]:
-    """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last). And, as
-    many again, for each code the number of a row that has it."""
+    """Per row the code of its values: equal values have equal codes, from 0 up in the order of the values (NULLs last).
+    And, as many again, for each code the number of a row that has it."""
     ranks = [rank for array in arrays for rank in _ranks(array, SortKey(None), workers)]
     rows = len(arrays[0])
     order = _order(ranks, workers)
@@ -123,11 +125,13 @@ FEW_BITS = 2 * DIGIT_BITS
 """From so many rows on, and up to so many bits, a radix sort of our own beats numpy's."""
 
 PLACED_BITS = 16
-"""With so few bits rows are counted, and written to where they belong: there are as many streams of writes as keys, whose lines stay in the cache."""
+"""With so few bits rows are counted, and written to where they belong: there are as many streams of writes as keys,
+whose lines stay in the cache."""
 
 GROUPED_BITS = 10
 MOST_PER_GROUP = 64
-"""Keys of so many bits at least, with so few rows each on average, are sorted apart: the rows of each are in a core's cache then."""
+"""Keys of so many bits at least, with so few rows each on average, are sorted apart: the rows of each are in a core's
+cache then."""
 
 SAMPLE = 1024
 
@@ -135,9 +139,8 @@ SAMPLE = 1024
 def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | None:
     """The stable order of rows by integer arrays, most significant first; None if it is the order that they have.
 
-    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on. Last keys
-    that the rows are in the order of already need none: the others keep that order.
-    """
+    The bits of all keys make words of 64 bits. More than one word takes a pass for each, from the least significant on.
+    Last keys that the rows are in the order of already need none: the others keep that order."""
     if not ranks or len(ranks[0]) < 2:
         return None
     if len(ranks[0]) <= FEW_ROWS:
@@ -149,8 +152,9 @@ def _order(ranks: list[np.ndarray], workers: Workers = SERIAL) -> np.ndarray | N
 
 
 def _grouped_order(ranks: list[np.ndarray], workers: Workers) -> np.ndarray | None:
-    """The order of rows by a key of few bits and then by a number, as rows of many keys over time have it: by the key first, and then within each
-    key (kernels/runtime/sort_groups.py). None where the keys are others, or several workers share the rows."""
+    """The order of rows by a key of few bits and then by a number, as rows of many keys over time have it: by the key
+    first, and then within each key (kernels/runtime/sort_groups.py). None where the keys are others, or several workers
+    share the rows."""
     last, rows = ranks[-1], len(ranks[0])
     if len(ranks) < 2 or not MANY_ROWS <= rows < 2**31 or last.dtype != np.int64 or len(workers.pieces(rows)) > 1:
         return None
@@ -160,7 +164,11 @@ def _grouped_order(ranks: list[np.ndarray], workers: Workers) -> np.ndarray | No
     numbers = _radix_order(word, bits)
     if np.count_nonzero(word[1:] != word[:-1]) * MOST_PER_GROUP < rows:
         return None
-    values, spare, spare_numbers = memory.empty(rows, np.int64), memory.empty(rows, np.int64), memory.empty(rows, np.int32)
+    values, spare, spare_numbers = (
+        memory.empty(rows, np.int64),
+        memory.empty(rows, np.int64),
+        memory.empty(rows, np.int32),
+    )
     arrays = (word, numbers, np.ascontiguousarray(last), values, spare, spare_numbers)
     plan = np.array([array.ctypes.data for array in arrays], np.int64)
     compiler().routine(sort_groups_module, rows=rows)(plan.ctypes.data, None, rows)
@@ -192,7 +200,8 @@ def _is_sorted(word: np.ndarray) -> bool:
 
 
 def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.ndarray:
-    """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and bits."""
+    """The stable order of 64-bit words of which the lowest `bits` matter, by the fastest way for so many rows and
+    bits."""
     rows = len(word)
     row_bits = (rows - 1).bit_length()
     if rows >= MANY_ROWS and bits <= FEW_BITS:
@@ -218,7 +227,8 @@ def _word_order(word: np.ndarray, bits: int, workers: Workers = SERIAL) -> np.nd
 
 
 def _with_ties(word: np.ndarray, left: int, order: np.ndarray, upper: np.ndarray, workers: Workers) -> np.ndarray:
-    """The order of words, given that by all but the lowest `left` bits, `upper`: runs of words that agree in these are sorted by the rest."""
+    """The order of words, given that by all but the lowest `left` bits, `upper`: runs of words that agree in these are
+    sorted by the rest."""
     same = upper[1:] == upper[:-1]
     if not same.any():
         return order
@@ -243,16 +253,27 @@ _FIRST_NUMBERS = np.arange(1 << 18, dtype=np.int32)
 
 def _number(numbers: np.ndarray) -> None:
     """Write 0, 1, 2, .. ; most arrays are short, and for them nothing has to be made."""
-    numbers[:] = _FIRST_NUMBERS[: len(numbers)] if len(numbers) <= len(_FIRST_NUMBERS) else np.arange(len(numbers), dtype=np.int32)
+    numbers[:] = (
+        _FIRST_NUMBERS[: len(numbers)]
+        if len(numbers) <= len(_FIRST_NUMBERS)
+        else np.arange(len(numbers), dtype=np.int32)
+    )
 
 
 def _radix_order(word: np.ndarray, bits: int) -> np.ndarray:
-    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py. The words are sorted where they lie."""
+    """The stable order of 64-bit words of which the lowest `bits` matter; see kernels/runtime/radix.py. The words are
+    sorted where they lie."""
     rows = len(word)
     keys, numbers = np.ascontiguousarray(word), memory.empty(rows, np.int32)
     _number(numbers)
-    spare_keys, spare_numbers, counts = memory.empty(rows, np.uint64), memory.empty(rows, np.int32), np.empty(BUCKETS, np.int64)
-    plan = np.array([keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64)
+    spare_keys, spare_numbers, counts = (
+        memory.empty(rows, np.uint64),
+        memory.empty(rows, np.int32),
+        np.empty(BUCKETS, np.int64),
+    )
+    plan = np.array(
+        [keys.ctypes.data, spare_keys.ctypes.data, numbers.ctypes.data, spare_numbers.ctypes.data, bits], np.int64
+    )
     compiler().routine(radix_module, rows=rows)(plan.ctypes.data, counts.ctypes.data, rows)
     return numbers
 
@@ -301,7 +322,10 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
     try:
         return pa.concat_arrays(arrays, memory_pool=POOL)
     except pa.ArrowInvalid as error:
-        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
+        raise ExecutionError(
+            f"the strings to sort are too long together: {error}",
+            hint="sort fewer rows, or by a key without the long column",
+        ) from error
 
 
 def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Workers) -> list[pa.Array]:
@@ -319,13 +343,22 @@ def _placed(arrays: list[pa.Array], word: np.ndarray, bits: int, workers: Worker
     pieces = workers.pieces(rows)
 
     def scatter(task: int) -> None:
-        (start, end), width, target = pieces[task % len(pieces)], widths[task // len(pieces)], targets[task // len(pieces)]
+        (start, end), width, target = (
+            pieces[task % len(pieces)],
+            widths[task // len(pieces)],
+            targets[task // len(pieces)],
+        )
         source = _bytes(arrays[task // len(pieces)], width)
-        plan = np.array([source.ctypes.data + start * width, target.ctypes.data, places.ctypes.data + start * 4, width, 4], np.int64)
+        plan = np.array(
+            [source.ctypes.data + start * width, target.ctypes.data, places.ctypes.data + start * 4, width, 4], np.int64
+        )
         compiler().routine(scatter_module, rows=rows)(plan.ctypes.data, None, end - start)
 
     workers.run(scatter, len(arrays) * len(pieces))
-    return [pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(target)], 0) for array, target in zip(arrays, targets, strict=True)]
+    return [
+        pa.Array.from_buffers(array.type, rows, [None, pa.py_buffer(target)], 0)
+        for array, target in zip(arrays, targets, strict=True)
+    ]
 
 
 def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = SERIAL) -> list[pa.Array]:
@@ -338,18 +371,27 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
     targets = [memory.empty(len(order) * width, np.uint8) for width in widths]
 
     def take(task: int) -> pa.Array | None:
-        array, width, target, (start, end) = arrays[task // len(pieces)], widths[task // len(pieces)], targets[task // len(pieces)], pieces[task % len(pieces)]
+        array, width, target, (start, end) = (
+            arrays[task // len(pieces)],
+            widths[task // len(pieces)],
+            targets[task // len(pieces)],
+            pieces[task % len(pieces)],
+        )
         if not width:
             return pc.take(array, pa.array(order[start:end]), boundscheck=False, memory_pool=POOL)
         source, index = _bytes(array, width), order[start:end]
-        plan = np.array([source.ctypes.data, target.ctypes.data + start * width, index.ctypes.data, width, index.itemsize], np.int64)
+        plan = np.array(
+            [source.ctypes.data, target.ctypes.data + start * width, index.ctypes.data, width, index.itemsize], np.int64
+        )
         compiler().routine(gather_module, rows=len(order))(plan.ctypes.data, None, end - start)
         return None
 
     # Neighbours in the list are of one array, so that workers read the same memory at the same time.
     found = workers.run(take, len(arrays) * len(pieces))
     return [
-        pa.Array.from_buffers(array.type, len(order), [None, pa.py_buffer(target)], 0) if width else combine(found[i * len(pieces) : (i + 1) * len(pieces)])
+        pa.Array.from_buffers(array.type, len(order), [None, pa.py_buffer(target)], 0)
+        if width
+        else combine(found[i * len(pieces) : (i + 1) * len(pieces)])
         for i, (array, width, target) in enumerate(zip(arrays, widths, targets, strict=True))
     ]
 
@@ -357,7 +399,11 @@ def taken(arrays: list[pa.Array], order: np.ndarray | None, workers: Workers = S
 def plain_bytes(arrays: list[pa.Array]) -> int:
     """The bytes of a value, where arrays are nothing but values; 0 for others."""
     t = arrays[0].type
-    if pa.types.is_boolean(t) or not (pa.types.is_primitive(t) or pa.types.is_decimal128(t)) or any(a.null_count for a in arrays):
+    if (
+        pa.types.is_boolean(t)
+        or not (pa.types.is_primitive(t) or pa.types.is_decimal128(t))
+        or any(a.null_count for a in arrays)
+    ):
         return 0
     return t.bit_width // 8 if t.bit_width // 8 in WIDTHS else 0
 
@@ -365,7 +411,9 @@ def plain_bytes(arrays: list[pa.Array]) -> int:
 def _bytes(array: pa.Array, width: int) -> np.ndarray:
     """The values of an array as bytes."""
     buffer = array.buffers()[1]
-    return np.frombuffer(b"" if buffer is None else buffer, np.uint8)[array.offset * width : (array.offset + len(array)) * width]
+    return np.frombuffer(b"" if buffer is None else buffer, np.uint8)[
+        array.offset * width : (array.offset + len(array)) * width
+    ]
 
 
 def _ranks(array: pa.Array, key: SortKey, workers: Workers = SERIAL) -> list[np.ndarray]:
@@ -411,7 +459,9 @@ def _values(array: pa.Array, workers: Workers) -> list[np.ndarray]:
 def _few_string_ranks(array: pa.Array) -> np.ndarray:
     """The number of each string in the order of those that occur."""
     t = array.type
-    strings = array.view(pa.binary() if pa.types.is_string(t) else pa.large_binary() if pa.types.is_large_string(t) else t).to_pylist()
+    strings = array.view(
+        pa.binary() if pa.types.is_string(t) else pa.large_binary() if pa.types.is_large_string(t) else t
+    ).to_pylist()
     numbers = {string: number for number, string in enumerate(sorted({s for s in strings if s is not None}))}
     return np.array([numbers.get(string, 0) for string in strings], np.int64)
 
@@ -419,7 +469,9 @@ def _few_string_ranks(array: pa.Array) -> np.ndarray:
 def _string_ranks(array: pa.Array, workers: Workers) -> np.ndarray:
     """The number of each string in the order of those that occur. Workers find the strings of their parts."""
     pieces = workers.pieces(len(array))
-    encoded = workers.run(lambda task: array.slice(pieces[task][0], pieces[task][1] - pieces[task][0]).dictionary_encode(), len(pieces))
+    encoded = workers.run(
+        lambda task: array.slice(pieces[task][0], pieces[task][1] - pieces[task][0]).dictionary_encode(), len(pieces)
+    )
     strings = combine([e.dictionary for e in encoded])
     if not len(strings):
         return np.zeros(len(array), np.int64)
@@ -429,9 +481,14 @@ def _string_ranks(array: pa.Array, workers: Workers) -> np.ndarray:
         rank[order] = np.arange(len(order))
     else:
         ordered = strings.take(pa.array(order))
-        rank[order] = np.cumsum(np.concatenate(([False], np.asarray(pc.not_equal(ordered[1:], ordered[:-1]).cast(pa.int8())).astype(bool))))
+        rank[order] = np.cumsum(
+            np.concatenate(([False], np.asarray(pc.not_equal(ordered[1:], ordered[:-1]).cast(pa.int8())).astype(bool)))
+        )
     starts = np.cumsum([0, *(len(e.dictionary) for e in encoded)])
-    codes = [np.asarray(e.indices.fill_null(0)) + start if len(e.dictionary) else np.zeros(len(e), np.int64) for e, start in zip(encoded, starts, strict=False)]
+    codes = [
+        np.asarray(e.indices.fill_null(0)) + start if len(e.dictionary) else np.zeros(len(e), np.int64)
+        for e, start in zip(encoded, starts, strict=False)
+    ]
     return rank[codes[0] if len(codes) == 1 else np.concatenate(codes)]
 
 

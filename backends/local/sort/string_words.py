@@ -1,8 +1,7 @@
 """Short strings as 64-bit numbers whose order is that of the strings: sorting them needs no dictionary.
 
-The bytes of a string, with zeros behind them, are read as one or two numbers with the first byte on top. Strings that differ in
-zero bytes at their end only would tie: then their lengths decide.
-"""
+The bytes of a string, with zeros behind them, are read as one or two numbers with the first byte on top. Strings that
+differ in zero bytes at their end only would tie: then their lengths decide."""
 
 from __future__ import annotations
 

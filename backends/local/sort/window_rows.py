@@ -1,8 +1,8 @@
 """Rows that a window step has collected, and how its kernels get them: sorted in one piece, where they fit memory.
 
-`WindowShape` is what all rows of a step have in common. A job is a list of chunks with whole partitions: `CollectedRows` here,
-`SortedBlocks` (`windows.py`) where they do not fit. Each yields the parts that a pipeline runs over.
-"""
+`WindowShape` is what all rows of a step have in common. A job is a list of chunks with whole partitions:
+`CollectedRows` here, `SortedBlocks` (`windows.py`) where they do not fit. Each yields the parts that a pipeline runs
+over."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ POSITION_NAME = "#place"
 
 @dataclass(frozen=True)
 class WindowShape:
-    """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs. ties: what
-    orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are sorted at the same time.
-    shift: partitions of a shard differ in the bits above it of their one key, an integer (`Partition`)."""
+    """The columns that were collected, and the window over them. nullable: of each column, whether it has NULLs. ties:
+    what orders peers where rows are not in the order of the input. name: that of the step. tasks: how many shards are
+    sorted at the same time. shift: partitions of a shard differ in the bits above it of their one key, an integer
+    (`Partition`)."""
 
     name: str
     tasks: int
@@ -67,7 +68,10 @@ class WindowShape:
     @cached_property
     def peer_keys(self) -> tuple[SortKey, ...]:
         """What peers agree on."""
-        return (*(SortKey(e) for e in self.partition_keys), *(key for key in self.order if isinstance(key.expr, Column)))
+        return (
+            *(SortKey(e) for e in self.partition_keys),
+            *(key for key in self.order if isinstance(key.expr, Column)),
+        )
 
     @cached_property
     def keys(self) -> tuple[SortKey, ...]:
@@ -81,14 +85,21 @@ class WindowShape:
     def with_positions(self) -> WindowShape:
         """The shape of rows that know their place in the input."""
         column = Column(POSITION_NAME, BIGINT, False)
-        return replace(self, columns=(*self.columns, OutputColumn(POSITION_NAME, column, False)), nullable=(*self.nullable, False), ties=(SortKey(column),))
+        return replace(
+            self,
+            columns=(*self.columns, OutputColumn(POSITION_NAME, column, False)),
+            nullable=(*self.nullable, False),
+            ties=(SortKey(column),),
+        )
 
     def sources(self) -> tuple[SourceColumn, ...]:
         """The columns as they lie in sorted rows; one without NULLs needs no code for them."""
         found = []
         for column, nullable in zip(self.columns, self.nullable, strict=True):
             layout = column.layout()
-            found.append(SourceColumn(column.name, column.type, Layout(layout.kind, layout.machine, nullable, layout.unsigned)))
+            found.append(
+                SourceColumn(column.name, column.type, Layout(layout.kind, layout.machine, nullable, layout.unsigned))
+            )
         codes = (column for name, _ in self.coded for column in (code_column(name), sample_column(name)))
         return (*found, *(SourceColumn(c.name, BIGINT, Layout("fixed", "i64", False)) for c in codes))
 
@@ -142,7 +153,8 @@ class CollectedRows:
         return reserved
 
     def ordered(self, shared: Shared, workers: Workers = SERIAL) -> tuple[list[pa.Array], Reserved]:
-        """All columns in window order with the codes of the values of calls that need them, and the memory that they take."""
+        """All columns in window order with the codes of the values of calls that need them, and the memory that they
+        take."""
         if self.rows >= MOST_ROWS:
             raise too_many_rows(self.rows)
         start = time.perf_counter()
@@ -156,10 +168,16 @@ class CollectedRows:
         loaded = [c.arrays for c in chunks]
         del chunks
         places = shape.places(shape.keys)
-        arrays = grouped_rows(loaded, list(zip(places, shape.keys, strict=True)), shape.shift) if workers is SERIAL and not shape.coded else None
+        arrays = (
+            grouped_rows(loaded, list(zip(places, shape.keys, strict=True)), shape.shift)
+            if workers is SERIAL and not shape.coded
+            else None
+        )
         if arrays is None:
             arrays = [combine([a[i] for a in loaded]) for i in range(len(shape.names))]
-            arrays = sorted_columns(arrays, [(arrays[p], key) for p, key in zip(places, shape.keys, strict=True)], workers)
+            arrays = sorted_columns(
+                arrays, [(arrays[p], key) for p, key in zip(places, shape.keys, strict=True)], workers
+            )
         del loaded
         shared.run.check()
         del working
@@ -183,4 +201,7 @@ def record_sort(shape: WindowShape, shared: Shared, rows: int, seconds: float) -
 
 
 def too_many_rows(rows: int) -> ExecutionError:
-    return ExecutionError(f"a partition of a window, or the partitions of one shard, have {rows:,} rows: at most {MOST_ROWS:,} are possible")
+    return ExecutionError(
+        f"a partition of a window, or the partitions of one shard, have {rows:,} rows: at most "
+        f"{MOST_ROWS:,} are possible"
+    )

@@ -1,17 +1,19 @@
-"""Joins of which a partition cannot be split (rows of one key, no keys at all): the built side in blocks, one after the other.
+"""Joins of which a partition cannot be split (rows of one key, no keys at all): the built side in blocks, one after the
+other.
 
-In: a pair of partitions whose built side is in several blocks, each of which fits memory. Out: the rows of the join, collected.
+In: a pair of partitions whose built side is in several blocks, each of which fits memory. Out: the rows of the join,
+collected.
 
-Pairs are those of all blocks, and so are entries of the table with or without a partner: each entry is in one block only. Whether
-a row of the other side has a partner is known behind the last block. Each block answers with true, false or NULL (a `mark` join),
-the answers are ORed as SQL does, and the last one decides: which rows a semi or anti join keeps, which an outer join pads with
-NULLs, what the column of a mark join is. These answers are two bits per row, and stay in memory.
+Pairs are those of all blocks, and so are entries of the table with or without a partner: each entry is in one block
+only. Whether a row of the other side has a partner is known behind the last block. Each block answers with true, false
+or NULL (a `mark` join), the answers are ORed as SQL does, and the last one decides: which rows a semi or anti join
+keeps, which an outer join pads with NULLs, what the column of a mark join is. These answers are two bits per row, and
+stay in memory.
 
 A join of another kind is a step of its own, kept with the kernels of the plan, since kernels are found by their step.
 
-A `single` join (a scalar subquery) in blocks is refused: it holds at most one partner for each key, so that keys which are the same
-in more rows than fit memory are an error of the query in almost all cases.
-"""
+A `single` join (a scalar subquery) in blocks is refused: it holds at most one partner for each key, so that keys which
+are the same in more rows than fit memory are an error of the query in almost all cases."""
 
 from __future__ import annotations
 
@@ -36,8 +38,9 @@ FOUND = "#found"
 
 @dataclass
 class OpenEnds:
-    """What leaves the answer of a mark join open, whatever partition a row is in: rows of the built side whose key is NULL, and for
-    a row whose own key is NULL any row at all. `keys` are those of the other side for which NULL equals nothing."""
+    """What leaves the answer of a mark join open, whatever partition a row is in: rows of the built side whose key is
+    NULL, and for a row whose own key is NULL any row at all. `keys` are those of the other side for which NULL equals
+    nothing."""
 
     rows: int
     nulls: int
@@ -55,11 +58,15 @@ class OpenEnds:
 class BlockJoinRunner(JoinRunner):
     """Joins partitions one by one, and collects their rows."""
 
-    def _pair_rows(self, join: ReadyJoin, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
+    def _pair_rows(
+        self, join: ReadyJoin, built: Side, probed: Side, pair: Pair, store: Store, open_ends: OpenEnds | None
+    ) -> list[AnyChunk]:
         """The rows of one pair of partitions; `open_ends` for a mark join with keys."""
         step = join.step
         if (len(pair.blocks) == 1 and open_ends is None) or (step.marks and step.kind != "full"):
-            return [c for block in pair.blocks for c in self._block_rows(join, built, probed, block, pair.probed, store)]
+            return [
+                c for block in pair.blocks for c in self._block_rows(join, built, probed, block, pair.probed, store)
+            ]
         if step.kind == "single":
             raise self.shared.out_of_memory()
         rows: list[AnyChunk] = []
@@ -96,27 +103,46 @@ class BlockJoinRunner(JoinRunner):
         ]
         inside = replace(join, built=sides[0], probed=sides[1], is_shared=True)
         flow = self._probed(inside, self._built(inside))
-        rows = [c for one in self._collect(join.step, flow, columns or columns_of(join.step.schema), "block", store=store) for c in one]
+        rows = [
+            c
+            for one in self._collect(join.step, flow, columns or columns_of(join.step.schema), "block", store=store)
+            for c in one
+        ]
         self.tables.pop(join.step.name).release()
         for key in [k for k in self.states if k not in before]:
             free_state(*self.states.pop(key), self.shared)
         return rows
 
-    def _answers(self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk]) -> pa.Array:
+    def _answers(
+        self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk]
+    ) -> pa.Array:
         """For each row of the other side, in order, whether it has a partner in the block."""
         column = (OutputColumn(FOUND, Column(FOUND, BOOLEAN)),)
         store = self.spill.store(f"{join.step.name} answers")
         rows = self._block_rows(self._variant(join, "mark"), built, probed, block, partners, store, 1, column)
         return pa.concat_arrays([c.arrays[0] for c in rows]) if rows else pa.array([], pa.bool_())
 
-    def _alone(self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store) -> list[AnyChunk]:
+    def _alone(
+        self, join: ReadyJoin, built: Side, probed: Side, block: list[AnyChunk], partners: list[AnyChunk], store: Store
+    ) -> list[AnyChunk]:
         """The rows of a block without a partner, with NULLs for the other side."""
         variant = self._variant(join, "anti", marks=True)
-        nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in join.schema else Literal(None, f.type)) for f in join.step.schema)
+        nulls = tuple(
+            (f.name, Column(f.name, f.type, f.nullable) if f.name in join.schema else Literal(None, f.type))
+            for f in join.step.schema
+        )
         columns = tuple(OutputColumn(n, e) for n, e in nulls)
         return self._block_rows(variant, built, probed, block, partners, store, columns=columns)
 
-    def _decided(self, join: ReadyJoin, probed: Side, partners: list[AnyChunk], found: pa.Array, store: Store, open_ends: OpenEnds | None) -> list[AnyChunk]:
+    def _decided(
+        self,
+        join: ReadyJoin,
+        probed: Side,
+        partners: list[AnyChunk],
+        found: pa.Array,
+        store: Store,
+        open_ends: OpenEnds | None,
+    ) -> list[AnyChunk]:
         """The rows of the other side that go on, now that it is known which have a partner."""
         kind, names = join.step.kind, [c.name for c in probed.columns]
         rows: list[AnyChunk] = []
@@ -127,7 +153,9 @@ class BlockJoinRunner(JoinRunner):
             position += chunk.rows
             arrays = dict(zip(names, chunk.arrays, strict=True))
             if kind == "mark":
-                arrays[join.step.mark] = answers if open_ends is None else open_ends.answers(answers, [arrays[n] for n in open_ends.keys])
+                arrays[join.step.mark] = (
+                    answers if open_ends is None else open_ends.answers(answers, [arrays[n] for n in open_ends.keys])
+                )
             else:
                 has = answers.fill_null(False)
                 wanted = has if kind == "semi" else pc.invert(has)

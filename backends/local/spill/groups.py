@@ -2,17 +2,18 @@
 
 In: the flow of an aggregate step, its keys and calls. Out: a flow of groups, in the shards in which their rows were.
 
-The tables of the workers get a share of memory. If one takes more (`Full`), all are freed and the input is read again, this
-time into partitions: rows (or exported states) go to one of some dozens of lists by the hash of their keys, by other bits than
-those that chose their shard. Then a few partitions at a time, one for each thread, are aggregated as if each were the whole
-input, their groups are collected, and the tables are freed. A partition whose table is still too large is split again, by
-yet other bits. That serves every phase and every aggregate alike, also those whose states cannot be exported (a median, DISTINCT).
+The tables of the workers get a share of memory. If one takes more (`Full`), all are freed and the input is read again,
+this time into partitions: rows (or exported states) go to one of some dozens of lists by the hash of their keys, by
+other bits than those that chose their shard. Then a few partitions at a time, one for each thread, are aggregated as if
+each were the whole input, their groups are collected, and the tables are freed. A partition whose table is still too
+large is split again, by yet other bits. That serves every phase and every aggregate alike, also those whose states
+cannot be exported (a median, DISTINCT).
 
-What cannot be split is a single group with a state that is too large: the query is refused, but for DISTINCT aggregates without
-keys, whose rows are placed by their values (`values.py`).
+What cannot be split is a single group with a state that is too large: the query is refused, but for DISTINCT aggregates
+without keys, whose rows are placed by their values (`values.py`).
 
-Cost: the columns that the aggregate uses are written and read once for each level of splitting, and the groups if they are many.
-"""
+Cost: the columns that the aggregate uses are written and read once for each level of splitting, and the groups if they
+are many."""
 
 from __future__ import annotations
 
@@ -52,13 +53,25 @@ class GroupRunner(ValueRunner):
         with self._attempt() as attempt:
             return self._in_tables(step, "", flow, make, 0 if expected * 16 > share else expected, share)
         assert attempt.failed
-        return self._by_partitions(step, flow, by, calls, partial(make, False)) if by else self._by_values(step, flow, calls)
+        return (
+            self._by_partitions(step, flow, by, calls, partial(make, False))
+            if by
+            else self._by_values(step, flow, calls)
+        )
 
     def _by_partitions(
-        self, step: Aggregate, flow: Flow, by: tuple[tuple[str, Expr], ...], calls: tuple[tuple[str, Call], ...], make: Callable[..., AggregateSink]
+        self,
+        step: Aggregate,
+        flow: Flow,
+        by: tuple[tuple[str, Expr], ...],
+        calls: tuple[tuple[str, Call], ...],
+        make: Callable[..., AggregateSink],
     ) -> Flow:
         shards = flow.data.shards
-        columns = needed_columns(flow.schema, None if step.absorbs else [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())])
+        columns = needed_columns(
+            flow.schema,
+            None if step.absorbs else [*(e for _, e in by), *(e for _, c in calls for e in c.expressions())],
+        )
         keep_order = any(plain_body(c).wants_position for _, c in calls)
         key = tuple(e for _, e in by)
         store = self.spill.store(f"{step.name} groups")
@@ -73,7 +86,9 @@ class GroupRunner(ValueRunner):
         def placed(flow: Flow, places: list[int], level: int) -> list[tuple[int, list[AnyChunk]]]:
             number = self._number(flow.data, columns, self.spill.share(TABLE, self.threads) or 0)
             parts = self._partitions(step, "partition", flow, key, columns, level, number, keep_order)
-            return [(place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks]
+            return [
+                (place, chunks) for place, of_shard in zip(places, parts, strict=True) for chunks in of_shard if chunks
+            ]
 
         def work(jobs: list[tuple[int, list[AnyChunk]]], level: int) -> None:
             whole = sum(bytes_of(c) for _, c in jobs)
@@ -84,12 +99,18 @@ class GroupRunner(ValueRunner):
 
         def aggregate(wave: list[tuple[int, list[AnyChunk]]], level: int, whole: int) -> None:
             sources = flow.data.columns if level == 0 else written
-            rows = Flow(ChunkData(sources, [c for _, c in wave], self.spill.morsel_rows()), flow.schema, flow.operators if level == 0 else [])
+            rows = Flow(
+                ChunkData(sources, [c for _, c in wave], self.spill.morsel_rows()),
+                flow.schema,
+                flow.operators if level == 0 else [],
+            )
             places = [place for place, _ in wave]
             largest = max(bytes_of(c) for _, c in wave)
             splits = self._can_split(level, whole, largest)
             with self._attempt(last=not splits and len(wave) == 1) as attempt:
-                groups = self._in_tables(step, "groups", rows, make, full_at=self.spill.share(TABLE, len(wave)) if splits else None)
+                groups = self._in_tables(
+                    step, "groups", rows, make, full_at=self.spill.share(TABLE, len(wave)) if splits else None
+                )
             if not attempt.failed:
                 self._into(step, groups, output, store, lists, places)
             elif splits:
@@ -105,7 +126,15 @@ class GroupRunner(ValueRunner):
             split(flow, list(range(shards)), 1)
         return Flow(ChunkData(tuple(c.source() for c in output), lists, self.spill.morsel_rows()), step.schema)
 
-    def _into(self, step: Step, groups: Flow, output: tuple[OutputColumn, ...], store: Store, lists: list[list[AnyChunk]], places: list[int]) -> None:
+    def _into(
+        self,
+        step: Step,
+        groups: Flow,
+        output: tuple[OutputColumn, ...],
+        store: Store,
+        lists: list[list[AnyChunk]],
+        places: list[int],
+    ) -> None:
         """Collect groups and free their tables."""
         collected = self._collect(step, groups, output, "collected groups", store=store)
         for place, chunks in zip(places, collected, strict=True):

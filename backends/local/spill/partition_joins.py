@@ -1,20 +1,22 @@
-"""Joins whose built side may be larger than memory: both sides are placed in partitions by their keys, and joined one by one.
+"""Joins whose built side may be larger than memory: both sides are placed in partitions by their keys, and joined one
+by one.
 
 In: a join whose inputs are there. Out: its rows, in the shards in which the rows of the probing side were.
 
-The table gets a share of memory. If it takes more (`Full`), it is freed and both sides are read (the built side again) into
-partitions by the hash of their keys. A partition of the built side that would still be too large is split again, with its
-partner, by other bits of the hash. Then each shard works its partitions off: it builds the table of one, looks the rows of its
-partner up, and frees it. For most kinds of join this happens while the next pipeline reads (`PartitionData`): a kernel finds
-the table through a record whose words the host changes between two parts. Where entries are marked (a full join, or one
-that builds its left side) the result of each partition is collected. The partitions of a nearest join are sorted tables; their
-rows bring their places in the input, and all rows of a key must fit memory.
+The table gets a share of memory. If it takes more (`Full`), it is freed and both sides are read (the built side again)
+into partitions by the hash of their keys. A partition of the built side that would still be too large is split again,
+with its partner, by other bits of the hash. Then each shard works its partitions off: it builds the table of one, looks
+the rows of its partner up, and frees it. For most kinds of join this happens while the next pipeline reads
+(`PartitionData`): a kernel finds the table through a record whose words the host changes between two parts. Where
+entries are marked (a full join, or one that builds its left side) the result of each partition is collected. The
+partitions of a nearest join are sorted tables; their rows bring their places in the input, and all rows of a key must
+fit memory.
 
-What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side are looked up in
-each: an inner join reads them again for each block, other kinds are in `block_joins.py`.
+What cannot be split (rows of one key, a join without keys) is built in blocks, and all rows of the other side are
+looked up in each: an inner join reads them again for each block, other kinds are in `block_joins.py`.
 
-Cost: both sides are written and read once for each level of splitting; with blocks, the probing side is read once per block.
-"""
+Cost: both sides are written and read once for each level of splitting; with blocks, the probing side is read once per
+block."""
 
 from __future__ import annotations
 
@@ -25,7 +27,16 @@ from dataclasses import replace
 
 import pyarrow.compute as pc
 
-from tsql.backends.local.run.dataset import BlockData, ChunkData, CoalescedData, Dataset, Part, SourceData, free_state, table_chunks
+from tsql.backends.local.run.dataset import (
+    BlockData,
+    ChunkData,
+    CoalescedData,
+    Dataset,
+    Part,
+    SourceData,
+    free_state,
+    table_chunks,
+)
 from tsql.backends.local.run.host import Context, allocate_zeroed, free, read_i64
 from tsql.backends.local.run.runner import Flow, Task
 from tsql.backends.local.sort.sorted_tables import WORKING_BYTES, EntrySorter
@@ -52,9 +63,17 @@ PLACE = "#place"
 
 
 class PartitionData(Dataset):
-    """The probing side, partition by partition. While the rows of one are read, the record of the shard is that of its table."""
+    """The probing side, partition by partition. While the rows of one are read, the record of the shard is that of its
+    table."""
 
-    def __init__(self, runner: SpillingJoinRunner, join: ReadyJoin, side: Side, pairs: list[list[Pair]], records: list[ctypes.Array]):
+    def __init__(
+        self,
+        runner: SpillingJoinRunner,
+        join: ReadyJoin,
+        side: Side,
+        pairs: list[list[Pair]],
+        records: list[ctypes.Array],
+    ):
         self.runner, self.join, self.side, self.pairs, self.records = runner, join, side, pairs, records
         self.shards = len(pairs)
         self.rows = sum(c.rows * len(p.blocks) for of_shard in pairs for p in of_shard for c in p.probed)
@@ -86,7 +105,11 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         self._forget(join.step.name)
         if isinstance(join.step, AsofJoin):
             # Without keys there is nothing to split by: it fits, or the query ends.
-            return self._by_parts(_placed(join)) if join.step.keys else super()._joined(replace(join, built=replace(join.built, data=join.built.data.again())))
+            return (
+                self._by_parts(_placed(join))
+                if join.step.keys
+                else super()._joined(replace(join, built=replace(join.built, data=join.built.data.again())))
+            )
         if join.apart:
             return self._by_parts(self._pair_by_pair(join))
         return self._by_parts(join if not join.step.range else replace(join, step=join.step.without_range))
@@ -96,8 +119,13 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         known = self.kernels.variants
         step = known.get((id(join.step), "pairs"))
         if step is None:
-            keys = [JoinKey(*sides, key.null_safe).expr for *sides, key in zip(join.probe_keys, join.build_keys, join.step.keys, strict=True)]
-            step = known[id(join.step), "pairs"] = replace(join.step, keys=(), condition=conjunction([*keys, *conjuncts(join.step.condition)]))
+            keys = [
+                JoinKey(*sides, key.null_safe).expr
+                for *sides, key in zip(join.probe_keys, join.build_keys, join.step.keys, strict=True)
+            ]
+            step = known[id(join.step), "pairs"] = replace(
+                join.step, keys=(), condition=conjunction([*keys, *conjuncts(join.step.condition)])
+            )
         needed = {c for key in join.build_keys for c in key.columns()} - {name for name, _ in join.columns}
         columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema if f.name in needed)
         return replace(join, step=step, build_keys=(), probe_keys=(), columns=(*join.columns, *columns), apart=False)
@@ -127,17 +155,30 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             for number, rows in enumerate(of_shard):
                 target = number % shards if spread else place
                 pairs[target] += self._pairs(inside, built, probed, left[place][number], rows, 1, size)
-        if not step.marks and (step.probe_kind == "inner" or all(len(p.blocks) == 1 for of_shard in pairs for p in of_shard)):
+        if not step.marks and (
+            step.probe_kind == "inner" or all(len(p.blocks) == 1 for of_shard in pairs for p in of_shard)
+        ):
             return self._lazily(inside, built, probed, pairs)
         return self._one_by_one(inside, built, probed, pairs)
 
-    def _parts_of(self, join: ReadyJoin, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int) -> list[list[list[AnyChunk]]]:
+    def _parts_of(
+        self, join: ReadyJoin, flow: Flow, keys: tuple[Expr, ...], side: Side, role: str, number: int
+    ) -> list[list[list[AnyChunk]]]:
         if keys:
             return self._partitions(join.step, role, flow, keys, side.columns, 1, number)
         lists = self._collect(join.step, replace(flow, data=flow.data.again()), side.columns, role)
         return [[chunks] for chunks in lists]
 
-    def _pairs(self, join: ReadyJoin, built: Side, probed: Side, rows: list[AnyChunk], partners: list[AnyChunk], level: int, whole: int) -> list[Pair]:
+    def _pairs(
+        self,
+        join: ReadyJoin,
+        built: Side,
+        probed: Side,
+        rows: list[AnyChunk],
+        partners: list[AnyChunk],
+        level: int,
+        whole: int,
+    ) -> list[Pair]:
         """The pairs of partitions that a pair becomes: itself, if the table will fit."""
         kind = join.step.probe_kind
         # What a mark leaves open depends on the rows of all partitions.
@@ -151,10 +192,17 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
             return [Pair(list(self._blocks(rows, share)), partners)]
         sides = []
         number = self._number(built.data([rows], 0), built.columns, share)
-        for side, keys, chunks, role in ((built, join.build_keys, rows, "build side"), (probed, join.probe_keys, partners, "probe side")):
+        for side, keys, chunks, role in (
+            (built, join.build_keys, rows, "build side"),
+            (probed, join.probe_keys, partners, "probe side"),
+        ):
             flow = Flow(side.data([chunks], self.spill.morsel_rows()), side.schema)
             sides.append(self._partitions(join.step, role, flow, keys, side.columns, level + 1, number)[0])
-        return [p for a, b in zip(*sides, strict=True) for p in self._pairs(join, built, probed, a, b, level + 1, bytes_of(rows))]
+        return [
+            p
+            for a, b in zip(*sides, strict=True)
+            for p in self._pairs(join, built, probed, a, b, level + 1, bytes_of(rows))
+        ]
 
     def _blocks(self, rows: list[AnyChunk], share: int) -> Iterator[list[AnyChunk]]:
         """Blocks of rows whose tables fit memory."""
@@ -175,8 +223,16 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     def _lazily(self, join: ReadyJoin, built: Side, probed: Side, pairs: list[list[Pair]]) -> Flow:
         """The probing side as a flow that changes the table as it is read."""
         step = join.step
-        inside = replace(join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema))
-        pipeline, _ = self._kernel(step, "build partition", inside.built, inside.built.data.empty_source(), join.sink(self.run.settings.equal_hashes))
+        inside = replace(
+            join, built=Flow(built.data([[]], 0), built.schema), probed=Flow(probed.data([[]], 0), probed.schema)
+        )
+        pipeline, _ = self._kernel(
+            step,
+            "build partition",
+            inside.built,
+            inside.built.data.empty_source(),
+            join.sink(self.run.settings.equal_hashes),
+        )
         nulls = self._nulls(join, built, pairs) if step.kind == "mark" else 0
         rows = _rows(pairs)
         records = [(ctypes.c_int64 * (RECORD_BYTES // 8))(0, 0, 0, rows - nulls, nulls) for _ in pairs]
@@ -188,8 +244,12 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
     @contextmanager
     def _partition_table(self, join: ReadyJoin, chunks: list[AnyChunk], record: ctypes.Array) -> Iterator[None]:
         """The table of one partition, in the record while this is open. Runs in the thread of a shard."""
-        flow = Flow(ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema)
-        sink, context = Task(self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0).run()
+        flow = Flow(
+            ChunkData(join.built.data.columns, [chunks], self.spill.morsel_rows(), stable=False), join.built.schema
+        )
+        sink, context = Task(
+            self, join.step, "build partition", flow, join.sink(self.run.settings.equal_hashes), 0
+        ).run()
         if isinstance(sink, SortedBuild):
             yield from self._sorted_partition(join, sink, context, record)
             return
@@ -210,7 +270,9 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
                 self.shared.release(size * 8)
             self._free(sink, context)
 
-    def _sorted_partition(self, join: ReadyJoin, sink: SortedBuild, context: Context, record: ctypes.Array) -> Iterator[None]:
+    def _sorted_partition(
+        self, join: ReadyJoin, sink: SortedBuild, context: Context, record: ctypes.Array
+    ) -> Iterator[None]:
         bytes = 0
         try:
             chunks = list(table_chunks(context.state_address))
@@ -256,14 +318,20 @@ class SpillingJoinRunner(BlockJoinRunner, PartitionRunner):
         if join.step.kind == "mark" and join.step.keys:
             unsafe = [k.name for k, key in zip(probed.keys, join.step.keys, strict=True) if not key.null_safe]
             open_ends = OpenEnds(_rows(pairs), self._nulls(join, built, pairs), unsafe)
-        lists = [[c for pair in of_shard for c in self._pair_rows(join, built, probed, pair, store, open_ends)] for of_shard in pairs]
+        lists = [
+            [c for pair in of_shard for c in self._pair_rows(join, built, probed, pair, store, open_ends)]
+            for of_shard in pairs
+        ]
         return Flow(ChunkData(tuple(c.source() for c in columns), lists, self.spill.morsel_rows()), join.step.schema)
 
 
 def _placed(join: ReadyJoin) -> ReadyJoin:
     """A nearest join whose right rows bring their places in the input with them."""
     place = Column(PLACE, BIGINT, False)
-    columns = (*((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema), (PLACE, Column(POSITION, BIGINT, False)))
+    columns = (
+        *((f.name, Column(f.name, f.type, f.nullable)) for f in join.built.schema),
+        (PLACE, Column(POSITION, BIGINT, False)),
+    )
     schema = Schema((*join.built.schema, Field(PLACE, BIGINT, False)))
     return replace(join, built=join.built.then(Project(columns), schema), place=place)
 

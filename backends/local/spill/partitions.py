@@ -1,8 +1,8 @@
-"""Partitions: the rows of a flow in lists by the hash of a key, which may be in files; what aggregations and joins spill to.
+"""Partitions: the rows of a flow in lists by the hash of a key, which may be in files; what aggregations and joins
+spill to.
 
-`_partitions` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys of a
-shard are in one partition, and the order of the input is kept inside of it if that is asked for.
-"""
+`_partitions` serves every step that can work off the rows of some keys at a time (window functions, too): equal keys of
+a shard are in one partition, and the order of the input is kept inside of it if that is asked for."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ PARTITIONS = 32
 FORCED_PARTITIONS = 3
 LEVELS = 5
 LEAST_PARTITION = 1 << 13
-"""Smaller partitions are not split: the table of a part would be as large. If it does not fit, there is no memory left."""
+"""Smaller partitions are not split: the table of a part would be as large. If it does not fit, there is no memory
+left."""
 BUFFERED = 0.125
 """The share of memory that partitions may keep of what they collect."""
 
@@ -54,15 +55,27 @@ class PartitionRunner(HostFunctionRunner):
         return min(2 * PARTITIONS, max(4, 1 << (2 * bytes // max(1, share)).bit_length()))
 
     def _partitions(
-        self, step: Step, role: str, flow: Flow, key: tuple[Expr, ...], columns: tuple[OutputColumn, ...], level: int, number: int, keep_order: bool = False
+        self,
+        step: Step,
+        role: str,
+        flow: Flow,
+        key: tuple[Expr, ...],
+        columns: tuple[OutputColumn, ...],
+        level: int,
+        number: int,
+        keep_order: bool = False,
     ) -> list[list[list[AnyChunk]]]:
-        """The rows of each shard in partitions by the hash of `key`; by other bits on each level, which counts from 1."""
+        """The rows of each shard in partitions by the hash of `key`; by other bits on each level, which counts from
+        1."""
         flow = replace(flow, data=flow.data.again())
         lists: list[list[list[AnyChunk]]] = [[[] for _ in range(number)] for _ in range(flow.data.shards)]
         lock = threading.Lock()
         name = f"{role} {level} of {number}"
         # What is split again stays in no memory: there may be many such partitions.
-        store, most = self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0), self.spill.chunk_rows(columns, number)
+        store, most = (
+            self.spill.store(f"{step.name} {name}", BUFFERED if level == 1 else 0),
+            self.spill.chunk_rows(columns, number),
+        )
 
         def take(sink: Sink, context: Context, part: Part, shard: int) -> None:
             taken = self._taken(context, columns, part, store, number, sink.shard_bytes)
@@ -93,9 +106,23 @@ class PartitionRunner(HostFunctionRunner):
 
     def _can_split(self, level: int, whole: int, part: int) -> bool:
         """Whether it helps to split a partition of `part` bytes again, which came from one of `whole` bytes."""
-        return not self.spill.forced and level <= LEVELS and part >= LEAST_PARTITION and part * 10 <= whole * 9 and not self.run.settings.equal_hashes
+        return (
+            not self.spill.forced
+            and level <= LEVELS
+            and part >= LEAST_PARTITION
+            and part * 10 <= whole * 9
+            and not self.run.settings.equal_hashes
+        )
 
-    def _in_tables(self, step: Aggregate, role: str, flow: Flow, make: Callable[..., AggregateSink], expected: int = 0, full_at: int | None = None) -> Flow:
+    def _in_tables(
+        self,
+        step: Aggregate,
+        role: str,
+        flow: Flow,
+        make: Callable[..., AggregateSink],
+        expected: int = 0,
+        full_at: int | None = None,
+    ) -> Flow:
         states = self._run(step, role, flow, make, expected=expected, full_at=full_at)
         return Flow(GroupData(states[0][0], [c for _, c in states], self.shared, flow.data), step.schema)
 
@@ -108,4 +135,6 @@ class PartitionRunner(HostFunctionRunner):
 def needed_columns(schema: Schema, expressions: list[Expr] | None) -> tuple[OutputColumn, ...]:
     """The columns that expressions use, to be written (None: all)."""
     used: Any = None if expressions is None else {c for e in expressions for c in e.columns()}
-    return tuple(OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema if used is None or f.name in used)
+    return tuple(
+        OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in schema if used is None or f.name in used
+    )

@@ -25,7 +25,11 @@ class Side:
     def of(flow: Flow, keys: tuple[Expr, ...], names: set[str] | None) -> Side:
         """The wanted columns (None: all) and the keys, which become columns if they are none."""
         wanted = None if names is None else names | {k.name for k in keys if isinstance(k, Column)}
-        columns = [OutputColumn(f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema if wanted is None or f.name in wanted]
+        columns = [
+            OutputColumn(f.name, Column(f.name, f.type, f.nullable))
+            for f in flow.schema
+            if wanted is None or f.name in wanted
+        ]
         known: list[Column] = []
         for number, key in enumerate(keys):
             name = key.name if isinstance(key, Column) else f"#joined{number}"

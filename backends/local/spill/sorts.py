@@ -1,17 +1,18 @@
-"""Sorts that may be larger than memory: in one piece where the rows fit, otherwise by sorted runs that are merged when they are read.
+"""Sorts that may be larger than memory: in one piece where the rows fit, otherwise by sorted runs that are merged when
+they are read.
 
-In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `_sorted` serves every step that
-needs ordered rows.
+In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `_sorted` serves every
+step that needs ordered rows.
 
-A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of each run. In a round these
-are sorted together, and everything up to the least of their last rows goes out: no row that is still in a file can come
-before it, and among equal rows the earlier run comes first. Rounds are made of library calls over whole blocks. A run that begins
-where the last one ends (sorted input) continues it. More runs than `FAN_IN` are merged in several steps.
+A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of
+each run. In a round these are sorted together, and everything up to the least of their last rows goes out: no row that
+is still in a file can come before it, and among equal rows the earlier run comes first. Rounds are made of library
+calls over whole blocks. A run that begins where the last one ends (sorted input) continues it. More runs than `FAN_IN`
+are merged in several steps.
 
-Memory: a share for making runs (the rows, their copy in one piece, their copy in order, the indices), then the same share for the
-blocks of a merge. Cost: every row is written once as it is collected (if it does not fit), once in a run, and once more for each
-further step of merging.
-"""
+Memory: a share for making runs (the rows, their copy in one piece, their copy in order, the indices), then the same
+share for the blocks of a merge. Cost: every row is written once as it is collected (if it does not fit), once in a run,
+and once more for each further step of merging."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ class SortedRun:
 
 
 def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None) -> list[Chunk]:
-    """The rows of chunks as one in order, with the first so many columns; at most `limit` of them. The list is emptied on the way."""
+    """The rows of chunks as one in order, with the first so many columns; at most `limit` of them. The list is emptied
+    on the way."""
     if not chunks:
         return []
     arrays = [combine([c.arrays[i] for c in chunks]) for i in range(len(chunks[0].arrays))]
@@ -78,19 +80,34 @@ def in_order(chunks: list[Chunk], order: Order, columns: int, limit: int | None)
         ordered = arrays[:columns] if limit is None else [a.slice(0, limit) for a in arrays[:columns]]
     else:
         indices = pa.array(found[:limit])
-        ordered = pa.RecordBatch.from_arrays(arrays[:columns], [str(i) for i in range(columns)]).take(indices).columns if columns else []
+        ordered = (
+            pa.RecordBatch.from_arrays(arrays[:columns], [str(i) for i in range(columns)]).take(indices).columns
+            if columns
+            else []
+        )
     return [Chunk((0,), rows if limit is None else min(rows, limit), ordered)]
 
 
 class SortRunner(HostFunctionRunner):
     """Sorts rows."""
 
-    def _sorted(self, step: Step, flow: Flow, keys: tuple[SortKey, ...], schema: Schema, limit: int | None = None, role: str = "rows") -> Flow:
+    def _sorted(
+        self,
+        step: Step,
+        flow: Flow,
+        keys: tuple[SortKey, ...],
+        schema: Schema,
+        limit: int | None = None,
+        role: str = "rows",
+    ) -> Flow:
         """The rows of a flow in order, in one shard; at most `limit` of them."""
         columns = columns_of(schema)
         extra = tuple(OutputColumn(f"#key{i}", k.expr) for i, k in enumerate(keys) if not isinstance(k.expr, Column))
         names = [c.name for c in (*columns, *extra)]
-        order = Order(keys, tuple(names.index(k.expr.name if isinstance(k.expr, Column) else f"#key{i}") for i, k in enumerate(keys)))
+        order = Order(
+            keys,
+            tuple(names.index(k.expr.name if isinstance(k.expr, Column) else f"#key{i}") for i, k in enumerate(keys)),
+        )
         chunks = self._rows_to_sort(step, flow, (*columns, *extra), role)
         result = Flow(flow.data, schema)
         if self.recorder is not None:
@@ -112,7 +129,8 @@ class SortRunner(HostFunctionRunner):
         return self._chunk_flow(columns, [[ordered]], result)
 
     def _rows_to_sort(self, step: Step, flow: Flow, columns: tuple[OutputColumn, ...], role: str) -> list[AnyChunk]:
-        """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where they are."""
+        """The rows of a flow, with the keys among their columns. Those that wait in chunks already are sorted where
+        they are."""
         data = flow.data
         waits = isinstance(data, ChunkData) and not flow.operators and not self.spill.active
         known = {c.name: (place, c.layout) for place, c in enumerate(data.columns)} if waits else {}
@@ -120,12 +138,23 @@ class SortRunner(HostFunctionRunner):
         if not waits or any(layout != c.source().layout for (_, layout), c in zip(found, columns, strict=True)):
             return [c for one in self._collect(step, flow, columns, role, together=True) for c in one]
         start, places = time.perf_counter(), [place for place, _ in found]
-        chunks: list[AnyChunk] = [replace(c, arrays=[c.arrays[p] for p in places]) for one in data.chunks for c in one if c.rows]
+        chunks: list[AnyChunk] = [
+            replace(c, arrays=[c.arrays[p] for p in places]) for one in data.chunks for c in one if c.rows
+        ]
         self._record(step, role, self.shared.rows_done - data.rows, start)
         self._release(flow)
         return chunks
 
-    def _merged(self, step: Step, chunks: list[AnyChunk], columns: tuple[OutputColumn, ...], order: Order, flow: Flow, limit: int | None, share: int) -> Flow:
+    def _merged(
+        self,
+        step: Step,
+        chunks: list[AnyChunk],
+        columns: tuple[OutputColumn, ...],
+        order: Order,
+        flow: Flow,
+        limit: int | None,
+        share: int,
+    ) -> Flow:
         start = time.perf_counter()
         sorter = ExternalSort(self.spill.store(f"{step.name} runs"), order, share, self.shared)
         runs = sorter.runs(chunks)
@@ -205,17 +234,23 @@ class ExternalSort:
                 # The shortest piece bounds what a round gives: none may be much shorter than the others.
                 if left[number] and (piece is None or 2 * len(piece[0]) < runs[number].blocks[0].rows):
                     block = next(waiting[number]).arrays
-                    pieces[number] = block if piece is None else [combine(pair) for pair in zip(piece, block, strict=True)]
+                    pieces[number] = (
+                        block if piece is None else [combine(pair) for pair in zip(piece, block, strict=True)]
+                    )
                     left[number] -= 1
             alive = [n for n, p in enumerate(pieces) if p is not None]
             if not alive:
                 return
             yield from self._round(pieces, alive, left)
 
-    def _round(self, pieces: list[list[pa.Array] | None], alive: list[int], left: list[int]) -> Iterator[list[pa.Array]]:
+    def _round(
+        self, pieces: list[list[pa.Array] | None], alive: list[int], left: list[int]
+    ) -> Iterator[list[pa.Array]]:
         sizes = [len(pieces[n][0]) for n in alive]
         arrays = [combine([pieces[n][i] for n in alive]) for i in range(len(pieces[alive[0]]))]
-        reserved = Reserved(sum(a.nbytes for a in arrays) * 2 + _working_bytes(sum(sizes), self.order.keys), self.shared)
+        reserved = Reserved(
+            sum(a.nbytes for a in arrays) * 2 + _working_bytes(sum(sizes), self.order.keys), self.shared
+        )
         starts = np.concatenate([[0], np.cumsum(sizes)])
         indices = self.order.indices(arrays)
         # The last row of each run that has more in its file: the first of them ends what is certain.
@@ -235,7 +270,15 @@ class ExternalSort:
 class MergedData(Dataset):
     """Sorted runs, merged while they are read."""
 
-    def __init__(self, columns: tuple[SourceColumn, ...], sorter: ExternalSort, runs: list[SortedRun], rows: int, limit: int | None, batch_rows: int):
+    def __init__(
+        self,
+        columns: tuple[SourceColumn, ...],
+        sorter: ExternalSort,
+        runs: list[SortedRun],
+        rows: int,
+        limit: int | None,
+        batch_rows: int,
+    ):
         self.columns, self.sorter, self.runs, self.limit, self.batch_rows = columns, sorter, runs, limit, batch_rows
         self.shards, self.rows = 1, rows if limit is None else min(rows, limit)
 
@@ -266,7 +309,10 @@ def combine(arrays: list[pa.Array]) -> pa.Array:
     try:
         return pa.concat_arrays(arrays)
     except pa.ArrowInvalid as error:
-        raise ExecutionError(f"the strings to sort are too long together: {error}", hint="sort fewer rows, or by a key without the long column") from error
+        raise ExecutionError(
+            f"the strings to sort are too long together: {error}",
+            hint="sort fewer rows, or by a key without the long column",
+        ) from error
 
 
 def _working_bytes(rows: int, keys: tuple[SortKey, ...]) -> int:

@@ -1,27 +1,28 @@
-"""Rows that leave memory: what a query collects beyond its share goes to files without a name, and is read back in parts.
+"""Rows that leave memory: what a query collects beyond its share goes to files without a name, and is read back in
+parts.
 
-**What spills.** Everything that waits between pipelines is a list of chunks per shard. A `Store` keeps the chunks of one step:
-up to its budget in memory, the rest as `SpilledChunk`s, which look the same (`order`, `rows`, `arrays`) and read their columns
-from the file whenever these are asked for. So movement, unions, limits and shared steps spill without knowing of it. Sinks that
-collect rows call the host in the middle of a pipeline (`make_room`) when they hold much, so that it does not matter how many rows
-one row of the input becomes. Tables cannot be written like that: an aggregation or the built side of a join that takes more than
-its share is given up (`Full`), and its input is read again, this time into partitions by the hash of the keys, which are
-worked off one after the other, and split again where one is still too large (`groups.py`, `partition_joins.py`). A sort
-makes sorted runs and merges them (`sorts.py`).
+**What spills.** Everything that waits between pipelines is a list of chunks per shard. A `Store` keeps the chunks of
+one step: up to its budget in memory, the rest as `SpilledChunk`s, which look the same (`order`, `rows`, `arrays`) and
+read their columns from the file whenever these are asked for. So movement, unions, limits and shared steps spill
+without knowing of it. Sinks that collect rows call the host in the middle of a pipeline (`make_room`) when they hold
+much, so that it does not matter how many rows one row of the input becomes. Tables cannot be written like that: an
+aggregation or the built side of a join that takes more than its share is given up (`Full`), and its input is read
+again, this time into partitions by the hash of the keys, which are worked off one after the other, and split again
+where one is still too large (`groups.py`, `partition_joins.py`). A sort makes sorted runs and merges them (`sorts.py`).
 
-**Memory.** One word counts the bytes in use (host.py). An operator gets a share of what is free when it starts: a quarter for
-rows that wait, half for a table. Shares of shares leave room for what comes later; a query that needs more than `memory_limit`
-after all is refused. What is read back counts until its last array is gone.
+**Memory.** One word counts the bytes in use (host.py). An operator gets a share of what is free when it starts: a
+quarter for rows that wait, half for a table. Shares of shares leave room for what comes later; a query that needs more
+than `memory_limit` after all is refused. What is read back counts until its last array is gone.
 
-**Files.** One per store, in `temp_directory` (the system's if that is not set), made without a name and with mode 0600: nobody
-else can open it, and the system removes it when its descriptor is closed: at the end of the run, after a failure, a cancellation,
-or when the process dies. A chunk is its buffers, one behind the other; where they are is known in memory only.
+**Files.** One per store, in `temp_directory` (the system's if that is not set), made without a name and with mode 0600:
+nobody else can open it, and the system removes it when its descriptor is closed: at the end of the run, after a
+failure, a cancellation, or when the process dies. A chunk is its buffers, one behind the other; where they are is known
+in memory only.
 
 **Errors.** A disk that is full, or a folder that cannot be written to, is one ExecutionError with the folder's name.
 
-**Cost.** Without a limit nothing here runs but a comparison per chunk of rows. With one, every row that spills is written and
-read once (rows of a partition that is split again: twice).
-"""
+**Cost.** Without a limit nothing here runs but a comparison per chunk of rows. With one, every row that spills is
+written and read once (rows of a partition that is split again: twice)."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ class SpillFile:
                 group = buffers[first : first + IOV_MAX]
                 size, written = sum(len(b) for b in group), 0
                 while written < size:
-                    written += os.pwritev(self.descriptor, group if written == 0 else [b"".join(group)[written:]], at + written)
+                    written += os.pwritev(
+                        self.descriptor, group if written == 0 else [b"".join(group)[written:]], at + written
+                    )
                 at += size
         except OSError as error:
             raise _failure("write to", self.folder, error) from error
@@ -123,7 +126,10 @@ def _nameless(folder: str) -> int:
 def _failure(action: str, folder: str, error: OSError) -> ExecutionError:
     reason = (error.strerror or str(error)).lower()
     return ExecutionError(
-        f"the query has more rows than memory_limit allows, and cannot {action} the temporary directory {folder}: {reason}",
+        (
+            f"the query has more rows than memory_limit allows, and cannot {action} the temporary directory "
+            f"{folder}: {reason}"
+        ),
         hint="raise memory_limit, or set temp_directory to a folder with more space",
     )
 
@@ -133,7 +139,15 @@ class SpilledChunk:
 
     __slots__ = ("_places", "_shared", "_start", "_types", "bytes", "file", "order", "rows")
 
-    def __init__(self, chunk: Chunk, file: SpillFile, start: int, bytes: int, places: list[list[tuple[int, int] | None]], shared: Shared):
+    def __init__(
+        self,
+        chunk: Chunk,
+        file: SpillFile,
+        start: int,
+        bytes: int,
+        places: list[list[tuple[int, int] | None]],
+        shared: Shared,
+    ):
         self.order, self.rows, self.file, self.bytes = chunk.order, chunk.rows, file, bytes
         self._start, self._places, self._types, self._shared = start, places, [a.type for a in chunk.arrays], shared
 
@@ -183,7 +197,8 @@ class Spill:
     def __init__(self, run: Run, shared: Shared, threads: int):
         self.run, self.shared, self.threads = run, shared, threads
         self.files: weakref.WeakSet[SpillFile] = weakref.WeakSet()
-        """Those that are still read or written: what nobody can read any more is closed, and its room on disk is free again."""
+        """Those that are still read or written: what nobody can read any more is closed, and its room on disk is free
+        again."""
         self.written: dict[str, int] = {}
         self.lock = threading.Lock()
 
@@ -216,8 +231,8 @@ class Spill:
         return None if self.limit is None else max(LEAST, min(MOST_ROOM, self.limit // 32 // self.threads))
 
     def chunk_rows(self, columns: tuple[OutputColumn, ...], writers: int = 1) -> int:
-        """Rows of a chunk, if each worker has so many of them open. A power of two that depends on the settings alone, as it is
-        part of the kernel."""
+        """Rows of a chunk, if each worker has so many of them open. A power of two that depends on the settings alone,
+        as it is part of the kernel."""
         if self.forced:
             return FORCED_ROWS
         if self.limit is None:

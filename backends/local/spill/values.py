@@ -1,11 +1,12 @@
-"""DISTINCT aggregates of a group that is too large for memory: rows are placed by the values, and the states of the parts merged.
+"""DISTINCT aggregates of a group that is too large for memory: rows are placed by the values, and the states of the
+parts merged.
 
 In: a flow, and calls of which those with DISTINCT have the same arguments. Out: the groups.
 
-Rows with equal keys and equal arguments meet in one partition, so that no value is in two of them: the states of a group over
-different partitions can be merged like those of different shards. Each partition is aggregated with phase=partial, which no plan
-may ask for with DISTINCT, and the exported states with phase=final. This needs aggregates whose states can be exported.
-"""
+Rows with equal keys and equal arguments meet in one partition, so that no value is in two of them: the states of a
+group over different partitions can be merged like those of different shards. Each partition is aggregated with
+phase=partial, which no plan may ask for with DISTINCT, and the exported states with phase=final. This needs aggregates
+whose states can be exported."""
 
 from __future__ import annotations
 

@@ -1,15 +1,16 @@
 """Window steps over more rows than fit memory.
 
-A shard that is too large is placed in partitions by the hash of PARTITION BY, which may be in files; each of them is sorted and
-walked by itself, and split again where it is still too large and has several keys. What is left (one partition of the window
-that is larger than memory, or no PARTITION BY) is sorted by runs in files (`sorts.py`) and written once more, in order, as
-blocks. While that happens it is noted where partitions and peers end. Then a kernel walks over one block after the other
-(`WindowBlock`), with the rows around it that the calls look at (kernels/windows/halo.py). Calls that may look at any row of their
-partition need all of them in memory: these windows are tried in memory, and refused if that is not enough.
+A shard that is too large is placed in partitions by the hash of PARTITION BY, which may be in files; each of them is
+sorted and walked by itself, and split again where it is still too large and has several keys. What is left (one
+partition of the window that is larger than memory, or no PARTITION BY) is sorted by runs in files (`sorts.py`) and
+written once more, in order, as blocks. While that happens it is noted where partitions and peers end. Then a kernel
+walks over one block after the other (`WindowBlock`), with the rows around it that the calls look at
+(kernels/windows/halo.py). Calls that may look at any row of their partition need all of them in memory: these windows
+are tried in memory, and refused if that is not enough.
 
-Memory: a share for sorting a partition (its rows as they came, in one piece, in order), or for making and merging runs; then some
-blocks. Cost: rows are written and read once for each level of partitions, and three times where runs are made.
-"""
+Memory: a share for sorting a partition (its rows as they came, in one piece, in order), or for making and merging runs;
+then some blocks. Cost: rows are written and read once for each level of partitions, and three times where runs are
+made."""
 
 from __future__ import annotations
 
@@ -100,8 +101,14 @@ class SortedBlocks:
             del loaded
             carry[1], carry[2] = self.partitions[high], self.peers[high]
             morsels = Morsels(len(shape.block.columns))
-            columns = [_moved(morsels.column(a), c, self.starts[low]) for a, c in zip(arrays, shape.sources(), strict=True)]
-            morsels.add(block.rows, position + first, [*columns, part_words(first, self.starts[high + 1], ctypes.addressof(carry))])
+            columns = [
+                _moved(morsels.column(a), c, self.starts[low]) for a, c in zip(arrays, shape.sources(), strict=True)
+            ]
+            morsels.add(
+                block.rows,
+                position + first,
+                [*columns, part_words(first, self.starts[high + 1], ctypes.addressof(carry))],
+            )
             morsels.keep.append((arrays, carry))
             del arrays
             part = Part(shape.block, morsels, (*order, number))
@@ -169,20 +176,33 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
     def _fits(self, shape: WindowShape, chunks: list[AnyChunk], tasks: int) -> bool:
         return not chunks or self._needed(shape, chunks) <= (self.spill.share(TABLE, tasks) or 0)
 
-    def _placed(self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int) -> tuple[WindowShape, list[list[list[AnyChunk]]]]:
-        """The rows of each list in partitions. They know their places in the input then, and need not be in its order."""
+    def _placed(
+        self, step: Window, shape: WindowShape, lists: list[list[AnyChunk]], level: int, tasks: int
+    ) -> tuple[WindowShape, list[list[list[AnyChunk]]]]:
+        """The rows of each list in partitions. They know their places in the input then, and need not be in its
+        order."""
         share = self.spill.share(TABLE, tasks) or 0
         number = self._window_partitions(max(self._needed(shape, chunks) for chunks in lists), share)
         schema = Schema(tuple(Field(c.name, c.type) for c in shape.columns))
         data = ChunkData(tuple(c.source() for c in shape.columns), lists, self.spill.morsel_rows())
         data.part_bytes = max(data.part_bytes, share // 4)
         placed = shape if shape.ties else shape.with_positions()
-        columns = placed.columns if shape.ties else (*shape.columns, OutputColumn(POSITION_NAME, Column(POSITION, BIGINT, False), False))
-        return placed, self._partitions(step, "partition", Flow(data, schema), shape.partition_keys, columns, level, number)
+        columns = (
+            placed.columns
+            if shape.ties
+            else (*shape.columns, OutputColumn(POSITION_NAME, Column(POSITION, BIGINT, False), False))
+        )
+        return placed, self._partitions(
+            step, "partition", Flow(data, schema), shape.partition_keys, columns, level, number
+        )
 
     def _window_partitions(self, bytes: int, share: int) -> int:
         """Into how many partitions rows should go that take so many bytes together; some will be larger than others."""
-        return FORCED_PARTITIONS if self.spill.forced else min(2 * PARTITIONS, 1 << max(1, (2 * bytes // share).bit_length()))
+        return (
+            FORCED_PARTITIONS
+            if self.spill.forced
+            else min(2 * PARTITIONS, 1 << max(1, (2 * bytes // share).bit_length()))
+        )
 
     def _unsplit(self, step: Window, shape: WindowShape, chunks: list[AnyChunk], halo: Halo | None) -> Job:
         """Rows that are too large together and are in one partition, or may be."""
@@ -196,7 +216,10 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
             # All rows are peers, and stay in the order of the input.
             ends = [rows] * len(chunks)
             return SortedBlocks(shape, chunks, halo, ends, ends)
-        partitions, peers = Runs(shape.places(tuple(SortKey(c) for c in shape.partition_keys))), Runs(shape.places(shape.peer_keys))
+        partitions, peers = (
+            Runs(shape.places(tuple(SortKey(c) for c in shape.partition_keys))),
+            Runs(shape.places(shape.peer_keys)),
+        )
 
         def noted(blocks: Iterator[list[pa.Array]]) -> Iterator[list[pa.Array]]:
             for arrays in blocks:
@@ -205,7 +228,9 @@ class SpillingWindowRunner(MovementRunner, PartitionRunner):
                 yield arrays
 
         share = self.spill.share(TABLE) or 0
-        sorter = ExternalSort(self.spill.store(f"{step.name} runs"), Order(shape.keys, shape.places(shape.keys)), share, self.shared)
+        sorter = ExternalSort(
+            self.spill.store(f"{step.name} runs"), Order(shape.keys, shape.places(shape.keys)), share, self.shared
+        )
         runs = sorter.runs(list(chunks))
         while len(runs) > FAN_IN:
             runs = [sorter.write(sorter.merge(runs[i : i + FAN_IN])) for i in range(0, len(runs), FAN_IN)]

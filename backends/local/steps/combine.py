@@ -1,8 +1,8 @@
 """Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once and gives windows.
 
-Memory and spilling are those of a window step (`windows.py`, `windows.py`): a shard whose panes do not fit is split by its
-keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they are walked where they lie.
-"""
+Memory and spilling are those of a window step (`windows.py`, `windows.py`): a shard whose panes do not fit is split by
+its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they are
+walked where they lie."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ class PaneData(WindowData):
 
 
 class GroupPaneData(Dataset):
-    """The windows of a combine step whose panes are groups in arrays: those of all workers in one shard, or in the shards into which the groups are cut."""
+    """The windows of a combine step whose panes are groups in arrays: those of all workers in one shard, or in the
+    shards into which the groups are cut."""
 
     ready = True
 
@@ -75,16 +76,23 @@ class GroupPaneData(Dataset):
 
     def feed(self, shard: int) -> Iterator[Part]:
         cut = isinstance(self.groups, SlicedGroups)
-        yield Part(self.scan, self._morsels(self.groups.keys(shard, self.scan.pane)) if cut else self.all_keys(), (shard,))
+        yield Part(
+            self.scan, self._morsels(self.groups.keys(shard, self.scan.pane)) if cut else self.all_keys(), (shard,)
+        )
 
     def _morsels(self, runs: Iterable[tuple[int, int]]) -> Morsels:
-        """The keys of runs, so many at a time that workers find enough to do. The rows of a morsel are the places that are looked at."""
+        """The keys of runs, so many at a time that workers find enough to do. The rows of a morsel are the places that
+        are looked at."""
         panes, arrays, morsels = self.scan.sink.cards[self.scan.pane], len(self.arrays), Morsels(1)
         most = max(1, MORSEL_PLACES // panes)
         for first, count in runs:
             for start in range(first, first + count, most):
                 keys = min(most, first + count - start)
-                morsels.add(keys * panes * arrays, start * panes * self.scan.windows.most_per_pane, [(ctypes.addressof(self.arrays), start, keys, arrays)])
+                morsels.add(
+                    keys * panes * arrays,
+                    start * panes * self.scan.windows.most_per_pane,
+                    [(ctypes.addressof(self.arrays), start, keys, arrays)],
+                )
         return morsels
 
     def spread(self, tasks: int) -> Dataset:
@@ -123,7 +131,10 @@ class CombineRunner(WindowRunner):
         if in_place is not None:
             return Flow(in_place, step.schema)
         placed = needs_places(step.calls, step.windows)
-        wanted = (*columns_of(flow.schema), *([OutputColumn(PLACE.name, Column(POSITION, BIGINT, False), False)] if placed else []))
+        wanted = (
+            *columns_of(flow.schema),
+            *([OutputColumn(PLACE.name, Column(POSITION, BIGINT, False), False)] if placed else []),
+        )
         shift = flow.data.shift if isinstance(flow.data, ChunkData) and len(step.by) == 1 else 0
         lists = self._window_rows(step, flow, wanted, placed)
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
@@ -133,14 +144,21 @@ class CombineRunner(WindowRunner):
         nullable = nullable_columns(lists, len(wanted))
         refuse_nulls(step, (step.windows.pane, step.windows.first, step.windows.last), wanted, nullable, lists)
         shape = PaneShape(step.name, tasks, columns, by, order, (), nullable, (), shift, step.calls, step.windows)
-        return Flow(PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema)
+        return Flow(
+            PaneData(step, shape, self._window_jobs(step, shape, lists), self.shared, self.spill.active), step.schema
+        )
 
     def _in_place(self, step: Combine, flow: Flow) -> GroupPaneData | None:
         """The windows of panes that lie in arrays; None if they do not, or are kept in other memory besides."""
         groups = flow.data
         data = groups.data if isinstance(groups, SlicedGroups) else groups
         is_whole = isinstance(groups, SlicedGroups) or groups.shards == 1
-        if not isinstance(data, GroupData) or not is_whole or step.windows.pane is None or step.windows.over != "states":
+        if (
+            not isinstance(data, GroupData)
+            or not is_whole
+            or step.windows.pane is None
+            or step.windows.over != "states"
+        ):
             return None
         sink = data.sink
         if not isinstance(sink, DenseAggregate) or not all(o.counts for o in flow.operators):
@@ -149,6 +167,8 @@ class CombineRunner(WindowRunner):
         if {*step.by, step.windows.pane} != set(names):
             return None
         pane = names.index(step.windows.pane)
-        if sink.grouping.fields[pane].nullable or any(i.distinct is not None or i.body.release() for i in sink.grouping.items):
+        if sink.grouping.fields[pane].nullable or any(
+            i.distinct is not None or i.body.release() for i in sink.grouping.items
+        ):
             return None
         return GroupPaneData(groups, GroupCombineScan(sink, pane, flow.operators, step.calls, step.windows))

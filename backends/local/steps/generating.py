@@ -111,7 +111,10 @@ class GeneratingRunner(RecursionRunner):
 
     def _numbers(self, step: Series, first: int, size: int, rows: int, shards: int) -> Flow:
         self.run.total_rows = (self.run.total_rows or 0) + rows
-        return Flow(SeriesData(step.column, step.start.type, first, size, rows, shards, self.run.settings.batch_rows), step.schema)
+        return Flow(
+            SeriesData(step.column, step.start.type, first, size, rows, shards, self.run.settings.batch_rows),
+            step.schema,
+        )
 
     def _sample(self, step: Sample, flow: Flow) -> Flow:
         seed = step.seed if step.seed is not None else random.getrandbits(31)
@@ -127,14 +130,19 @@ class GeneratingRunner(RecursionRunner):
             return self._exact_sample(step, flow, name, seed)
         limit = Literal(int(step.percent / 100 * 2**RANDOM_BITS), BIGINT)
         chosen = Call("<", (Column(RANDOM, BIGINT, False), limit), BOOLEAN)
-        return flow.then(Randomize(name, step.method == "system"), flow.schema).then(kernel_filter.Filter(chosen), step.schema)
+        return flow.then(Randomize(name, step.method == "system"), flow.schema).then(
+            kernel_filter.Filter(chosen), step.schema
+        )
 
     def _exact_sample(self, step: Sample, flow: Flow, seed_name: str, seed: int) -> Flow:
-        """So many rows: those with the least random numbers, or for a percentage and many rows a choice among all of them."""
+        """So many rows: those with the least random numbers, or for a percentage and many rows a choice among all of
+        them."""
         if step.rows is not None and step.rows <= LARGEST:
             columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in flow.schema)
             keys = (SortKey(Column(RANDOM, BIGINT, False), False, False),)
-            states = self._run(step, "rows", flow.then(Randomize(seed_name), flow.schema), lambda: Top(columns, keys, step.rows))
+            states = self._run(
+                step, "rows", flow.then(Randomize(seed_name), flow.schema), lambda: Top(columns, keys, step.rows)
+            )
             return Flow(TopData(states[0][0], [c for _, c in states], self.shared), step.schema)
         collected = self._collected(step, flow)
         chunks = [c for shard in collected.data.chunks for c in shard]

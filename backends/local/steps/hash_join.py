@@ -1,8 +1,9 @@
-"""Joins on the threads of one process: the table is built by all of them, linked by all of them, and probed in pipelines.
+"""Joins on the threads of one process: the table is built by all of them, linked by all of them, and probed in
+pipelines.
 
-A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between the
-cores of one machine a copy would only cost. Otherwise each shard has a table of its own. Tables live until the run ends.
-"""
+A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between
+the cores of one machine a copy would only cost. Otherwise each shard has a table of its own. Tables live until the run
+ends."""
 
 from __future__ import annotations
 
@@ -30,7 +31,19 @@ from tsql.kernels.expr.nodes import Column, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators import project as kernel_project
 from tsql.kernels.operators.collect import columns_of
-from tsql.kernels.operators.join.hash_join import BY_KEY, DENSE, GREATEST_AT, LEAST_AT, NULLS_AT, SORTED, Build, Drain, EntryScan, Probe, TableKind
+from tsql.kernels.operators.join.hash_join import (
+    BY_KEY,
+    DENSE,
+    GREATEST_AT,
+    LEAST_AT,
+    NULLS_AT,
+    SORTED,
+    Build,
+    Drain,
+    EntryScan,
+    Probe,
+    TableKind,
+)
 from tsql.kernels.operators.join.sorted_join import AsofProbe, SortedBuild
 from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
 from tsql.planner.physical.movement import Broadcast
@@ -64,7 +77,8 @@ Cursors = tuple[int, np.ndarray]
 
 @dataclass
 class ReadyJoin:
-    """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all of them."""
+    """A hash join whose inputs are there. `columns` are those of the built side that its table holds, `schema` has all
+    of them."""
 
     step: HashJoin
     built: Flow
@@ -91,7 +105,9 @@ class ReadyJoin:
         safe = tuple(key.null_safe for key in self.step.keys)
         order = self.bounds[0]
         if order is not None:
-            return lambda: SortedBuild(self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place)
+            return lambda: SortedBuild(
+                self.columns, self.build_keys, safe, order, self.step.marks, equal_hashes, self.place
+            )
         return lambda: Build(self.columns, self.build_keys, safe, self.step.marks, equal_hashes, apart=self.apart)
 
     def probe(self, kind: TableKind, touches: bool) -> Probe:
@@ -99,7 +115,17 @@ class ReadyJoin:
         step = self.step
         if isinstance(step, AsofJoin):
             return AsofProbe(kind, step.name, step.kind, self.probe_keys, step.condition, step.distance, step.position)
-        return Probe(kind, step.name, step.probe_kind, self.probe_keys, step.condition, step.mark, touches, step.position, step.early)
+        return Probe(
+            kind,
+            step.name,
+            step.probe_kind,
+            self.probe_keys,
+            step.condition,
+            step.mark,
+            touches,
+            step.position,
+            step.early,
+        )
 
     @property
     def bounds(self) -> tuple[Expr | None, tuple[tuple[str, Expr], ...]]:
@@ -187,7 +213,10 @@ class JoinRunner(MovementRunner):
         built_step, probed_step = step.inputs[at], step.inputs[1 - at]
         kept = self.kept_joins.get(id(step))
         if innermost((*step.range, *(() if step.condition is None else (step.condition,)))):
-            raise ExecutionError("a join condition over both sides cannot use this function", position=getattr(step.condition, "position", None))
+            raise ExecutionError(
+                "a join condition over both sides cannot use this function",
+                position=getattr(step.condition, "position", None),
+            )
         if kept is not None:
             probed, probe_keys = self._host_calls(step, self.flow(probed_step, shards), step.sides(at)[1])
             return self._probed(replace(kept[0], probed=probed, probe_keys=probe_keys), kept[1])
@@ -198,8 +227,21 @@ class JoinRunner(MovementRunner):
         probed = self.flow(probed_step, shards)
         probed, probe_keys = self._host_calls(step, probed, probe_keys)
         is_shared = is_shared or built.replicated or (built.data.shards == 1 and probed.data.shards == 1)
-        columns = tuple((f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at))
-        join = ReadyJoin(step, one_copy(built), probed, build_keys, probe_keys, columns, is_shared, built_step.schema, step.keeps_nulls, step.needs_places)
+        columns = tuple(
+            (f.name, Column(f.name, f.type, f.nullable)) for f in built_step.schema if f.name in step.needed(at)
+        )
+        join = ReadyJoin(
+            step,
+            one_copy(built),
+            probed,
+            build_keys,
+            probe_keys,
+            columns,
+            is_shared,
+            built_step.schema,
+            step.keeps_nulls,
+            step.needs_places,
+        )
         if id(step) in self.kept_joins:
             table = self._built(join)
             self.kept_joins[id(step)] = (join, table)
@@ -228,7 +270,10 @@ class JoinRunner(MovementRunner):
     def _probed(self, join: ReadyJoin, table: JoinTable) -> Flow:
         """The rows of the join; for most kinds they are made when the next pipeline runs."""
         step, sink, probed = join.step, table.sink, join.probed
-        probe = join.probe(TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks, table.large), step.marks)
+        probe = join.probe(
+            TableKind(sink, table.dense, not join.is_shared, table.has_bitmap, join.bounds[1], step.walks, table.large),
+            step.marks,
+        )
         if not step.marks:
             return probed.then(probe, step.schema)
         groups = [list(_chunks(c)) for c in table.contexts]
@@ -244,11 +289,16 @@ class JoinRunner(MovementRunner):
         columns = columns_of(step.schema)
         store = self.spill.store(step.name)
         lists = self._collect(step, pairs, columns, "pairs", store=store)
-        nulls = tuple((f.name, Column(f.name, f.type, f.nullable) if f.name in built else Literal(None, f.type)) for f in step.schema)
+        nulls = tuple(
+            (f.name, Column(f.name, f.type, f.nullable) if f.name in built else Literal(None, f.type))
+            for f in step.schema
+        )
         rest = Flow(unmatched, step.schema, [kernel_project.Project(nulls)])
         others = self._collect(step, rest, columns, "unmatched", store=store)
         shards = max(len(lists), len(others))
-        merged: list[list[AnyChunk]] = [[*(lists[i] if i < len(lists) else []), *(others[i] if i < len(others) else [])] for i in range(shards)]
+        merged: list[list[AnyChunk]] = [
+            [*(lists[i] if i < len(lists) else []), *(others[i] if i < len(others) else [])] for i in range(shards)
+        ]
         wanted = pairs.data.shards
         if len(merged) < wanted:
             merged = _dealt([c for one in merged for c in one], wanted)
@@ -266,8 +316,14 @@ class JoinRunner(MovementRunner):
         bounds = [_bounds(group) if sink.mode == BY_KEY else None for group in groups]
         keys = [0 if b is None else b[1] - b[0] + 1 for b in bounds]
         by_key = sink.mode == BY_KEY and any(sizes) and not self.dry
-        table.dense = by_key and all(k <= max(SMALL_DOMAIN, n * DENSE_KEYS_PER_ROW) for k, n in zip(keys, sizes, strict=True))
-        table.has_bitmap = by_key and not table.dense and all(k <= n * BITMAP_KEYS_PER_ROW for k, n in zip(keys, sizes, strict=True) if n)
+        table.dense = by_key and all(
+            k <= max(SMALL_DOMAIN, n * DENSE_KEYS_PER_ROW) for k, n in zip(keys, sizes, strict=True)
+        )
+        table.has_bitmap = (
+            by_key
+            and not table.dense
+            and all(k <= n * BITMAP_KEYS_PER_ROW for k, n in zip(keys, sizes, strict=True) if n)
+        )
         words = sum(k if table.dense else n * 3 + k // 64 for k, n in zip(keys, sizes, strict=True))
         if full_at is not None and words * 8 > full_at * len(table.contexts):
             raise Full(str(self.shared.out_of_memory()))
@@ -279,8 +335,19 @@ class JoinRunner(MovementRunner):
             bitmap = table.allocate((domain + 63) // 64 * 8 + 8) if table.has_bitmap else 0
             mask = domain if table.dense else size - 1
             nulls = sum(read_i64(c.state_address + NULLS_AT) for c in group)
-            table.records.append((ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain, size))
-            plan = (ctypes.c_int64 * 8)(directory, mask, least, sink.entry_bytes, DENSE if table.dense else sink.mode, sink.marking, bitmap, size)
+            table.records.append(
+                (ctypes.c_int64 * (RECORD_BYTES // 8))(directory, mask, least, count, nulls, bitmap, domain, size)
+            )
+            plan = (ctypes.c_int64 * 8)(
+                directory,
+                mask,
+                least,
+                sink.entry_bytes,
+                DENSE if table.dense else sink.mode,
+                sink.marking,
+                bitmap,
+                size,
+            )
             self._file(plan, [chunk for c in group for chunk in _chunks(c)])
         return table
 
@@ -290,14 +357,18 @@ class JoinRunner(MovementRunner):
         bounds = [(_bounds(group) if sink.is_by_number else None) or (0, 0) for group in groups]
         table.dense = sink.is_by_number and any(sizes) and not self.dry
         table.dense = table.dense and all(
-            high - low < min(MOST_SLOTS, max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW)) for (low, high), rows in zip(bounds, sizes, strict=True)
+            high - low < min(MOST_SLOTS, max(SMALL_DOMAIN, rows * DENSE_KEYS_PER_ROW))
+            for (low, high), rows in zip(bounds, sizes, strict=True)
         )
         for group, bound in zip(groups, bounds, strict=True):
             self._sort_entries(table, join, sink, group, bound if table.dense else None)
         table.large = not self.dry and sum(array.nbytes for array in table.kept) > LARGE_BYTES
 
-    def _sort_entries(self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context], dense: tuple[int, int] | None) -> None:
-        """Put the entries of a table in the order of their numbers within their groups; those that have no place in it stay out."""
+    def _sort_entries(
+        self, table: JoinTable, join: HashJoin, sink: SortedBuild, group: list[Context], dense: tuple[int, int] | None
+    ) -> None:
+        """Put the entries of a table in the order of their numbers within their groups; those that have no place in it
+        stay out."""
         workers = Workers(self.threads, lambda work, tasks: parallel(work, tasks, self.threads, self.run))
         contexts = [list(_chunks(c)) for c in group]
         working = Reserved(WORKING_BYTES * sum(rows for one in contexts for _, rows in one), self.shared)
@@ -311,7 +382,9 @@ class JoinRunner(MovementRunner):
 
     def _cursors(self, table: JoinTable, found: SortedEntries) -> Cursors | None:
         """Where searches remember places, if each worker has a copy of its own; None if there are too many for that."""
-        at, words = (DIRECTORY, found.directory) if found.least is None else (PLACES, np.zeros(len(found.directory), np.int64))
+        at, words = (
+            (DIRECTORY, found.directory) if found.least is None else (PLACES, np.zeros(len(found.directory), np.int64))
+        )
         if len(words) <= OWN_SLOTS:
             return at, words
         if at == PLACES:

@@ -1,8 +1,8 @@
 """Runs row patterns: the rows of each shard are collected and sorted like those of a window, and a kernel walks them.
 
-The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not fit memory is placed in
-parts by the hash of PARTITION BY (`windows.py`); a single partition must fit, since a match may reach from its first row to its last.
-"""
+The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not
+fit memory is placed in parts by the hash of PARTITION BY (`windows.py`); a single partition must fit, since a match may
+reach from its first row to its last."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ class MatchRunner(WindowRunner):
         extra: dict[Expr, Column] = {}
 
         def column(expr: Expr) -> Expr:
-            """What the kernel reads in the place of an expression: rows are sorted by columns, and a host computes ahead."""
+            """What the kernel reads in the place of an expression: rows are sorted by columns, and a host computes
+            ahead."""
             found = known[expr]
             if isinstance(found, Column | Literal | Parameter) or (found == expr and expr not in keys):
                 return found
@@ -72,7 +73,9 @@ class MatchRunner(WindowRunner):
         lists = self._window_rows(step, flow, wanted, bool(extra))
         columns = tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted)
         tasks = max(1, min(self.threads, len(lists)))
-        shape = MatchShape(step.name, tasks, columns, spec.by, spec.order, (), nullable_columns(lists, len(wanted)), spec=spec)
+        shape = MatchShape(
+            step.name, tasks, columns, spec.by, spec.order, (), nullable_columns(lists, len(wanted)), spec=spec
+        )
         jobs = self._window_jobs(step, shape, lists)
         overlaps = not spec.is_one_row and spec.skip.kind != "past last row"
         return Flow(MatchData(step, shape, jobs, self.shared, self.spill.active, overlaps=overlaps), step.schema)

@@ -52,13 +52,15 @@ class MovementRunner(HostFunctionRunner):
         return Flow(ChunkData(collected.data.columns, [chunks], self.spill.morsel_rows()), flow.schema)
 
     def _gather_first(self, step: Step, flow: Flow, limit: int) -> Flow:
-        """The first rows of a scan, and some more: it is read in waves until there are enough. Where a row may become many, no more
-        than that are kept of a morsel."""
+        """The first rows of a scan, and some more: it is read in waves until there are enough. Where a row may become
+        many, no more than that are kept of a morsel."""
         columns = columns_of(flow.schema)
         chunks: list[AnyChunk] = []
         most = limit if any(o.multiplies for o in flow.operators) else None
         for wave in flow.data.waves(self.threads):
-            chunks += self._collect(step, replace(flow, data=wave), columns, "first" if most is None else f"first {most}", most)[0]
+            chunks += self._collect(
+                step, replace(flow, data=wave), columns, "first" if most is None else f"first {most}", most
+            )[0]
             if sum(c.rows for c in chunks) >= limit:
                 break
         return self._chunk_flow(columns, [chunks], flow)
@@ -83,7 +85,14 @@ class MovementRunner(HostFunctionRunner):
         users = self.users.get(id(step), [])
         is_power = shards > 1 and shards & (shards - 1) == 0
         by_key = bool(users) and all(isinstance(u, Combine) and u.by == key for u in users)
-        return by_key and is_power and len(key) == 1 and flow.schema[key[0]].type in (BIGINT, INTEGER) and not self.spill.active and not self.run.settings.equal_hashes
+        return (
+            by_key
+            and is_power
+            and len(key) == 1
+            and flow.schema[key[0]].type in (BIGINT, INTEGER)
+            and not self.spill.active
+            and not self.run.settings.equal_hashes
+        )
 
     def _key(self, step: Step) -> tuple[str, ...]:
         """The key that the rows of a step's input carry, by the names that they have there."""
@@ -95,11 +104,24 @@ class MovementRunner(HostFunctionRunner):
     def _multicast(self, step: Multicast, flow: Flow, shards: int) -> Flow:
         flow, to = self._host_calls(step, flow, step.to)
         flow = replace(flow, schema=step.schema)
-        return self._sent(step, flow, shards, lambda columns, expected, most: MulticastSink(columns, to, shards, self._keeps_order(step), expected, most))
+        return self._sent(
+            step,
+            flow,
+            shards,
+            lambda columns, expected, most: MulticastSink(columns, to, shards, self._keeps_order(step), expected, most),
+        )
 
-    def _sent(self, step: Step, flow: Flow, shards: int, make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition], leaves_open: bool = False) -> Flow:
-        """The rows in the shards to which a sink writes them; it is made for columns, an expected number of rows per shard and
-        worker, and the rows of the largest chunk. `leaves_open`: its chunks are ended when all of the input has been read."""
+    def _sent(
+        self,
+        step: Step,
+        flow: Flow,
+        shards: int,
+        make: Callable[[tuple[OutputColumn, ...], int | None, int], Partition],
+        leaves_open: bool = False,
+    ) -> Flow:
+        """The rows in the shards to which a sink writes them; it is made for columns, an expected number of rows per
+        shard and worker, and the rows of the largest chunk. `leaves_open`: its chunks are ended when all of the input
+        has been read."""
         columns = columns_of(flow.schema)
         lists: list[list[AnyChunk]] = [[] for _ in range(shards)]
         lock = threading.Lock()
@@ -115,7 +137,9 @@ class MovementRunner(HostFunctionRunner):
                     target += chunks
 
         shift = 0
-        for number, (sink, context) in enumerate(self._run(step, "", flow, lambda: make(columns, per_shard, most), None if leaves_open else take)):
+        for number, (sink, context) in enumerate(
+            self._run(step, "", flow, lambda: make(columns, per_shard, most), None if leaves_open else take)
+        ):
             if leaves_open:
                 end_chunks(sink, context)
                 take(sink, context, Part(None, Morsels(0), (number,)), number)
@@ -128,7 +152,8 @@ class MovementRunner(HostFunctionRunner):
         return sent
 
     def _keeps_order(self, step: Step) -> bool:
-        """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of panes do not."""
+        """Whether a consumer of rows that move depends on the order of rows; most aggregates do not, and windows of
+        panes do not."""
         users = self.users.get(id(step), [])
 
         def is_free(user: Step) -> bool:
@@ -147,4 +172,6 @@ class MovementRunner(HostFunctionRunner):
     def _broadcast(self, step: Step, flow: Flow, shards: int) -> Flow:
         collected = self._collected(step, flow, together=True)
         chunks = [c for one in collected.data.chunks for c in one]
-        return Flow(ChunkData(collected.data.columns, [chunks] * shards, self.spill.morsel_rows()), flow.schema, replicated=True)
+        return Flow(
+            ChunkData(collected.data.columns, [chunks] * shards, self.spill.morsel_rows()), flow.schema, replicated=True
+        )

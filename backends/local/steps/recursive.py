@@ -1,10 +1,10 @@
-"""Recursion on the threads of one process: rounds of the second input of `recursive`, each over the rows of the round before.
+"""Recursion on the threads of one process: rounds of the second input of `recursive`, each over the rows of the round
+before.
 
-The rounds run while their rows are asked for, so a consumer that stops (LIMIT) ends a recursion that would not. Steps of
-the second input that do not depend on the working table are computed once, and so are the tables of joins over them.
+The rounds run while their rows are asked for, so a consumer that stops (LIMIT) ends a recursion that would not. Steps
+of the second input that do not depend on the working table are computed once, and so are the tables of joins over them.
 Everything else of a round is freed when it is over. UNION keeps the rows that have been there in a table of groups: the
-groups that a round adds are its new rows.
-"""
+groups that a round adds are its new rows."""
 
 from __future__ import annotations
 
@@ -64,7 +64,13 @@ class SeenRows:
         self.runner, self.step, self.data = runner, step, data
         by = tuple((c.name, Column(c.name, c.type)) for c in data.columns)
         flow = Flow(data, step.schema)
-        self.pipeline, self.code = runner._kernel(step, "seen", flow, data.source, lambda: make_sink(Grouping(by, (), "complete", None, runner.run.settings.equal_hashes), False))
+        self.pipeline, self.code = runner._kernel(
+            step,
+            "seen",
+            flow,
+            data.source,
+            lambda: make_sink(Grouping(by, (), "complete", None, runner.run.settings.equal_hashes), False),
+        )
         self.context: Context = runner._context(self.pipeline, self.code)
         self.scan = GroupScan(self.pipeline.sink)
         self.count = 0
@@ -85,7 +91,9 @@ class SeenRows:
     def _read(self, morsels: Morsels) -> list[Chunk]:
         runner, columns = self.runner, self.data.columns
         flow = Flow(self.data, self.step.schema)
-        pipeline, code = runner._kernel(self.step, "new rows", flow, self.scan, lambda: Collect(columns, by_morsel=False))
+        pipeline, code = runner._kernel(
+            self.step, "new rows", flow, self.scan, lambda: Collect(columns, by_morsel=False)
+        )
         context = runner._context(pipeline, code)
         code.run(context, morsels)
         chunks = take_chunks(context.state_address, columns, runner.shared)
@@ -142,8 +150,11 @@ class RecursionRunner(JoinRunner):
             if seen is not None:
                 seen.release()
 
-    def _round(self, step: Recursive, source: Step, columns: tuple[OutputColumn, ...], role: str, shards: int) -> list[Chunk]:
-        """The rows of one round, and nothing left of what it took to compute them. A limit above counts rows of its own."""
+    def _round(
+        self, step: Recursive, source: Step, columns: tuple[OutputColumn, ...], role: str, shards: int
+    ) -> list[Chunk]:
+        """The rows of one round, and nothing left of what it took to compute them. A limit above counts rows of its
+        own."""
         self.run.check()
         limit = ctypes.c_int64.from_address(self.shared.address + COLLECTED_AT)
         collected, states = limit.value, set(self.states)
@@ -173,7 +184,9 @@ class RecursionRunner(JoinRunner):
 
 def _renamed(columns: tuple[OutputColumn, ...], source: Step) -> tuple[OutputColumn, ...]:
     """The columns of a step under the names of others."""
-    return tuple(OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, source.schema, strict=True))
+    return tuple(
+        OutputColumn(c.name, Column(f.name, f.type, f.nullable)) for c, f in zip(columns, source.schema, strict=True)
+    )
 
 
 def _dependent(body: Step, leaves: set[int]) -> set[int]:

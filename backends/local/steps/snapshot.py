@@ -1,9 +1,10 @@
-"""Runs groupings of lifetimes: the rows of each shard are collected and sorted by (keys, start), as those of a window are, and a
-kernel walks them once (kernels/operators/snapshot.py). It is a source, so that what follows runs in the same pass.
+"""Runs groupings of lifetimes: the rows of each shard are collected and sorted by (keys, start), as those of a window
+are, and a kernel walks them once (kernels/operators/snapshot.py). It is a source, so that what follows runs in the same
+pass.
 
-Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part (`windows.py`).
-The rows of one group are walked together: a group that does not fit is tried in memory, and refused if that is not enough.
-"""
+Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part
+(`windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and refused if
+that is not enough."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ class SnapshotRunner(WindowRunner):
                 return expr
             return extra.setdefault(expr, Column(f"#computed{len(extra)}", expr.type))
 
-        calls: tuple[tuple[str, Aggregate], ...] = tuple((name, map_call(call, column)) for name, call in step.aggregates)
+        calls: tuple[tuple[str, Aggregate], ...] = tuple(
+            (name, map_call(call, column)) for name, call in step.aggregates
+        )
         given = step.inputs[0].schema
         by = tuple(Column(name, given[name].type) for name in step.by)
         start, end = (Column(name, TIMESTAMP, False) for name in step.lifetime)

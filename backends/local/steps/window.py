@@ -1,10 +1,10 @@
 """Runs window functions: the rows of each shard are collected and sorted, and a kernel walks them once.
 
-The kernel is a source (kernels/operators/window.py), so that what follows (a filter of QUALIFY, a projection) runs in the same
-pass. A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards than threads, or
-one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets all threads sort the rows
-of each shard together and walk over parts of them (kernels/operators/window_parts.py). Rows that do not fit memory: `windows.py`.
-"""
+The kernel is a source (kernels/operators/window.py), so that what follows (a filter of QUALIFY, a projection) runs in
+the same pass. A shard is sorted when its task begins; its memory goes when the task ends. Where there are fewer shards
+than threads, or one has most of the rows, and it does not matter to the consumer which shard a row is in, `spread` lets
+all threads sort the rows of each shard together and walk over parts of them (kernels/operators/window_parts.py). Rows
+that do not fit memory: `windows.py`."""
 
 from __future__ import annotations
 
@@ -57,8 +57,15 @@ class WindowData(Dataset):
         """The same rows, walked by so many tasks where that is a gain."""
         most = max((job.rows for one in self.jobs for job in one), default=0)
         collected = all(isinstance(job, CollectedRows) and in_memory(job.chunks) for one in self.jobs for job in one)
-        # Without anything to sort by there is little to share: a walk that sees all rows as peers adds all of them first.
-        if tasks <= 1 or not self.shape.keys or self.rows <= self.shared.run.settings.small_rows or not collected or most * tasks < self.rows * UNEVEN:
+        # Without anything to sort by there is little to share: a walk that sees all rows as peers adds all of them
+        # first.
+        if (
+            tasks <= 1
+            or not self.shape.keys
+            or self.rows <= self.shared.run.settings.small_rows
+            or not collected
+            or most * tasks < self.rows * UNEVEN
+        ):
             return super().spread(tasks)
         return SpreadWindow(self, tasks)
 
@@ -78,7 +85,9 @@ class SpreadWindow(BlockData):
         for jobs in data.jobs:
             for job in jobs:
                 if job.rows:
-                    self.reserved.append(job.split(data.shared, morsels, max(1, round(tasks * job.rows / data.rows)), workers))
+                    self.reserved.append(
+                        job.split(data.shared, morsels, max(1, round(tasks * job.rows / data.rows)), workers)
+                    )
         self.parts = [(shape.part, morsels, ctypes.c_int64(0))]
         data.release()
 
@@ -106,24 +115,45 @@ class WindowRunner(SpillingWindowRunner):
         parts: Any = step.changed(column)
         wanted = (*columns_of(flow.schema), *(OutputColumn(c.name, e) for e, c in extra.items()))
         lists = self._window_rows(step, flow, wanted, bool(extra))
-        shape = WindowShape(step.name, max(1, min(self.threads, len(lists))), tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted), *parts, nullable_columns(lists, len(wanted)))
+        shape = WindowShape(
+            step.name,
+            max(1, min(self.threads, len(lists))),
+            tuple(OutputColumn(c.name, Column(c.name, c.type)) for c in wanted),
+            *parts,
+            nullable_columns(lists, len(wanted)),
+        )
         jobs = self._window_jobs(step, shape, lists)
         return Flow(WindowData(step, shape, jobs, self.shared, self.spill.active), step.schema)
 
-    def _window_rows(self, step: Window, flow: Flow, wanted: tuple[OutputColumn, ...], computed: bool) -> list[list[AnyChunk]]:
+    def _window_rows(
+        self, step: Window, flow: Flow, wanted: tuple[OutputColumn, ...], computed: bool
+    ) -> list[list[AnyChunk]]:
         """The rows by shard; shards are not put together, since each has partitions of its own."""
         if isinstance(flow.data, ChunkData) and not flow.operators and not computed:
             return [list(one) for one in flow.data.chunks]
         return self._collect(step, flow, wanted, "rows")
 
 
-def refuse_nulls(step: Step, names: Iterable[str], columns: tuple[OutputColumn, ...], nullable: tuple[bool, ...], lists: list[list[AnyChunk]]) -> None:
-    """End a run whose plan relies on columns to hold no NULL, if one does. Plans of queries filter them; of rows in files nothing is known."""
+def refuse_nulls(
+    step: Step,
+    names: Iterable[str],
+    columns: tuple[OutputColumn, ...],
+    nullable: tuple[bool, ...],
+    lists: list[list[AnyChunk]],
+) -> None:
+    """End a run whose plan relies on columns to hold no NULL, if one does. Plans of queries filter them; of rows in
+    files nothing is known."""
     if not in_memory([c for one in lists for c in one]):
         return
     for column, has_nulls in zip(columns, nullable, strict=True):
         if has_nulls and column.name in names and any(c.rows for one in lists for c in one):
-            raise ExecutionError(f"step {step.name}: the time {column.name} is NULL in a row, which is alive at no time and in no window", hint=f"filter {column.name} IS NOT NULL before it")
+            raise ExecutionError(
+                (
+                    f"step {step.name}: the time {column.name} is NULL in a row, which is alive at no time and "
+                    "in no window"
+                ),
+                hint=f"filter {column.name} IS NOT NULL before it",
+            )
 
 
 def nullable_columns(lists: list[list[AnyChunk]], columns: int) -> tuple[bool, ...]:

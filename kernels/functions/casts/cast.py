@@ -1,7 +1,7 @@
 """CAST and TRY_CAST: chooses the family of a cast and says what becomes of a value that does not fit.
 
-`kernels/emit/expressions.py` calls `emit_cast` inside the guard of the argument's validity. Casts between numbers are straight code
-over known bounds; casts from and to text are calls of routines, made for values that are not NULL only.
+`kernels/emit/expressions.py` calls `emit_cast` inside the guard of the argument's validity. Casts between numbers are
+straight code over known bounds; casts from and to text are calls of routines, made for values that are not NULL only.
 """
 
 from __future__ import annotations

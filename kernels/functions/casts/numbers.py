@@ -1,9 +1,8 @@
 """Casts between numbers (BOOLEAN, integers, DECIMAL, FLOAT, DOUBLE), rounding and failing as DuckDB does.
 
-Exact numbers carry bounds: a check that the bounds make impossible is not emitted, and a scaled value stays in i64 where
-its bounds fit, so that most implicit casts are one multiplication or nothing. A decimal that loses digits rounds half
-away from zero; a float that becomes an integer rounds half to even.
-"""
+Exact numbers carry bounds: a check that the bounds make impossible is not emitted, and a scaled value stays in i64
+where its bounds fit, so that most implicit casts are one multiplication or nothing. A decimal that loses digits rounds
+half away from zero; a float that becomes an integer rounds half to even."""
 
 from __future__ import annotations
 
@@ -92,7 +91,10 @@ def _range_message(source: Type, target: Type) -> str:
         return f'Casting value "{{detail}}" to type {target} failed: value is out of range!'
     if target.is_decimal:
         return f"Could not cast value {{detail}} to {target}"
-    return f"Type {machine_name(source)} with value {{detail}} can't be cast because the value is out of range for the destination type {machine_name(target)}"
+    return (
+        f"Type {machine_name(source)} with value {{detail}} can't be cast because the value is out of range "
+        f"for the destination type {machine_name(target)}"
+    )
 
 
 def _divide_rounding(k: PipelineKernel, n: Datum, power: int) -> tuple[Val, tuple[int, int]]:
@@ -121,7 +123,9 @@ def _decimal_to_integer(k: PipelineKernel, d: Datum, target: Type, safe: bool) -
     bad = _outside(k, value, bounds, low, high)
     if bad is not None:
         rounded = Datum(HUGEINT if value.type == "i128" else BIGINT, (value,))
-        valid = refuse(k, safe, bad, valid, f"Failed to cast decimal value {{detail}} to type {machine_name(target)}", rounded)
+        valid = refuse(
+            k, safe, bad, valid, f"Failed to cast decimal value {{detail}} to type {machine_name(target)}", rounded
+        )
     bounds = (max(bounds[0], low), min(bounds[1], high))
     if bounds[0] > bounds[1]:
         bounds = target.bounds
@@ -151,8 +155,8 @@ def _exact_to_float(k: PipelineKernel, d: Datum, target: Type) -> Datum:
 
 
 def _integer_to_float(k: PipelineKernel, value: Val, bounds: tuple[int, int], machine: str) -> Val:
-    """i64 converts in one step. i128 converts to f64 by halves, each rounded, as DuckDB's HUGEINT does: the last bit may
-    differ from that of the nearest float."""
+    """i64 converts in one step. i128 converts to f64 by halves, each rounded, as DuckDB's HUGEINT does: the last bit
+    may differ from that of the nearest float."""
     if value.type == "i64" or (-(2**63) <= bounds[0] and bounds[1] < 2**63):
         return value.to("i64").to(machine)
     low, high = value.to("i64"), (value >> 64).to("i64")
@@ -165,7 +169,10 @@ def _float_to_integer(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> 
     rounded = k.unary("rint", d.value.to("f64"))
     low, high = target.bounds
     fits = (rounded > float(low) if target == HUGEINT else rounded >= float(low)) & (rounded < float(high + 1))
-    message = f"Type {d.type} with value {{detail}} can't be cast because the value is out of range for the destination type {machine_name(target)}"
+    message = (
+        f"Type {d.type} with value {{detail}} can't be cast because the value is out of range for the "
+        f"destination type {machine_name(target)}"
+    )
     valid = refuse(k, safe, ~fits, d.valid, message, d)
     sound = k.select(fits, rounded, k.f64(0.0))
     if target.name == "UBIGINT":
@@ -177,7 +184,8 @@ def _float_to_integer(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> 
 
 
 def _whole_float(k: PipelineKernel, value: Val, machine: str) -> Val:
-    """A whole f64 that fits the machine type, as an integer; i128 from the bits, as machines have no such instruction."""
+    """A whole f64 that fits the machine type, as an integer; i128 from the bits, as machines have no such
+    instruction."""
     if machine == "i64":
         return value.to("i64")
     bits = value.bits_as("i64")
@@ -196,7 +204,9 @@ def _float_to_float(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> Da
         return Datum(target, (value,), d.valid)
     infinite = float("inf")
     bad = (k.unary("fabs", value) == infinite) & (k.unary("fabs", d.value) != infinite)
-    message = "Type DOUBLE with value {detail} can't be cast because the value is out of range for the destination type FLOAT"
+    message = (
+        "Type DOUBLE with value {detail} can't be cast because the value is out of range for the destination type FLOAT"
+    )
     return Datum(target, (value,), refuse(k, safe, bad, d.valid, message, d))
 
 
@@ -214,6 +224,10 @@ def _float_to_decimal(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> 
         guard = k.frame.guard
         with k.when(~fits if guard is None else ~fits & guard):
             buffer = k.scratch(400)
-            k.fail(k.true, f"Could not cast value {{detail}} to {target}", text_between(k, buffer, put_fixed(k, buffer, value)))
+            k.fail(
+                k.true,
+                f"Could not cast value {{detail}} to {target}",
+                text_between(k, buffer, put_fixed(k, buffer, value)),
+            )
     sound = k.select(fits, rounded, k.f64(0.0))
     return Datum(target, (_whole_float(k, sound, smallest_int(*target.bounds)),), valid, target.bounds)

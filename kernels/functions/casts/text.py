@@ -66,7 +66,9 @@ def value_text(k: PipelineKernel, d: Datum) -> tuple[Val, Val]:
 
 def _boolean_text(k: PipelineKernel, value: Val) -> tuple[Val, Val]:
     buffer = k.scratch(8)
-    k.store(buffer, k.select(value, k.i64(int.from_bytes(b"true", "little")), k.i64(int.from_bytes(b"false", "little"))))
+    k.store(
+        buffer, k.select(value, k.i64(int.from_bytes(b"true", "little")), k.i64(int.from_bytes(b"false", "little")))
+    )
     return buffer, k.select(value, k.i64(4), k.i64(5))
 
 
@@ -88,7 +90,9 @@ def number_text(k: PipelineKernel, d: Datum) -> tuple[Val, Val]:
     if narrow and t.scale > 18:
         value, narrow = value.to("i128"), False
     power = k.const(value.type, 10**t.scale)
-    return text_between(k, buffer, (put_decimal if narrow else put_decimal_huge)(k, buffer, value, power, t.scale, lead))
+    return text_between(
+        k, buffer, (put_decimal if narrow else put_decimal_huge)(k, buffer, value, power, t.scale, lead)
+    )
 
 
 def cast_from_text(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> Datum:
@@ -129,7 +133,8 @@ def _exact(k: PipelineKernel, d: Datum, target: Type, safe: bool) -> Datum:
         good = parse_number(k, d.ptr, d.len, target.scale, k.i128(limit), k.false, out)
         name = str(target)
     else:
-        # DuckDB reads the digits into 64 bits (or 128) whatever the type, so this limit holds before an exponent is applied.
+        # DuckDB reads the digits into 64 bits (or 128) whatever the type, so this limit holds before an exponent is
+        # applied.
         store = HUGEINT.bounds[1] + 1 if target == HUGEINT else 2**64 - 1 if target.name == "UBIGINT" else 2**63
         parse = parse_number if target == HUGEINT else parse_integer
         good = parse(k, d.ptr, d.len, k.i64(0), k.const("i128", store), k.true, out)
@@ -150,8 +155,14 @@ def _blob(k: PipelineKernel, d: Datum, safe: bool) -> Datum:
     length = k.select(size < 0, k.i64(0), size)
     if safe:
         return Datum(BLOB, (buffer, length), size >= 0)
-    escape = 'Invalid hex escape code encountered in string -> blob conversion of string "{detail}": unterminated escape code at end of blob'
+    escape = (
+        'Invalid hex escape code encountered in string -> blob conversion of string "{detail}": unterminated '
+        "escape code at end of blob"
+    )
     k.fail(size == -1, escape, d.parts)
-    foreign = 'Invalid byte encountered in STRING -> BLOB conversion of string "{detail}". All non-ascii characters must be escaped with hex codes (e.g. \\xAA)'
+    foreign = (
+        'Invalid byte encountered in STRING -> BLOB conversion of string "{detail}". All non-ascii '
+        "characters must be escaped with hex codes (e.g. \\xAA)"
+    )
     k.fail(size == -2, foreign, d.parts)
     return Datum(BLOB, (buffer, length))

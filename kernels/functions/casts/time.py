@@ -6,7 +6,15 @@ from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, both
 from tsql.kernels.expr.types import Type
-from tsql.kernels.runtime.calendar import DATE_INFINITY, MICROS_PER_DAY, TIMESTAMP_INFINITY, TIMESTAMP_MAX, TIMESTAMP_MIN, floor_div, split_micros
+from tsql.kernels.runtime.calendar import (
+    DATE_INFINITY,
+    MICROS_PER_DAY,
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_MAX,
+    TIMESTAMP_MIN,
+    floor_div,
+    split_micros,
+)
 from tsql.kernels.runtime.text import parse_interval, parse_time
 from tsql.kernels.runtime.text.format import TIME_BYTES, put_date, text_between
 
@@ -29,7 +37,9 @@ def _date_to_timestamp(k: PipelineKernel, d: Datum, target: Type, safe: bool) ->
     days = d.value.to("i64")
     bounds = d.range or (-(2**31), 2**31 - 1)
     if FIRST_DAY <= bounds[0] and bounds[1] <= LAST_DAY:
-        return Datum(target, (days * MICROS_PER_DAY,), d.valid, (bounds[0] * MICROS_PER_DAY, bounds[1] * MICROS_PER_DAY))
+        return Datum(
+            target, (days * MICROS_PER_DAY,), d.valid, (bounds[0] * MICROS_PER_DAY, bounds[1] * MICROS_PER_DAY)
+        )
     infinite = (days == DATE_INFINITY) | (days == -DATE_INFINITY)
     outside = ((days < FIRST_DAY) | (days > LAST_DAY)) & ~infinite
     valid = d.valid
@@ -75,7 +85,9 @@ MESSAGES = {
         parse_time.BAD_FORMAT: 'invalid date field format: "{detail}", expected format is (YYYY-MM-DD)',
         parse_time.OUT_OF_RANGE: 'date field value out of range: "{detail}"',
     },
-    "TIME": {parse_time.BAD_FORMAT: 'time field value out of range: "{detail}", expected format is ([YYYY-MM-DD ]HH:MM:SS[.MS])'},
+    "TIME": {
+        parse_time.BAD_FORMAT: 'time field value out of range: "{detail}", expected format is ([YYYY-MM-DD ]HH:MM:SS[.MS])'
+    },
     "TIMESTAMP": {
         parse_time.BAD_FORMAT: f'invalid timestamp field format: "{{detail}}", expected format is {FORMAT}',
         parse_time.OUT_OF_RANGE: 'timestamp field value out of range: "{detail}"',
@@ -124,5 +136,9 @@ def _interval_from_text(k: PipelineKernel, d: Datum, target: Type, safe: bool) -
     with k.when(status != 0):
         k.fail(status == parse_interval.BAD_FORMAT, "Could not convert string '{detail}' to INTERVAL", d.parts)
         k.fail(status == parse_interval.OUT_OF_RANGE, "interval value is out of range")
-        k.fail(status == parse_interval.UNKNOWN_UNIT, 'extract specifier "{detail}" not recognized', _part(k, d, out, parse_interval.WORD))
+        k.fail(
+            status == parse_interval.UNKNOWN_UNIT,
+            'extract specifier "{detail}" not recognized',
+            _part(k, d, out, parse_interval.WORD),
+        )
     return Datum(target, parts)

@@ -73,7 +73,15 @@ def _instant_plus(k: PipelineKernel, d: Datum, interval: tuple[Val, Val, Val]) -
 def _register_timestamps() -> None:
     for t in (TIMESTAMP, TIMESTAMPTZ):
 
-        @function("+", args=(t, INTERVAL), returns=t, ranged=True, can_fail=True, lazy=True, examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),))
+        @function(
+            "+",
+            args=(t, INTERVAL),
+            returns=t,
+            ranged=True,
+            can_fail=True,
+            lazy=True,
+            examples=((f"{t} '1992-03-22' + INTERVAL 5 DAY", None),),
+        )
         def plus(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
             return _instant_plus(k, d, interval.parts)
 
@@ -81,11 +89,25 @@ def _register_timestamps() -> None:
         def plus_swapped(k: PipelineKernel, interval: Datum, d: Datum) -> Val:
             return _instant_plus(k, d, interval.parts)
 
-        @function("-", args=(t, INTERVAL), returns=t, ranged=True, can_fail=True, lazy=True, examples=((f"{t} '1992-03-27' - INTERVAL 5 DAY", None),))
+        @function(
+            "-",
+            args=(t, INTERVAL),
+            returns=t,
+            ranged=True,
+            can_fail=True,
+            lazy=True,
+            examples=((f"{t} '1992-03-27' - INTERVAL 5 DAY", None),),
+        )
         def minus(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
             return _instant_plus(k, d, _negated(k, interval))
 
-        @function("-", args=(t, t), returns=INTERVAL, can_fail=True, examples=((f"{t} '1992-03-27' - {t} '1992-03-22'", None),))
+        @function(
+            "-",
+            args=(t, t),
+            returns=INTERVAL,
+            can_fail=True,
+            examples=((f"{t} '1992-03-27' - {t} '1992-03-22'", None),),
+        )
         def difference(k: PipelineKernel, a: Datum, b: Datum) -> tuple[Val, Val, Val]:
             """Whole days and the rest of the time, both with the sign of the difference."""
             for d in (a, b):
@@ -119,7 +141,15 @@ def _as_timestamp(k: PipelineKernel, d: Datum) -> Datum:
     return Datum(TIMESTAMP, (timestamp_of(k, d),), None, known)
 
 
-@function("+", args=(DATE, INTERVAL), returns=TIMESTAMP, ranged=True, can_fail=True, lazy=True, examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),))
+@function(
+    "+",
+    args=(DATE, INTERVAL),
+    returns=TIMESTAMP,
+    ranged=True,
+    can_fail=True,
+    lazy=True,
+    examples=(("DATE '2020-01-31' + INTERVAL 1 MONTH", None),),
+)
 def date_plus_interval(k: PipelineKernel, d: Datum, interval: Datum) -> Val:
     return _instant_plus(k, _as_timestamp(k, d), interval.parts)
 
@@ -143,7 +173,9 @@ def _shift_days(k: PipelineKernel, d: Datum, days: Val) -> Datum:
     return Datum(DATE, ((moved if finite is None else k.select(finite, moved, start)).to("i32"),))
 
 
-@function("+", args=(DATE, INTEGER), returns=DATE, ranged=True, can_fail=True, examples=(("DATE '2020-01-31' + 5", None),))
+@function(
+    "+", args=(DATE, INTEGER), returns=DATE, ranged=True, can_fail=True, examples=(("DATE '2020-01-31' + 5", None),)
+)
 def date_plus_days(k: PipelineKernel, d: Datum, days: Datum) -> Datum:
     return _shift_days(k, d, days.value.to("i64"))
 
@@ -153,12 +185,16 @@ def days_plus_date(k: PipelineKernel, days: Datum, d: Datum) -> Datum:
     return _shift_days(k, d, days.value.to("i64"))
 
 
-@function("-", args=(DATE, INTEGER), returns=DATE, ranged=True, can_fail=True, examples=(("DATE '2020-01-31' - 5", None),))
+@function(
+    "-", args=(DATE, INTEGER), returns=DATE, ranged=True, can_fail=True, examples=(("DATE '2020-01-31' - 5", None),)
+)
 def date_minus_days(k: PipelineKernel, d: Datum, days: Datum) -> Datum:
     return _shift_days(k, d, -days.value.to("i64"))
 
 
-@function("-", args=(DATE, DATE), returns=BIGINT, ranged=True, examples=(("DATE '2020-01-31' - DATE '2019-01-01'", 395),))
+@function(
+    "-", args=(DATE, DATE), returns=BIGINT, ranged=True, examples=(("DATE '2020-01-31' - DATE '2019-01-01'", 395),)
+)
 def date_difference(k: PipelineKernel, a: Datum, b: Datum) -> Datum:
     """Days between two dates; infinity counts as the number that stands for it, as in DuckDB."""
     bounds = (a.bounds[0] - b.bounds[1], a.bounds[1] - b.bounds[0])
@@ -174,7 +210,14 @@ def _date_and_time(k: PipelineKernel, d: Datum, time: Datum) -> Val:
     return total if finite is None else k.select(finite, total, start)
 
 
-@function("+", args=(DATE, TIME), returns=TIMESTAMP, ranged=True, can_fail=True, examples=(("DATE '2020-01-01' + TIME '10:00:00'", None),))
+@function(
+    "+",
+    args=(DATE, TIME),
+    returns=TIMESTAMP,
+    ranged=True,
+    can_fail=True,
+    examples=(("DATE '2020-01-01' + TIME '10:00:00'", None),),
+)
 def date_plus_time(k: PipelineKernel, d: Datum, time: Datum) -> Val:
     return _date_and_time(k, d, time)
 

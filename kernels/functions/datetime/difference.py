@@ -1,4 +1,5 @@
-"""Differences of dates and times: date_diff counts boundaries crossed, date_sub counts whole units, age gives an interval."""
+"""Differences of dates and times: date_diff counts boundaries crossed, date_sub counts whole units, age gives an
+interval."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call
 from tsql.kernels.expr.types import BIGINT, DATE, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
 from tsql.kernels.functions.datetime.arithmetic import timestamp_of
-from tsql.kernels.functions.datetime.parts import CLOCK, Moment, at_runtime, is_finite, is_null_part, iso_week, moment, part_literal
+from tsql.kernels.functions.datetime.parts import (
+    CLOCK,
+    Moment,
+    at_runtime,
+    is_finite,
+    is_null_part,
+    iso_week,
+    moment,
+    part_literal,
+)
 from tsql.kernels.functions.registry import function
 from tsql.kernels.runtime.calendar import MICROS_PER_DAY, civil_from_days, days_in_month, floor_div, split_micros
 
@@ -58,7 +68,9 @@ def _diff(k: PipelineKernel, part: str, a: Datum, b: Datum) -> Datum:
             days = floor_div(k, last.days + 3, 7) * 7 - floor_div(k, first.days + 3, 7) * 7
         return Datum(BIGINT, (days // 7 if part in WEEKS else days,), valid)
     if a.type == DATE and TICKS.get(part, MICROS_PER_DAY) < 1_000_000:
-        large = k.overflows("mul", first.days, k.i64(MICROS_PER_DAY)) | k.overflows("mul", last.days, k.i64(MICROS_PER_DAY))
+        large = k.overflows("mul", first.days, k.i64(MICROS_PER_DAY)) | k.overflows(
+            "mul", last.days, k.i64(MICROS_PER_DAY)
+        )
         k.fail(large if valid is None else large & valid, "Could not convert DATE to microseconds")
     x, y = _boundary(k, part, a, first), _boundary(k, part, b, last)
     if part == "microsecond":
@@ -69,7 +81,8 @@ def _diff(k: PipelineKernel, part: str, a: Datum, b: Datum) -> Datum:
 
 @routine("months_between", ("i64", "i64"), "i64")
 def months_between(k: Kernel, start: Val, end: Val) -> None:
-    """Whole months from one timestamp to a later one. The last day of a month completes a month that began on a later day."""
+    """Whole months from one timestamp to a later one. The last day of a month completes a month that began on a later
+    day."""
     start_days, start_time = split_micros(k, start)
     end_days, end_time = split_micros(k, end)
     start_year, start_month, start_day = civil_from_days(k, start_days)
@@ -115,7 +128,11 @@ def _register(names: tuple[str, ...], t: Type, count: Counter, example: tuple[st
         if part is None:
             return at_runtime(k, call, row, lambda name, args: count(k, name, *args), parts)
         if part not in parts:
-            message = f'"time" units "{part}" not recognized' if t == TIME else f"Specifier type not implemented for {names[1].upper()}"
+            message = (
+                f'"time" units "{part}" not recognized'
+                if t == TIME
+                else f"Specifier type not implemented for {names[1].upper()}"
+            )
             raise BindError(message, position=call.position)
         a, b = (emit(k, arg, row) for arg in call.args[1:])
         valid = both(a.valid, b.valid)
@@ -131,8 +148,12 @@ for _type, _ago, _later in (
     (TIME, "01:59:00", "03:01:00"),
 ):
     _unit = "hour" if _type == TIME else "month"
-    _register(("date_diff", "datediff"), _type, _diff, (f"date_diff('{_unit}', {_type} '{_ago}', {_type} '{_later}')", 2))
-    _register(("date_sub", "datesub"), _type, _whole_units, (f"date_sub('{_unit}', {_type} '{_ago}', {_type} '{_later}')", 1))
+    _register(
+        ("date_diff", "datediff"), _type, _diff, (f"date_diff('{_unit}', {_type} '{_ago}', {_type} '{_later}')", 2)
+    )
+    _register(
+        ("date_sub", "datesub"), _type, _whole_units, (f"date_sub('{_unit}', {_type} '{_ago}', {_type} '{_later}')", 1)
+    )
 
 
 def _age(k: PipelineKernel, a: Datum, b: Datum) -> Datum:
@@ -162,7 +183,12 @@ def now(k: PipelineKernel) -> Val:
 
 for _type in (TIMESTAMP, TIMESTAMPTZ):
 
-    @function("age", args=(_type, _type), returns=INTERVAL, examples=((f"age({_type} '2001-04-10', {_type} '1992-09-20')", None),))
+    @function(
+        "age",
+        args=(_type, _type),
+        returns=INTERVAL,
+        examples=((f"age({_type} '2001-04-10', {_type} '1992-09-20')", None),),
+    )
     def age(k: PipelineKernel, a: Datum, b: Datum) -> Datum:
         return _age(k, a, b)
 

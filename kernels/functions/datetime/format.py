@@ -21,7 +21,11 @@ from tsql.kernels.runtime.calendar import civil_from_days, days_from_civil, floo
 from tsql.kernels.runtime.text.format import put_bytes, put_integer, put_padded, put_unsigned, text_between
 
 EXPANSIONS = {"%c": "%Y-%m-%d %H:%M:%S", "%x": "%Y-%m-%d", "%X": "%H:%M:%S"}
-SPECIFIERS = frozenset("%a %A %w %u %d %-d %b %h %B %m %-m %y %-y %Y %H %-H %I %-I %p %M %-M %S %-S %f %g %n %z %Z %j %-j %U %W %G %V".split())
+SPECIFIERS = frozenset(
+    (
+        "%a %A %w %u %d %-d %b %h %B %m %-m %y %-y %Y %H %-H %I %-I %p %M %-M %S %-S %f %g %n %z %Z %j %-j %U %W %G %V"
+    ).split()
+)
 SHORT_DAYS = tuple(name[:3] for name in DAY_NAMES)
 SHORT_MONTHS = tuple(name[:3] for name in MONTH_NAMES)
 ITEM_BYTES = 24
@@ -60,7 +64,10 @@ def parse_format(text: str, position: int | None = None) -> list[str]:
             flush()
             items.append(specifier)
         else:
-            raise BindError(f"Failed to parse format specifier {text}: Unrecognized format for strftime/strptime: {specifier}", position=position)
+            raise BindError(
+                f"Failed to parse format specifier {text}: Unrecognized format for strftime/strptime: {specifier}",
+                position=position,
+            )
     flush()
     return items
 
@@ -68,7 +75,9 @@ def parse_format(text: str, position: int | None = None) -> list[str]:
 def constant_format(name: str, argument: Expr, call: Call) -> str | None:
     """The text of a format argument; None for NULL."""
     if not isinstance(argument, Literal):
-        raise BindError(f'The "format" argument in function "{name}" must be a constant expression', position=call.position)
+        raise BindError(
+            f'The "format" argument in function "{name}" must be a constant expression', position=call.position
+        )
     return argument.value
 
 
@@ -208,7 +217,11 @@ def _format(k: PipelineKernel, items: list[str], d: Datum) -> Datum:
 def _register(t: Type, at: int) -> None:
     args = (t, VARCHAR) if at == 1 else (VARCHAR, t)
     shown = ("'1992-01-01'", "'%a, %-d %B %Y'")
-    example = (f"strftime({t} {shown[0]}, {shown[1]})", "Wed, 1 January 1992") if at == 1 else (f"strftime({shown[1]}, {t} {shown[0]})", "Wed, 1 January 1992")
+    example = (
+        (f"strftime({t} {shown[0]}, {shown[1]})", "Wed, 1 January 1992")
+        if at == 1
+        else (f"strftime({shown[1]}, {t} {shown[0]})", "Wed, 1 January 1992")
+    )
 
     @function("strftime", args=args, returns=VARCHAR, constant=(at,), nulls="expression", examples=(example,))
     def strftime(k: PipelineKernel, call: Call, row: object) -> Datum:

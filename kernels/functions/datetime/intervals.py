@@ -1,4 +1,5 @@
-"""Intervals: their arithmetic (+ - * / and unary minus) and the functions that make them (to_years .. to_microseconds)."""
+"""Intervals: their arithmetic (+ - * / and unary minus) and the functions that make them (to_years ..
+to_microseconds)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,13 @@ I32 = (-(2**31), 2**31 - 1)
 def _register_sums() -> None:
     for name, op, word in (("+", "add", "addition"), ("-", "sub", "subtraction")):
 
-        @function(name, args=(INTERVAL, INTERVAL), returns=INTERVAL, can_fail=True, examples=((f"INTERVAL 3 DAY {name} INTERVAL 2 HOUR", None),))
+        @function(
+            name,
+            args=(INTERVAL, INTERVAL),
+            returns=INTERVAL,
+            can_fail=True,
+            examples=((f"INTERVAL 3 DAY {name} INTERVAL 2 HOUR", None),),
+        )
         def combine(k: PipelineKernel, a: Datum, b: Datum, op: str = op, word: str = word) -> Parts:
             for x, y in zip(a.parts, b.parts, strict=True):
                 k.fail(k.overflows(op, x, y), f"Overflow in {word} of INT{x.type[1:]}")
@@ -51,8 +58,11 @@ def _round_micro(k: Kernel, x: Val) -> Val:
     return k.unary("rint", x * 1e6) / 1e6
 
 
-def _scaled(k: PipelineKernel, a: Datum, factor: Val, overflow: str = "Overflow in multiplication of INTERVAL.") -> Parts:
-    """Times a double, as PostgreSQL does: a fraction of a month becomes days (30 of them a month), a fraction of a day time."""
+def _scaled(
+    k: PipelineKernel, a: Datum, factor: Val, overflow: str = "Overflow in multiplication of INTERVAL."
+) -> Parts:
+    """Times a double, as PostgreSQL does: a fraction of a month becomes days (30 of them a month), a fraction of a day
+    time."""
     months, days, micros = (p.to("f64") * factor for p in a.parts)
     whole_months, whole_days = k.unary("truncate", months), k.unary("truncate", days)
     carried_days = _round_micro(k, (months - whole_months) * 30.0)
@@ -92,7 +102,9 @@ def double_times(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
     return _scaled(k, b, a.value)
 
 
-@function("/", args=(INTERVAL, DOUBLE), returns=INTERVAL, can_fail=True, lazy=True, examples=(("INTERVAL 1 DAY / 2", None),))
+@function(
+    "/", args=(INTERVAL, DOUBLE), returns=INTERVAL, can_fail=True, lazy=True, examples=(("INTERVAL 1 DAY / 2", None),)
+)
 def divided(k: PipelineKernel, a: Datum, b: Datum) -> Parts:
     """Times the reciprocal, whose rounding shows in the last microsecond, as in DuckDB."""
     k.fail(b.value == 0.0, "Division by zero")
@@ -116,7 +128,9 @@ def _register_units() -> None:
         unit = name[3:]
 
         @function(name, args=(BIGINT,), returns=INTERVAL, can_fail=True, examples=((f"{name}(5)", None),))
-        def make(k: PipelineKernel, a: Datum, position: int = position, factor: int = factor, unit: str = unit) -> Parts:
+        def make(
+            k: PipelineKernel, a: Datum, position: int = position, factor: int = factor, unit: str = unit
+        ) -> Parts:
             n = a.value
             low, high = (-(2**63), 2**63 - 1) if position == 2 else I32
             if factor > 1 or position < 2:
@@ -139,7 +153,12 @@ def _register_units() -> None:
 _register_units()
 
 
-@function("normalized_interval", args=(INTERVAL,), returns=INTERVAL, examples=(("normalized_interval(INTERVAL '40 days 50 hours')", None),))
+@function(
+    "normalized_interval",
+    args=(INTERVAL,),
+    returns=INTERVAL,
+    examples=(("normalized_interval(INTERVAL '40 days 50 hours')", None),),
+)
 def normalized(k: PipelineKernel, a: Datum) -> Parts:
     """Whole days out of the time and whole months (of 30 days) out of the days, as comparisons see an interval."""
     months, days, micros = (p.to("i64") for p in a.parts)

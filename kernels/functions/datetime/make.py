@@ -1,4 +1,5 @@
-"""Dates and times from numbers and back: make_date, make_time, make_timestamp, to_timestamp, epoch_ms, the current time, names."""
+"""Dates and times from numbers and back: make_date, make_time, make_timestamp, to_timestamp, epoch_ms, the current
+time, names."""
 
 from __future__ import annotations
 
@@ -9,7 +10,19 @@ from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, null
 from tsql.kernels.expr.errors import BindError
 from tsql.kernels.expr.nodes import Call, Literal
-from tsql.kernels.expr.types import BIGINT, BOOLEAN, DATE, DOUBLE, INTEGER, INTERVAL, TIME, TIMESTAMP, TIMESTAMPTZ, VARCHAR, Type
+from tsql.kernels.expr.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INTEGER,
+    INTERVAL,
+    TIME,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    VARCHAR,
+    Type,
+)
 from tsql.kernels.functions.datetime.difference import now
 from tsql.kernels.functions.datetime.parts import emit_part, is_finite
 from tsql.kernels.functions.registry import function
@@ -67,10 +80,22 @@ def _clock_micros(k: PipelineKernel, hour: Val, minute: Val, seconds: Val) -> Va
     bad = ~(usual | midnight)
     with k.when(bad):
         k.fail(k.true, "Time out of range: {detail}", detail=numbers_text(k, (hour, minute, second), b":"))
-    return k.select(bad, k.i64(0), hour) * MICROS_PER_HOUR + k.select(bad, k.i64(0), minute) * MICROS_PER_MINUTE + second * 1_000_000 + fraction
+    return (
+        k.select(bad, k.i64(0), hour) * MICROS_PER_HOUR
+        + k.select(bad, k.i64(0), minute) * MICROS_PER_MINUTE
+        + second * 1_000_000
+        + fraction
+    )
 
 
-@function("make_date", args=(BIGINT, BIGINT, BIGINT), returns=DATE, lazy=True, can_fail=True, examples=(("make_date(1992, 9, 20)", None),))
+@function(
+    "make_date",
+    args=(BIGINT, BIGINT, BIGINT),
+    returns=DATE,
+    lazy=True,
+    can_fail=True,
+    examples=(("make_date(1992, 9, 20)", None),),
+)
 def make_date(k: PipelineKernel, year: Datum, month: Datum, day: Datum) -> Val:
     return _civil_days(k, year.value, month.value, day.value).to("i32")
 
@@ -80,7 +105,14 @@ def make_date_from_days(k: PipelineKernel, days: Datum) -> Val:
     return days.value
 
 
-@function("make_time", args=(BIGINT, BIGINT, DOUBLE), returns=TIME, lazy=True, can_fail=True, examples=(("make_time(13, 34, 27.123456)", None),))
+@function(
+    "make_time",
+    args=(BIGINT, BIGINT, DOUBLE),
+    returns=TIME,
+    lazy=True,
+    can_fail=True,
+    examples=(("make_time(13, 34, 27.123456)", None),),
+)
 def make_time(k: PipelineKernel, hour: Datum, minute: Datum, second: Datum) -> Val:
     return _clock_micros(k, hour.value, minute.value, second.value)
 
@@ -96,7 +128,9 @@ def _register_timestamps() -> None:
             can_fail=True,
             examples=((f"{name}(1992, 9, 20, 13, 34, 27.123456)", None),),
         )
-        def make_timestamp(k: PipelineKernel, year: Datum, month: Datum, day: Datum, hour: Datum, minute: Datum, second: Datum) -> Val:
+        def make_timestamp(
+            k: PipelineKernel, year: Datum, month: Datum, day: Datum, hour: Datum, minute: Datum, second: Datum
+        ) -> Val:
             days = _civil_days(k, year.value, month.value, day.value)
             time = _clock_micros(k, hour.value, minute.value, second.value)
             exact = days.to("i128") * MICROS_PER_DAY + time.to("i128")
@@ -116,15 +150,26 @@ def _checked_micros(k: PipelineKernel, micros: Val) -> Val:
 _register_timestamps()
 
 
-@function("epoch_ms", "make_timestamp_ms", args=(BIGINT,), returns=TIMESTAMP, can_fail=True, examples=(("epoch_ms(701222400000)", None),))
+@function(
+    "epoch_ms",
+    "make_timestamp_ms",
+    args=(BIGINT,),
+    returns=TIMESTAMP,
+    can_fail=True,
+    examples=(("epoch_ms(701222400000)", None),),
+)
 def from_millis(k: PipelineKernel, millis: Datum) -> Val:
     """The timestamp of milliseconds since 1970."""
     x = millis.value
-    k.fail((x < TIMESTAMP_MIN // 1000) | (x > TIMESTAMP_MAX // 1000), "Could not convert Timestamp(MS) to Timestamp(US)")
+    k.fail(
+        (x < TIMESTAMP_MIN // 1000) | (x > TIMESTAMP_MAX // 1000), "Could not convert Timestamp(MS) to Timestamp(US)"
+    )
     return x * 1000
 
 
-@function("to_timestamp", args=(DOUBLE,), returns=TIMESTAMPTZ, can_fail=True, examples=(("to_timestamp(1284352323.5)", None),))
+@function(
+    "to_timestamp", args=(DOUBLE,), returns=TIMESTAMPTZ, can_fail=True, examples=(("to_timestamp(1284352323.5)", None),)
+)
 def to_timestamp(k: PipelineKernel, seconds: Datum) -> Val:
     micros = k.unary("rint", seconds.value * 1e6)
     fits = (micros >= float(TIMESTAMP_MIN)) & (micros < 2.0**63)
@@ -166,7 +211,9 @@ def _epoch(k: PipelineKernel, d: Datum, per_second: int) -> Datum:
 def _register_epochs() -> None:
     for name, per_second in EPOCHS.items():
         for t in (DATE, TIMESTAMP, TIMESTAMPTZ, TIME, INTERVAL):
-            literal = "TIME '00:00:01.5'" if t == TIME else "INTERVAL '1 second'" if t == INTERVAL else f"{t} '1970-01-02'"
+            literal = (
+                "TIME '00:00:01.5'" if t == TIME else "INTERVAL '1 second'" if t == INTERVAL else f"{t} '1970-01-02'"
+            )
             expected = (1.5 if t == TIME else 1 if t == INTERVAL else 86_400) * per_second
 
             @function(name, args=(t,), returns=BIGINT, can_fail=True, examples=((f"{name}({literal})", int(expected)),))
@@ -219,12 +266,26 @@ def current_date(k: PipelineKernel) -> Val:
 
 @function("localtime", "current_localtime", "current_time", "get_current_time", args=(), returns=TIME)
 def local_time(k: PipelineKernel) -> Val:
-    """The time of day at which the query began, in UTC. DuckDB's current_time has a time zone beside it, a type that there is none of here."""
+    """The time of day at which the query began, in UTC. DuckDB's current_time has a time zone beside it, a type that
+    there is none of here."""
     return floor_mod(k, now(k), MICROS_PER_DAY)
 
 
 DAY_NAMES = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
-MONTH_NAMES = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November", "December")
+MONTH_NAMES = (
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+)
 NAME_BYTES = 16
 """Names lie in tables of 16 bytes each, with the length in the last."""
 
@@ -241,8 +302,17 @@ def _register_names() -> None:
         for name, part, names, first in (("dayname", "dow", DAY_NAMES, 0), ("monthname", "month", MONTH_NAMES, 1)):
             expected = "Sunday" if name == "dayname" else "September"
 
-            @function(name, args=(t,), returns=VARCHAR, ranged=True, lazy=True, examples=((f"{name}({t} '1992-09-20')", expected),))
-            def named(k: PipelineKernel, d: Datum, part: str = part, names: tuple[str, ...] = names, first: int = first) -> Datum:
+            @function(
+                name,
+                args=(t,),
+                returns=VARCHAR,
+                ranged=True,
+                lazy=True,
+                examples=((f"{name}({t} '1992-09-20')", expected),),
+            )
+            def named(
+                k: PipelineKernel, d: Datum, part: str = part, names: tuple[str, ...] = names, first: int = first
+            ) -> Datum:
                 number = emit_part(k, part, d)
                 return Datum(VARCHAR, name_of(k, names, number.value - first), number.valid)
 
@@ -257,7 +327,12 @@ def _register_zones() -> None:
     for t, other in ((TIMESTAMP, TIMESTAMPTZ), (TIMESTAMPTZ, TIMESTAMP)):
 
         @function(
-            "timezone", args=(VARCHAR, t), returns=other, constant=(0,), nulls="expression", examples=((f"timezone('UTC', {t} '1992-09-20 10:00:00')", None),)
+            "timezone",
+            args=(VARCHAR, t),
+            returns=other,
+            constant=(0,),
+            nulls="expression",
+            examples=((f"timezone('UTC', {t} '1992-09-20 10:00:00')", None),),
         )
         def at_zone(k: PipelineKernel, call: Call, row: object, other: Type = other) -> Datum:
             """AT TIME ZONE, for UTC: times in other zones are refused, as their rules are not known here."""

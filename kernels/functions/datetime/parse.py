@@ -17,7 +17,15 @@ from tsql.kernels.functions.datetime.format import SHORT_DAYS, SHORT_MONTHS, SPE
 from tsql.kernels.functions.datetime.make import DAY_NAMES, MONTH_NAMES, NAME_BYTES
 from tsql.kernels.functions.datetime.parts import run_if_valid
 from tsql.kernels.functions.registry import function
-from tsql.kernels.runtime.calendar import MICROS_PER_DAY, MICROS_PER_HOUR, MICROS_PER_MINUTE, TIMESTAMP_INFINITY, days_from_civil, days_in_month, floor_mod
+from tsql.kernels.runtime.calendar import (
+    MICROS_PER_DAY,
+    MICROS_PER_HOUR,
+    MICROS_PER_MINUTE,
+    TIMESTAMP_INFINITY,
+    days_from_civil,
+    days_in_month,
+    floor_mod,
+)
 from tsql.kernels.runtime.text.strings import str_eq
 
 NUMBERS = {
@@ -54,7 +62,8 @@ def parse_digits(k: Kernel, p: Val, end: Val, most: Val) -> None:
 
 @routine("match_name", ("ptr", "ptr", "ptr", "i64"), "i64")
 def match_name(k: Kernel, p: Val, end: Val, names: Val, count: Val) -> None:
-    """index * 16 + length of the first name that the text begins with, in any case; -1 for none. Names are in lower case."""
+    """index * 16 + length of the first name that the text begins with, in any case; -1 for none. Names are in lower
+    case."""
     with k.range(count) as index:
         entry = names + index * NAME_BYTES
         length = k.load("i8", entry, NAME_BYTES - 1).uto("i64")
@@ -82,8 +91,9 @@ CONFLICT, YEAR, MONTH, ISO = "conflict", "year", "month", "iso"
 
 
 def date_source(letters: list[str]) -> str:
-    """What a date is made of: MONTH and YEAR are a year, a month and a day, ISO a year of weeks, `j`, `U` and `W` days and weeks of a year; nothing
-    is the first of a year, or of the month that has been named. CONFLICT is what says twice which day it is, and never fits, as in DuckDB."""
+    """What a date is made of: MONTH and YEAR are a year, a month and a day, ISO a year of weeks, `j`, `U` and `W` days
+    and weeks of a year; nothing is the first of a year, or of the month that has been named. CONFLICT is what says
+    twice which day it is, and never fits, as in DuckDB."""
     source, seen = "", set()
     for letter in letters:
         if letter in "dm":
@@ -91,7 +101,11 @@ def date_source(letters: list[str]) -> str:
         elif letter in "yY":
             source = YEAR if source in ("", ISO) else source
         elif letter in "GV":
-            if source not in (MONTH, YEAR, ISO, "") or (source == ISO and letter in seen) or (source == YEAR and letter == "V"):
+            if (
+                source not in (MONTH, YEAR, ISO, "")
+                or (source == ISO and letter in seen)
+                or (source == YEAR and letter == "V")
+            ):
                 return CONFLICT
             source = source or ISO
         elif letter == "u" and letter in seen:
@@ -118,7 +132,11 @@ class Reader:
 
     def declare(self) -> None:
         """All fields start with their defaults, before any branch."""
-        names = {spec[0] for letter, spec in (NUMBERS | {n: (v[0],) for n, v in NAMES.items()}).items() if letter in self.letters}
+        names = {
+            spec[0]
+            for letter, spec in (NUMBERS | {n: (v[0],) for n, v in NAMES.items()}).items()
+            if letter in self.letters
+        }
         for name in sorted(names | {"micros", "offset", "afternoon"} | set(DEFAULTS)):
             self.fields[name] = self.k.var(self.k.i64(DEFAULTS.get(name, 0)))
 
@@ -150,7 +168,9 @@ class Reader:
             value.set(value.value * 10)
         self.ok.set(digits > 0)
         self.at.set(self.at.value + digits)
-        self.fields["micros"].set(value.value * 1000 if most == 3 else value.value // 1000 if most == 9 else value.value)
+        self.fields["micros"].set(
+            value.value * 1000 if most == 3 else value.value // 1000 if most == 9 else value.value
+        )
 
     def name(self, letter: str) -> None:
         k = self.k
@@ -247,7 +267,9 @@ class Reader:
             return days_from_civil(k, self.value("year"), 1, 1) + self.value("yearday") - 1
         if self.source == ISO:
             fourth = days_from_civil(k, self.value("iso_year"), 1, 4)
-            return fourth - floor_mod(k, fourth + 3, 7) + (self.value("iso_week") - 1) * 7 + self.value("iso_weekday") - 1
+            return (
+                fourth - floor_mod(k, fourth + 3, 7) + (self.value("iso_week") - 1) * 7 + self.value("iso_weekday") - 1
+            )
         from_monday = self.source == "W"
         first = days_from_civil(k, self.value("year"), 1, 1)
         week_one = first + floor_mod(k, 7 - floor_mod(k, first + (3 if from_monday else 4), 7), 7)
@@ -315,7 +337,14 @@ def _register(name: str, safe: bool) -> None:
     example = (f"{name}('Wed, 1 January 1992 - 08:38:40 PM', '%a, %-d %B %Y - %I:%M:%S %p')", None)
 
     @function(
-        name, args=(VARCHAR, VARCHAR), returns=TIMESTAMP, returns_for=_result_type, constant=(1,), nulls="expression", can_fail=not safe, examples=(example,)
+        name,
+        args=(VARCHAR, VARCHAR),
+        returns=TIMESTAMP,
+        returns_for=_result_type,
+        constant=(1,),
+        nulls="expression",
+        can_fail=not safe,
+        examples=(example,),
     )
     def strptime(k: PipelineKernel, call: Call, row: object) -> Datum:
         from tsql.kernels.emit.expressions import emit
@@ -330,7 +359,11 @@ def _register(name: str, safe: bool) -> None:
             micros, good = _read(k, items, d)
             if safe:
                 return Datum(call.type, (micros,), good)
-            k.fail(~good, f'Could not parse string "{{detail}}" according to format specifier "{text}"', detail=(d.ptr, d.len))
+            k.fail(
+                ~good,
+                f'Could not parse string "{{detail}}" according to format specifier "{text}"',
+                detail=(d.ptr, d.len),
+            )
             return Datum(call.type, (micros,))
 
         return run_if_valid(k, call, d.valid, body)

@@ -97,7 +97,9 @@ def moment(k: Kernel, d: Datum) -> Moment:
     if d.type == DATE:
         return Moment(d.value.to("i64"), None, d.range)
     days, micros = split_micros(k, d.value.to("i64"))
-    return Moment(days, micros, None if d.range is None else (d.range[0] // MICROS_PER_DAY, d.range[1] // MICROS_PER_DAY))
+    return Moment(
+        days, micros, None if d.range is None else (d.range[0] // MICROS_PER_DAY, d.range[1] // MICROS_PER_DAY)
+    )
 
 
 def python_year(days: int) -> int:
@@ -265,7 +267,9 @@ def dispatch(k: PipelineKernel, text: Datum, parts: dict[str, Callable[[], Datum
     slots = [k.var(k.const(t, 0)) for t in result.parts]
     ok = k.var(k.true)
     table = b"".join(
-        spelling.encode().ljust(16, b"\0") + bytes([len(spelling), ALL_PARTS.index(part)]).ljust(8, b"\0") for spelling, part in PARTS.items() if part in parts
+        spelling.encode().ljust(16, b"\0") + bytes([len(spelling), ALL_PARTS.index(part)]).ljust(8, b"\0")
+        for spelling, part in PARTS.items()
+        if part in parts
     )
     number = part_number(k, text.ptr, text.len, k.static(table), len(table) // SPELLING_BYTES)
     for part, emit in parts.items():
@@ -278,7 +282,9 @@ def dispatch(k: PipelineKernel, text: Datum, parts: dict[str, Callable[[], Datum
     return Datum(result, tuple(s.value for s in slots), ok.value)
 
 
-def at_runtime(k: PipelineKernel, call: Call, row: object, parts: Callable[[str, tuple[Datum, ...]], Datum], names: tuple[str, ...]) -> Datum:
+def at_runtime(
+    k: PipelineKernel, call: Call, row: object, parts: Callable[[str, tuple[Datum, ...]], Datum], names: tuple[str, ...]
+) -> Datum:
     """A call whose part is a column: every possible part is emitted, and a branch runs one of them."""
     from tsql.kernels.emit.expressions import emit
 
@@ -321,7 +327,16 @@ def _allowed(t: Type) -> tuple[str, ...]:
 
 
 def _register_date_part(t: Type, example: tuple[str, Any]) -> None:
-    @function("date_part", "datepart", args=(VARCHAR, t), returns=DOUBLE, returns_for=_part_type, nulls="expression", can_fail=True, examples=(example,))
+    @function(
+        "date_part",
+        "datepart",
+        args=(VARCHAR, t),
+        returns=DOUBLE,
+        returns_for=_part_type,
+        nulls="expression",
+        can_fail=True,
+        examples=(example,),
+    )
     def date_part(k: PipelineKernel, call: Call, row: object) -> Datum:
         from tsql.kernels.emit.expressions import emit
 

@@ -1,11 +1,11 @@
-"""has_time: whether a row has a time that can be in a window; has_start: whether it has one from which it can be alive, which may be infinite.
-Rows whose time is NULL are counted for the user as they are left out.
+"""has_time: whether a row has a time that can be in a window; has_start: whether it has one from which it can be alive,
+which may be infinite. Rows whose time is NULL are counted for the user as they are left out.
 
-Windows and lifetimes put them into the filter below them, so that the count needs no step of its own: where the column has no NULLs there is
-no code for it. `has_time(time, before, after)` fails for finite times that are less than so many microseconds from the ends of TIMESTAMP: their
-windows would begin or end outside of it. Where the bounds of the column are known to be far from them, as they are nearly always, there is no code
-for that either. It is not said to be able to fail, so that it moves like the other one: it is asked of each row once, as counting needs it.
-"""
+Windows and lifetimes put them into the filter below them, so that the count needs no step of its own: where the column
+has no NULLs there is no code for it. `has_time(time, before, after)` fails for finite times that are less than so many
+microseconds from the ends of TIMESTAMP: their windows would begin or end outside of it. Where the bounds of the column
+are known to be far from them, as they are nearly always, there is no code for that either. It is not said to be able to
+fail, so that it moves like the other one: it is asked of each row once, as counting needs it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ NAMES = ("has_time", "has_start")
 
 
 def counts_rows(predicate: Expr) -> bool:
-    """Whether evaluating a predicate counts rows, so that it must be asked of each row once, and not of rows that are left out before."""
+    """Whether evaluating a predicate counts rows, so that it must be asked of each row once, and not of rows that are
+    left out before."""
     return any(isinstance(part, Call) and part.name in NAMES for part in predicate.walk())
 
 
@@ -70,7 +71,8 @@ _register()
 
 @function("has_time", args=(TIMESTAMP, BIGINT, BIGINT), returns=BOOLEAN, nulls="expression", constant=(1, 2))
 def has_windows(k: PipelineKernel, call: Call, row: Any) -> Datum:
-    """Whether a time is neither NULL nor infinite; an error where it is too near to an end of TIMESTAMP. NULLs are counted."""
+    """Whether a time is neither NULL nor infinite; an error where it is too near to an end of TIMESTAMP. NULLs are
+    counted."""
     from tsql.kernels.emit.expressions import emit
 
     time, before, after = (emit(k, arg, row) for arg in call.args)

@@ -1,4 +1,5 @@
-"""time_round: a time as the nearest multiple of a second or a millisecond, which is what a cast to TIMESTAMP(0) or TIMESTAMP(3) does."""
+"""time_round: a time as the nearest multiple of a second or a millisecond, which is what a cast to TIMESTAMP(0) or
+TIMESTAMP(3) does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Rounding of times down: date_trunc to a calendar unit, time_bucket to a multiple of an interval, last_day of a month."""
+"""Rounding of times down: date_trunc to a calendar unit, time_bucket to a multiple of an interval, last_day of a
+month."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from tsql.kernels.functions.datetime.arithmetic import OUT_OF_RANGE, add_interva
 from tsql.kernels.functions.datetime.difference import DAYS, TICKS, WEEKS
 from tsql.kernels.functions.datetime.parts import MONTHS_PER, at_runtime, is_finite, is_null_part, moment, part_literal
 from tsql.kernels.functions.registry import function
-from tsql.kernels.runtime.calendar import DATE_MAX, MICROS_PER_DAY, TIMESTAMP_MIN, civil_from_days, days_from_civil, days_in_month, floor_div, floor_mod
+from tsql.kernels.runtime.calendar import (
+    DATE_MAX,
+    MICROS_PER_DAY,
+    TIMESTAMP_MIN,
+    civil_from_days,
+    days_from_civil,
+    days_in_month,
+    floor_div,
+    floor_mod,
+)
 
 YEARS = {"year": 1, "decade": 10, "century": 100, "millennium": 1000}
 TRUNCATABLE = (*YEARS, "isoyear", "quarter", "month", *WEEKS, *DAYS, *TICKS)
@@ -85,7 +95,15 @@ def _register_trunc(t: Type, example: str) -> None:
     returns = TIMESTAMP if t == DATE else t
     cut = _trunc_interval if t == INTERVAL else _trunc
 
-    @function("date_trunc", "datetrunc", args=(VARCHAR, t), returns=returns, nulls="expression", can_fail=True, examples=((example, None),))
+    @function(
+        "date_trunc",
+        "datetrunc",
+        args=(VARCHAR, t),
+        returns=returns,
+        nulls="expression",
+        can_fail=True,
+        examples=((example, None),),
+    )
     def date_trunc(k: PipelineKernel, call: Call, row: object) -> Datum:
         from tsql.kernels.emit.expressions import emit
 
@@ -107,7 +125,14 @@ for _type in (DATE, TIMESTAMP, TIMESTAMPTZ):
 _register_trunc(INTERVAL, "date_trunc('day', INTERVAL '1 day 5 hours')")
 
 
-@function("last_day", args=(DATE,), returns=DATE, ranged=True, can_fail=True, examples=(("last_day(DATE '2020-02-03')", None),))
+@function(
+    "last_day",
+    args=(DATE,),
+    returns=DATE,
+    ranged=True,
+    can_fail=True,
+    examples=(("last_day(DATE '2020-02-03')", None),),
+)
 @function("last_day", args=(TIMESTAMP,), returns=DATE, ranged=True)
 @function("last_day", args=(TIMESTAMPTZ,), returns=DATE, ranged=True)
 def last_day(k: PipelineKernel, d: Datum) -> Datum:

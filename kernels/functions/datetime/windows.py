@@ -1,8 +1,7 @@
 """The arithmetic of windows in time: panes of a fixed width, aligned to the epoch plus an offset, all in microseconds.
 
-Rows whose time is infinite are in no window: the analyzer drops them before these functions see them, and refuses those whose windows would
-begin or end outside of TIMESTAMP (`margins` in `planner/logical/overlapping_windows.py`).
-"""
+Rows whose time is infinite are in no window: the analyzer drops them before these functions see them, and refuses those
+whose windows would begin or end outside of TIMESTAMP (`margins` in `planner/logical/overlapping_windows.py`)."""
 
 from __future__ import annotations
 
@@ -18,8 +17,8 @@ from tsql.kernels.runtime.calendar import floor_div
 
 
 def _split(k: PipelineKernel, time: Val, width: int, offset: int) -> tuple[Val, Val]:
-    """The number of the pane of a time, and how far the time is behind the pane's start. The offset is not taken from the time, which may be
-    the first that there is."""
+    """The number of the pane of a time, and how far the time is behind the pane's start. The offset is not taken from
+    the time, which may be the first that there is."""
     number = floor_div(k, time, width)
     rest = time - number * width
     turns, part = divmod(offset, width)
@@ -36,16 +35,31 @@ def _grid(width: Datum, offset: Datum) -> tuple[int, int]:
     return width.range[0], offset.range[0]
 
 
-@function("time_pane", args=(TIMESTAMP, BIGINT, BIGINT), returns=BIGINT, ranged=True, constant=(1, 2), examples=(("time_pane(TIMESTAMP '1970-01-01 00:00:25', 10000000, 0)", 2),))
+@function(
+    "time_pane",
+    args=(TIMESTAMP, BIGINT, BIGINT),
+    returns=BIGINT,
+    ranged=True,
+    constant=(1, 2),
+    examples=(("time_pane(TIMESTAMP '1970-01-01 00:00:25', 10000000, 0)", 2),),
+)
 def time_pane(k: PipelineKernel, d: Datum, width: Datum, offset: Datum) -> Datum:
-    """The number of the pane that a time is in: the panes are so many microseconds wide, and pane 0 starts at the epoch plus an offset."""
+    """The number of the pane that a time is in: the panes are so many microseconds wide, and pane 0 starts at the epoch
+    plus an offset."""
     size, shift = _grid(width, offset)
     number, _ = _split(k, d.value.to("i64"), size, shift)
     known = None if d.range is None else ((d.range[0] - shift) // size, (d.range[1] - shift) // size)
     return Datum(BIGINT, (number,), None, known, stable=d.stable)
 
 
-@function("time_floor", args=(TIMESTAMP, BIGINT, BIGINT), returns=TIMESTAMP, ranged=True, constant=(1, 2), examples=(("time_floor(TIMESTAMP '1970-01-01 00:00:25', 10000000, 0)", datetime(1970, 1, 1, 0, 0, 20)),))
+@function(
+    "time_floor",
+    args=(TIMESTAMP, BIGINT, BIGINT),
+    returns=TIMESTAMP,
+    ranged=True,
+    constant=(1, 2),
+    examples=(("time_floor(TIMESTAMP '1970-01-01 00:00:25', 10000000, 0)", datetime(1970, 1, 1, 0, 0, 20)),),
+)
 def time_floor(k: PipelineKernel, d: Datum, width: Datum, offset: Datum) -> Datum:
     """The start of the pane that a time is in."""
     size, shift = _grid(width, offset)
@@ -55,7 +69,14 @@ def time_floor(k: PipelineKernel, d: Datum, width: Datum, offset: Datum) -> Datu
     return Datum(TIMESTAMP, (time - behind,), None, known, stable=d.stable)
 
 
-@function("pane_time", args=(BIGINT, BIGINT, BIGINT), returns=TIMESTAMP, ranged=True, constant=(1, 2), examples=(("pane_time(2, 10000000, 0)", datetime(1970, 1, 1, 0, 0, 20)),))
+@function(
+    "pane_time",
+    args=(BIGINT, BIGINT, BIGINT),
+    returns=TIMESTAMP,
+    ranged=True,
+    constant=(1, 2),
+    examples=(("pane_time(2, 10000000, 0)", datetime(1970, 1, 1, 0, 0, 20)),),
+)
 def pane_time(k: PipelineKernel, d: Datum, width: Datum, offset: Datum) -> Val:
     """The start of a pane by its number."""
     size, shift = _grid(width, offset)

@@ -33,7 +33,14 @@ def bar_text(k: Kernel, ctx: Val, eighths: Val, width: Val) -> None:
     k.ret(record)
 
 
-@function("bar", args=(DOUBLE, DOUBLE, DOUBLE, DOUBLE), returns=VARCHAR, lazy=True, can_fail=True, examples=(("bar(5, 0, 20, 10)", "██▌       "), ("bar(30, 0, 20, 4)", "████")))
+@function(
+    "bar",
+    args=(DOUBLE, DOUBLE, DOUBLE, DOUBLE),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("bar(5, 0, 20, 10)", "██▌       "), ("bar(30, 0, 20, 4)", "████")),
+)
 def bar(k: PipelineKernel, x: Datum, low: Datum, high: Datum, width: Datum) -> Text:
     """A bar of `width` characters that is full where x reaches `high` and empty at `low`."""
     size = width.value
@@ -51,7 +58,14 @@ def bar(k: PipelineKernel, x: Datum, low: Datum, high: Datum, width: Datum) -> T
     return built(k, bar_text, (k.select(drawn, part, k.f64(0.0)) * 8.0).to("i64"), size.to("i64"))
 
 
-@function("bar", args=(DOUBLE, DOUBLE, DOUBLE), returns=VARCHAR, lazy=True, can_fail=True, examples=(("length(bar(5, 0, 20))", 80),))
+@function(
+    "bar",
+    args=(DOUBLE, DOUBLE, DOUBLE),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("length(bar(5, 0, 20))", 80),),
+)
 def bar_of_80(k: PipelineKernel, x: Datum, low: Datum, high: Datum) -> Text:
     """A bar of 80 characters."""
     return bar(k, x, low, high, Datum(DOUBLE, (k.f64(80.0),)))

@@ -45,13 +45,19 @@ def number_in_base(k: Kernel, ctx: Val, value: Val, radix: Val, least: Val) -> N
     k.ret(record)
 
 
-@function("bin", "to_binary", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("bin('Aa')", "0100000101100001"),))
+@function(
+    "bin", "to_binary", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("bin('Aa')", "0100000101100001"),)
+)
 def bin_string(k: PipelineKernel, s: Datum) -> Text:
     """The bytes in binary."""
     return built(k, binary_text, s.ptr, s.len)
 
 
-for _type, _examples in ((BIGINT, (("bin(42)", "101010"), ("bin(0)", "0"))), (UBIGINT, (("bin(5::UBIGINT)", "101"),)), (HUGEINT, (("bin(2::HUGEINT)", "10"),))):
+for _type, _examples in (
+    (BIGINT, (("bin(42)", "101010"), ("bin(0)", "0"))),
+    (UBIGINT, (("bin(5::UBIGINT)", "101"),)),
+    (HUGEINT, (("bin(2::HUGEINT)", "10"),)),
+):
 
     @function("bin", "to_binary", args=(_type,), returns=VARCHAR, lazy=True, examples=_examples)
     def bin_integer(k: PipelineKernel, number: Datum) -> Text:
@@ -61,7 +67,8 @@ for _type, _examples in ((BIGINT, (("bin(42)", "101010"), ("bin(0)", "0"))), (UB
 
 @routine("unbin_bytes", ("ptr", "ptr", "i64"), "ptr")
 def unbin_bytes(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
-    """The bytes of binary text (the first may have fewer digits); where a digit is bad, the length is -1 - its place."""
+    """The bytes of binary text (the first may have fewer digits); where a digit is bad, the length is -1 - its
+    place."""
     size = (n + 7).ushr(3)
     record, out = new_record(k, ctx, size)
     k.store(record, size)
@@ -77,13 +84,28 @@ def unbin_bytes(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
     k.ret(record)
 
 
-@function("unbin", "from_binary", args=(VARCHAR,), returns=BLOB, lazy=True, can_fail=True, examples=(("unbin('1100001')", b"a"), ("unbin('')", b"")))
+@function(
+    "unbin",
+    "from_binary",
+    args=(VARCHAR,),
+    returns=BLOB,
+    lazy=True,
+    can_fail=True,
+    examples=(("unbin('1100001')", b"a"), ("unbin('')", b"")),
+)
 def unbin(k: PipelineKernel, s: Datum) -> Text:
     """The bytes that binary text stands for."""
     return from_digits(k, s, unbin_bytes, "binary")
 
 
-@function("to_base", args=(BIGINT, INTEGER, INTEGER), returns=VARCHAR, lazy=True, can_fail=True, examples=(("to_base(10, 2, 8)", "00001010"),))
+@function(
+    "to_base",
+    args=(BIGINT, INTEGER, INTEGER),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("to_base(10, 2, 8)", "00001010"),),
+)
 def to_base(k: PipelineKernel, number: Datum, radix: Datum, least: Datum) -> Text:
     """The digits of a number in a base from 2 to 36, padded with zeros."""
     k.fail(number.value < 0, "'to_base' number must be greater than or equal to 0")
@@ -92,18 +114,31 @@ def to_base(k: PipelineKernel, number: Datum, radix: Datum, least: Datum) -> Tex
     bad_length = (least.value < 0) | (least.value > 64)
     k.fail(bad_length, "'to_base' min_length must be between 0 and 64")
     base = k.select(bad_radix, k.i32(2), radix.value).to("i128")
-    return built(k, number_in_base, k.max(number.value, k.i64(0)).to("i128"), base, k.select(bad_length, k.i32(0), least.value).to("i64"))
+    return built(
+        k,
+        number_in_base,
+        k.max(number.value, k.i64(0)).to("i128"),
+        base,
+        k.select(bad_length, k.i32(0), least.value).to("i64"),
+    )
 
 
-@function("to_base", args=(BIGINT, INTEGER), returns=VARCHAR, lazy=True, can_fail=True, examples=(("to_base(255, 16)", "FF"), ("to_base(35, 36)", "Z")))
+@function(
+    "to_base",
+    args=(BIGINT, INTEGER),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("to_base(255, 16)", "FF"), ("to_base(35, 36)", "Z")),
+)
 def to_base_unpadded(k: PipelineKernel, number: Datum, radix: Datum) -> Text:
     return to_base(k, number, radix, Datum(INTEGER, (k.i32(0),)))
 
 
 @routine("bignum_bytes", ("ptr", "f64"), "ptr")
 def bignum_bytes(k: Kernel, ctx: Val, value: Val) -> None:
-    """The whole part of a finite number as DuckDB's BIGNUM: two bytes and a third with the size, then the magnitude with the
-    highest byte first; all bits are flipped for a negative number."""
+    """The whole part of a finite number as DuckDB's BIGNUM: two bytes and a third with the size, then the magnitude
+    with the highest byte first; all bits are flipped for a negative number."""
     record, out = new_record(k, ctx, k.i64(BIGNUM_HEADER + LARGEST_DOUBLE_BYTES))
     bits = k.unary("fabs", k.unary("truncate", value)).bits_as("i64")
     exponent = bits.ushr(52) - 1075
@@ -118,7 +153,11 @@ def bignum_bytes(k: Kernel, ctx: Val, value: Val) -> None:
     with k.range(used) as i:
         # Byte i from below holds bits 8i - shift and up of the mantissa.
         low = i * 8 - shift
-        above = k.select(low >= 0, mantissa.ushr(k.min(k.max(low, k.i64(0)), k.i64(63))), mantissa << k.min(k.max(-low, k.i64(0)), k.i64(63)))
+        above = k.select(
+            low >= 0,
+            mantissa.ushr(k.min(k.max(low, k.i64(0)), k.i64(63))),
+            mantissa << k.min(k.max(-low, k.i64(0)), k.i64(63)),
+        )
         k.store(out, k.select(low <= -8, k.i8(0), above.to("i8")) ^ flip, used - i + (BIGNUM_HEADER - 1))
     k.store(record, used + BIGNUM_HEADER)
     k.ret(record)
@@ -132,14 +171,28 @@ def _bignum(k: PipelineKernel, x: Datum) -> Text:
 
 
 @function(
-    "hex", "to_hex", args=(DOUBLE,), returns=VARCHAR, lazy=True, can_fail=True, examples=(("hex(2.5::DOUBLE)", "80000102"), ("hex(-2.5::DOUBLE)", "7FFFFEFD"))
+    "hex",
+    "to_hex",
+    args=(DOUBLE,),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("hex(2.5::DOUBLE)", "80000102"), ("hex(-2.5::DOUBLE)", "7FFFFEFD")),
 )
 def hex_double(k: PipelineKernel, x: Datum) -> Text:
     """The whole part as DuckDB's BIGNUM, in hexadecimal."""
     return built(k, hex_text, *_bignum(k, x))
 
 
-@function("bin", "to_binary", args=(DOUBLE,), returns=VARCHAR, lazy=True, can_fail=True, examples=(("bin(2.5::DOUBLE)", "10000000000000000000000100000010"),))
+@function(
+    "bin",
+    "to_binary",
+    args=(DOUBLE,),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("bin(2.5::DOUBLE)", "10000000000000000000000100000010"),),
+)
 def bin_double(k: PipelineKernel, x: Datum) -> Text:
     """The whole part as DuckDB's BIGNUM, in binary."""
     return built(k, binary_text, *_bignum(k, x))

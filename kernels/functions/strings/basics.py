@@ -1,8 +1,8 @@
-"""String functions that measure, cut, join and pad: length, substr, left, right, trim, concat, lpad, repeat, reverse, chr.
+"""String functions that measure, cut, join and pad: length, substr, left, right, trim, concat, lpad, repeat, reverse,
+chr.
 
-Characters are code points, as in DuckDB, except where a function says bytes. Parts of strings are not copied; new strings
-are built in scratch memory by the routines below.
-"""
+Characters are code points, as in DuckDB, except where a function says bytes. Parts of strings are not copied; new
+strings are built in scratch memory by the routines below."""
 
 from __future__ import annotations
 
@@ -15,7 +15,18 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.expr.types import BIGINT, BLOB, INTEGER, VARCHAR
 from tsql.kernels.functions.registry import function
 from tsql.kernels.runtime.text.format import put_integer
-from tsql.kernels.runtime.text.utf8 import code_width, counted, new_record, sliced, utf8_decode, utf8_encode, utf8_length, utf8_skip, utf8_substring, utf8_trim
+from tsql.kernels.runtime.text.utf8 import (
+    code_width,
+    counted,
+    new_record,
+    sliced,
+    utf8_decode,
+    utf8_encode,
+    utf8_length,
+    utf8_skip,
+    utf8_substring,
+    utf8_trim,
+)
 
 LONGEST = 2**31 - 1
 """Bytes of the longest string: an Arrow string column has 32-bit offsets."""
@@ -40,7 +51,12 @@ def fail_with(k: PipelineKernel, cond: Val, message: str, number: Val) -> None:
 def check_size(k: PipelineKernel, bytes: Val) -> Val:
     """Fail for a result that is too long; returns a size that is safe to go on with."""
     too_long = bytes > LONGEST
-    fail_with(k, too_long, f"Cannot create a string of size: '{{detail}}', the maximum supported string size is: '{LONGEST}'", bytes)
+    fail_with(
+        k,
+        too_long,
+        f"Cannot create a string of size: '{{detail}}', the maximum supported string size is: '{LONGEST}'",
+        bytes,
+    )
     return k.select(too_long, k.i64(0), bytes)
 
 
@@ -81,13 +97,22 @@ def ascii(k: PipelineKernel, s: Datum) -> Val:
     return first_code(k, s, 0)
 
 
-@function("unicode", "ord", args=(VARCHAR,), returns=INTEGER, lazy=True, examples=(("unicode('ü')", 252), ("ord('')", -1)))
+@function(
+    "unicode", "ord", args=(VARCHAR,), returns=INTEGER, lazy=True, examples=(("unicode('ü')", 252), ("ord('')", -1))
+)
 def unicode(k: PipelineKernel, s: Datum) -> Val:
     """The first code point, or -1."""
     return first_code(k, s, -1)
 
 
-@function("chr", args=(INTEGER,), returns=VARCHAR, lazy=True, can_fail=True, examples=(("chr(65)", "A"), ("chr(128512)", "😀"), ("strlen(chr(0))", 1)))
+@function(
+    "chr",
+    args=(INTEGER,),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("chr(65)", "A"), ("chr(128512)", "😀"), ("strlen(chr(0))", 1)),
+)
 def chr_(k: PipelineKernel, code: Datum) -> Text:
     """The character of a code point."""
     value = code.value.to("i64")
@@ -110,13 +135,22 @@ def check_range(k: PipelineKernel, value: Val, what: str) -> None:
     examples=(("substr('Hello', 2, 3)", "ell"), ("substr('Hello', -4, 2)", "el"), ("substr('Hello', 0, 2)", "H"), ("substr('Hello', 4, -2)", "el"), ("substring('🦆ab', 2, 1)", "a")),
 )  # fmt: skip
 def substring(k: PipelineKernel, s: Datum, offset: Datum, length: Datum) -> Text:
-    """`length` characters from the 1-based `offset` on; a negative offset counts from the end, a negative length goes left."""
+    """`length` characters from the 1-based `offset` on; a negative offset counts from the end, a negative length goes
+    left."""
     check_range(k, offset.value, "offset")
     check_range(k, length.value, "length")
     return sliced(k, s.ptr, utf8_substring(k, s.ptr, s.len, offset.value, length.value))
 
 
-@function("substr", "substring", args=(VARCHAR, BIGINT), returns=VARCHAR, lazy=True, can_fail=True, examples=(("substr('Hello', 3)", "llo"), ("substr('Hello', -2)", "lo"), ("substr('Hello', 0)", "Hello")))
+@function(
+    "substr",
+    "substring",
+    args=(VARCHAR, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("substr('Hello', 3)", "llo"), ("substr('Hello', -2)", "lo"), ("substr('Hello', 0)", "Hello")),
+)
 def substring_from(k: PipelineKernel, s: Datum, offset: Datum) -> Text:
     """Everything from the 1-based `offset` on."""
     check_range(k, offset.value, "offset")
@@ -140,14 +174,27 @@ def utf8_right(k: Kernel, p: Val, n: Val, count: Val) -> None:
     k.ret(utf8_skip(k, p, n, utf8_length(k, p, n) - count))
 
 
-@function("left", args=(VARCHAR, BIGINT), returns=VARCHAR, lazy=True, can_fail=True, examples=(("left('hello', 2)", "he"), ("left('hello', -2)", "hel"), ("left('🦆a', 1)", "🦆")))
+@function(
+    "left",
+    args=(VARCHAR, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("left('hello', 2)", "he"), ("left('hello', -2)", "hel"), ("left('🦆a', 1)", "🦆")),
+)
 def left(k: PipelineKernel, s: Datum, count: Datum) -> Text:
     """The first `count` characters; all but the last -count if negative."""
     k.fail(count.value > UINT32, f"Substring length outside of supported range (> {UINT32})")
     return s.ptr, utf8_left(k, s.ptr, s.len, count.value)
 
 
-@function("right", args=(VARCHAR, BIGINT), returns=VARCHAR, lazy=True, examples=(("right('hello', 2)", "lo"), ("right('hello', -2)", "llo"), ("right('hello', 0)", "")))
+@function(
+    "right",
+    args=(VARCHAR, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("right('hello', 2)", "lo"), ("right('hello', -2)", "llo"), ("right('hello', 0)", "")),
+)
 def right(k: PipelineKernel, s: Datum, count: Datum) -> Text:
     """The last `count` characters; all but the first -count if negative."""
     start = utf8_right(k, s.ptr, s.len, count.value)
@@ -186,18 +233,39 @@ def joined(k: PipelineKernel, parts: list[Text]) -> Text:
     return place, total
 
 
-@function("concat_op", args=(VARCHAR, VARCHAR), returns=VARCHAR, lazy=True, duckdb="||", examples=(("'Duck' || 'DB'", "DuckDB"), ("'a' || NULL", None)))
+@function(
+    "concat_op",
+    args=(VARCHAR, VARCHAR),
+    returns=VARCHAR,
+    lazy=True,
+    duckdb="||",
+    examples=(("'Duck' || 'DB'", "DuckDB"), ("'a' || NULL", None)),
+)
 def concat_op(k: PipelineKernel, a: Datum, b: Datum) -> Text:
     """The operator ||: NULL if either side is NULL."""
     return joined(k, [a.parts, b.parts])
 
 
-@function("concat_op", args=(BLOB, BLOB), returns=BLOB, lazy=True, duckdb="||", examples=((r"'\xAA'::BLOB || 'b'::BLOB", b"\xaab"),))
+@function(
+    "concat_op",
+    args=(BLOB, BLOB),
+    returns=BLOB,
+    lazy=True,
+    duckdb="||",
+    examples=((r"'\xAA'::BLOB || 'b'::BLOB", b"\xaab"),),
+)
 def concat_blobs(k: PipelineKernel, a: Datum, b: Datum) -> Text:
     return joined(k, [a.parts, b.parts])
 
 
-@function("concat", args=(VARCHAR, VARCHAR), variadic=True, returns=VARCHAR, nulls="custom", examples=(("concat('Hello', ' ', NULL, 1, true)", "Hello 1true"), ("concat(NULL)", "")))
+@function(
+    "concat",
+    args=(VARCHAR, VARCHAR),
+    variadic=True,
+    returns=VARCHAR,
+    nulls="custom",
+    examples=(("concat('Hello', ' ', NULL, 1, true)", "Hello 1true"), ("concat(NULL)", "")),
+)
 def concat(k: PipelineKernel, *args: Datum) -> Text:
     """All arguments as text, NULLs left out; never NULL."""
     return joined(k, [(a.ptr, a.len if a.valid is None else k.select(a.valid, a.len, k.i64(0))) for a in args])
@@ -241,13 +309,27 @@ def repeated(k: PipelineKernel, s: Datum, count: Datum) -> Text:
     return built(k, str_repeat, s.ptr, s.len, check_size(k, bytes))
 
 
-@function("repeat", args=(VARCHAR, BIGINT), returns=VARCHAR, lazy=True, can_fail=True, examples=(("repeat('A', 5)", "AAAAA"), ("repeat('ab', -1)", "")))
+@function(
+    "repeat",
+    args=(VARCHAR, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("repeat('A', 5)", "AAAAA"), ("repeat('ab', -1)", "")),
+)
 def repeat(k: PipelineKernel, s: Datum, count: Datum) -> Text:
     """The string `count` times."""
     return repeated(k, s, count)
 
 
-@function("repeat", args=(BLOB, BIGINT), returns=BLOB, lazy=True, can_fail=True, examples=((r"repeat('\xAA'::BLOB, 2)", b"\xaa\xaa"),))
+@function(
+    "repeat",
+    args=(BLOB, BIGINT),
+    returns=BLOB,
+    lazy=True,
+    can_fail=True,
+    examples=((r"repeat('\xAA'::BLOB, 2)", b"\xaa\xaa"),),
+)
 def repeat_blob(k: PipelineKernel, s: Datum, count: Datum) -> Text:
     return repeated(k, s, count)
 
@@ -274,11 +356,24 @@ def _register_pad(name: str, is_left: bool, examples: tuple[tuple[str, str], ...
             filler = built(k, str_repeat, padding.ptr, padding.len, extra)
             return joined(k, [filler, s.parts] if is_left else [s.parts, filler])
 
-        return k.choose((missing > 0) & (padding.len > 0), padded, lambda: (s.ptr, utf8_skip(k, s.ptr, s.len, wanted)), ("ptr", "i64"))
+        return k.choose(
+            (missing > 0) & (padding.len > 0),
+            padded,
+            lambda: (s.ptr, utf8_skip(k, s.ptr, s.len, wanted)),
+            ("ptr", "i64"),
+        )
 
 
-_register_pad("lpad", True, (("lpad('hello', 8, '>')", ">>>hello"), ("lpad('hi', 5, 'xy')", "xyxhi"), ("lpad('hello', 2, '>')", "he")))
-_register_pad("rpad", False, (("rpad('hello', 10, '<')", "hello<<<<<"), ("rpad('hé', 4, 'é')", "hééé"), ("rpad('hi', -1, 'x')", "")))
+_register_pad(
+    "lpad",
+    True,
+    (("lpad('hello', 8, '>')", ">>>hello"), ("lpad('hi', 5, 'xy')", "xyxhi"), ("lpad('hello', 2, '>')", "he")),
+)
+_register_pad(
+    "rpad",
+    False,
+    (("rpad('hello', 10, '<')", "hello<<<<<"), ("rpad('hé', 4, 'é')", "hééé"), ("rpad('hi', -1, 'x')", "")),
+)
 
 
 @routine("str_translate", ("ptr", "ptr", "i64", "ptr", "i64", "ptr", "i64"), "ptr")
@@ -311,7 +406,13 @@ def str_translate(k: Kernel, ctx: Val, p: Val, n: Val, source: Val, source_n: Va
     k.ret(record)
 
 
-@function("translate", args=(VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, lazy=True, examples=(("translate('12345', '143', 'ax')", "a2x5"), ("translate('héllo', 'él', 'e')", "heo")))
+@function(
+    "translate",
+    args=(VARCHAR, VARCHAR, VARCHAR),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("translate('12345', '143', 'ax')", "a2x5"), ("translate('héllo', 'él', 'e')", "heo")),
+)
 def translate(k: PipelineKernel, s: Datum, source: Datum, target: Datum) -> Text:
     """Replace the characters of `source` by those of `target`; characters without a partner are removed."""
     return built(k, str_translate, *s.parts, *source.parts, *target.parts)

@@ -40,8 +40,8 @@ def simple_lower(text: str) -> str:
 
 @cache
 def case_table(kind: str) -> bytes:
-    """The mapping of each code point: PAGES 16-bit page numbers, then pages of PAGE 32-bit code points. Page 0 is ASCII;
-    a page number of -1 stands for a page that maps to itself."""
+    """The mapping of each code point: PAGES 16-bit page numbers, then pages of PAGE 32-bit code points. Page 0 is
+    ASCII; a page number of -1 stands for a page that maps to itself."""
     numbers, pages = array("h", [-1] * PAGES), array("i")
     convert: Callable[[str], str] = str.lower if kind == "lower" else str.upper
     for number in range(PAGES):
@@ -92,13 +92,27 @@ def in_case(k: PipelineKernel, kind: str, s: Datum) -> Text:
     return built(k, str_case, k.static(case_table(kind)), s.ptr, s.len, k.i8(ord("A") if kind == "lower" else ord("a")))
 
 
-@function("lower", "lcase", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("lower('Hello ÄÖ')", "hello äö"), ("lower('İ')", "i"), ("lower(NULL)", None)))
+@function(
+    "lower",
+    "lcase",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("lower('Hello ÄÖ')", "hello äö"), ("lower('İ')", "i"), ("lower(NULL)", None)),
+)
 def lower(k: PipelineKernel, s: Datum) -> Text:
     """In lower case, character by character."""
     return in_case(k, "lower", s)
 
 
-@function("upper", "ucase", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("upper('Hello äö')", "HELLO ÄÖ"), ("upper('ß')", "ẞ")))
+@function(
+    "upper",
+    "ucase",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("upper('Hello äö')", "HELLO ÄÖ"), ("upper('ß')", "ẞ")),
+)
 def upper(k: PipelineKernel, s: Datum) -> Text:
     """In upper case, character by character."""
     return in_case(k, "upper", s)

@@ -27,7 +27,14 @@ def str_levenshtein(k: Kernel, ctx: Val, a: Val, a_len: Val, b: Val, b_len: Val)
     k.ret(k.load("i64", row, b_len))
 
 
-@function("levenshtein", "editdist3", args=(VARCHAR, VARCHAR), returns=BIGINT, lazy=True, examples=(("levenshtein('kitten', 'sitting')", 3), ("levenshtein('é', 'e')", 2), ("levenshtein('', 'abc')", 3)))
+@function(
+    "levenshtein",
+    "editdist3",
+    args=(VARCHAR, VARCHAR),
+    returns=BIGINT,
+    lazy=True,
+    examples=(("levenshtein('kitten', 'sitting')", 3), ("levenshtein('é', 'e')", 2), ("levenshtein('', 'abc')", 3)),
+)
 def levenshtein(k: PipelineKernel, a: Datum, b: Datum) -> Val:
     """The fewest single-byte edits that make one string the other."""
     k.uses_scratch = True
@@ -42,7 +49,15 @@ def str_hamming(k: Kernel, a: Val, b: Val, n: Val) -> None:
     k.ret(total.value)
 
 
-@function("hamming", "mismatches", args=(VARCHAR, VARCHAR), returns=BIGINT, lazy=True, can_fail=True, examples=(("hamming('duck', 'luck')", 1),))
+@function(
+    "hamming",
+    "mismatches",
+    args=(VARCHAR, VARCHAR),
+    returns=BIGINT,
+    lazy=True,
+    can_fail=True,
+    examples=(("hamming('duck', 'luck')", 1),),
+)
 def hamming(k: PipelineKernel, a: Datum, b: Datum) -> Val:
     """In how many places two strings of one length differ."""
     k.fail(a.len != b.len, "Mismatch Function: Strings must be of equal length!")
@@ -67,7 +82,14 @@ def str_jaccard(k: Kernel, ctx: Val, a: Val, a_len: Val, b: Val, b_len: Val) -> 
     k.ret(shared.value.to("f64") / present.value.to("f64"))
 
 
-@function("jaccard", args=(VARCHAR, VARCHAR), returns=DOUBLE, lazy=True, can_fail=True, examples=(("jaccard('duck', 'luck')", 0.6),))
+@function(
+    "jaccard",
+    args=(VARCHAR, VARCHAR),
+    returns=DOUBLE,
+    lazy=True,
+    can_fail=True,
+    examples=(("jaccard('duck', 'luck')", 0.6),),
+)
 def jaccard(k: PipelineKernel, a: Datum, b: Datum) -> Val:
     """How much of the bytes that occur in the strings is in both, from 0 to 1."""
     k.fail((a.len < 1) | (b.len < 1), "Jaccard Function: An argument too short!")

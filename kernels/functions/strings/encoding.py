@@ -14,7 +14,9 @@ from tsql.kernels.functions.strings.basics import Text, built
 from tsql.kernels.runtime.digest import hex_encode
 from tsql.kernels.runtime.text.utf8 import new_record
 
-ALPHABET = base64_codec.b64encode(bytes.fromhex("00108310518720928b30d38f41149351559761969b71d79f8218a39259a7a29aabb2dbafc31cb3d35db7e39ebbf3dfbf"))
+ALPHABET = base64_codec.b64encode(
+    bytes.fromhex("00108310518720928b30d38f41149351559761969b71d79f8218a39259a7a29aabb2dbafc31cb3d35db7e39ebbf3dfbf")
+)
 """The 64 digits in order."""
 NOT_A_DIGIT = 0xFF
 
@@ -45,7 +47,9 @@ def hex_number(k: Kernel, ctx: Val, value: Val) -> None:
     k.ret(record)
 
 
-@function("hex", "to_hex", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("hex('Hello é')", "48656C6C6F20C3A9"),))
+@function(
+    "hex", "to_hex", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("hex('Hello é')", "48656C6C6F20C3A9"),)
+)
 def hex_string(k: PipelineKernel, s: Datum) -> Text:
     """The bytes in hexadecimal."""
     return built(k, hex_text, s.ptr, s.len)
@@ -56,7 +60,11 @@ def hex_blob(k: PipelineKernel, s: Datum) -> Text:
     return built(k, hex_text, s.ptr, s.len)
 
 
-for _type, _examples in ((BIGINT, (("hex(42)", "2A"), ("hex(-1)", "FFFFFFFFFFFFFFFF"))), (UBIGINT, (("hex(255::UBIGINT)", "FF"),)), (HUGEINT, (("hex(0::HUGEINT)", "0"),))):
+for _type, _examples in (
+    (BIGINT, (("hex(42)", "2A"), ("hex(-1)", "FFFFFFFFFFFFFFFF"))),
+    (UBIGINT, (("hex(255::UBIGINT)", "FF"),)),
+    (HUGEINT, (("hex(0::HUGEINT)", "0"),)),
+):
 
     @function("hex", "to_hex", args=(_type,), returns=VARCHAR, lazy=True, examples=_examples)
     def hex_integer(k: PipelineKernel, number: Datum) -> Text:
@@ -68,12 +76,17 @@ for _type, _examples in ((BIGINT, (("hex(42)", "2A"), ("hex(-1)", "FFFFFFFFFFFFF
 def hex_digit(k: Kernel, c: Val) -> None:
     """The value of a hexadecimal digit, or -1."""
     letter = (c | 0x20) - ord("a")
-    k.ret(k.select((c - ord("0")).ult(10), (c - ord("0")).to("i64"), k.select(letter.ult(6), letter.to("i64") + 10, k.i64(-1))))
+    k.ret(
+        k.select(
+            (c - ord("0")).ult(10), (c - ord("0")).to("i64"), k.select(letter.ult(6), letter.to("i64") + 10, k.i64(-1))
+        )
+    )
 
 
 @routine("unhex_bytes", ("ptr", "ptr", "i64"), "ptr")
 def unhex_bytes(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
-    """The bytes of hexadecimal text (an odd first digit stands alone); where a digit is bad, the length is -1 - its place."""
+    """The bytes of hexadecimal text (an odd first digit stands alone); where a digit is bad, the length is -1 - its
+    place."""
     record, out = new_record(k, ctx, (n + 1).ushr(1))
     k.store(record, (n + 1).ushr(1))
     odd = n & 1
@@ -90,7 +103,15 @@ def unhex_bytes(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
     k.ret(record)
 
 
-@function("unhex", "from_hex", args=(VARCHAR,), returns=BLOB, lazy=True, can_fail=True, examples=(("unhex('FfaA')", b"\xff\xaa"), ("unhex('616')", b"\x06\x16")))
+@function(
+    "unhex",
+    "from_hex",
+    args=(VARCHAR,),
+    returns=BLOB,
+    lazy=True,
+    can_fail=True,
+    examples=(("unhex('FfaA')", b"\xff\xaa"), ("unhex('616')", b"\x06\x16")),
+)
 def unhex(k: PipelineKernel, s: Datum) -> Text:
     """The bytes that hexadecimal text stands for."""
     return from_digits(k, s, unhex_bytes, "hex")
@@ -124,7 +145,14 @@ def base64_text(k: Kernel, ctx: Val, digits: Val, p: Val, n: Val) -> None:
     k.ret(record)
 
 
-@function("base64", "to_base64", args=(BLOB,), returns=VARCHAR, lazy=True, examples=(("to_base64('A'::BLOB)", "QQ=="), ("base64('abc'::BLOB)", "YWJj")))
+@function(
+    "base64",
+    "to_base64",
+    args=(BLOB,),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("to_base64('A'::BLOB)", "QQ=="), ("base64('abc'::BLOB)", "YWJj")),
+)
 def base64(k: PipelineKernel, s: Datum) -> Text:
     """The bytes in base 64."""
     return built(k, base64_text, k.static(ALPHABET), s.ptr, s.len)
@@ -140,7 +168,8 @@ def decoding_table() -> bytes:
 
 @routine("base64_bytes", ("ptr", "ptr", "ptr", "i64"), "ptr")
 def base64_bytes(k: Kernel, ctx: Val, table: Val, p: Val, n: Val) -> None:
-    """The bytes of base-64 text whose length is a multiple of four; where a digit is bad, the length is -1 - its place."""
+    """The bytes of base-64 text whose length is a multiple of four; where a digit is bad, the length is -1 - its
+    place."""
     padding = k.var(k.i64(0))
     with k.when(n > 0):
         last = (k.load("i8", p, n - 1) == ord("=")).to("i64")
@@ -157,11 +186,17 @@ def base64_bytes(k: Kernel, ctx: Val, table: Val, p: Val, n: Val) -> None:
                 k.ret(record)
             word.set((word.value << 6) | k.select(is_padding, k.i64(0), digit))
         for place in range(3):
-            k.store(out, word.value.ushr(16 - 8 * place).to("i8") if place < 2 else word.value.to("i8"), i.ushr(2) * 3 + place)
+            k.store(
+                out,
+                word.value.ushr(16 - 8 * place).to("i8") if place < 2 else word.value.to("i8"),
+                i.ushr(2) * 3 + place,
+            )
     k.ret(record)
 
 
-@function("from_base64", args=(VARCHAR,), returns=BLOB, lazy=True, can_fail=True, examples=(("from_base64('QQ==')", b"A"),))
+@function(
+    "from_base64", args=(VARCHAR,), returns=BLOB, lazy=True, can_fail=True, examples=(("from_base64('QQ==')", b"A"),)
+)
 def from_base64(k: PipelineKernel, s: Datum) -> Text:
     """The bytes that base-64 text stands for."""
     odd = (s.len & 3) != 0
@@ -179,7 +214,8 @@ def encode(k: PipelineKernel, s: Datum) -> Text:
 
 @routine("utf8_is_valid", ("ptr", "i64"), "i1")
 def utf8_is_valid(k: Kernel, p: Val, n: Val) -> None:
-    """Whether bytes are UTF-8: no stray or missing continuation, no overlong form, no surrogate, nothing past U+10FFFF."""
+    """Whether bytes are UTF-8: no stray or missing continuation, no overlong form, no surrogate, nothing past
+    U+10FFFF."""
     at = k.var(k.i64(0))
     with k.forever() as loop:
         loop.stop_if(at.value >= n)
@@ -202,7 +238,9 @@ def utf8_is_valid(k: Kernel, p: Val, n: Val) -> None:
     k.ret(k.true)
 
 
-@function("decode", args=(BLOB,), returns=VARCHAR, lazy=True, can_fail=True, examples=((r"decode('\xC3\xA9'::BLOB)", "é"),))
+@function(
+    "decode", args=(BLOB,), returns=VARCHAR, lazy=True, can_fail=True, examples=((r"decode('\xC3\xA9'::BLOB)", "é"),)
+)
 def decode(k: PipelineKernel, s: Datum) -> Text:
     """The text of UTF-8 bytes; fails for other bytes."""
     bad = ~utf8_is_valid(k, s.ptr, s.len)

@@ -1,8 +1,7 @@
 """format and printf: values put into a text. Host functions: their small languages are those of Python and C, nearly.
 
-What flags, widths and precisions do follows DuckDB, whose formatting is that of the library fmt: zeros are filled in behind the sign and
-leave the precision of an integer without effect, and of several signs the last counts.
-"""
+What flags, widths and precisions do follows DuckDB, whose formatting is that of the library fmt: zeros are filled in
+behind the sign and leave the precision of an integer without effect, and of several signs the last counts."""
 
 from __future__ import annotations
 
@@ -22,7 +21,8 @@ _BRACES = re.compile(
     r"(?:(?P<fill>[^{}])?(?P<align>[<>^=]))?(?:(?P<sign>[-+ ])|(?P<group>[,_']))?(?P<form>#)?(?P<zero>0)?(?P<width>\d*)(?:\.(?P<precision>\d+))?(?P<kind>[^\d.])?"
 )
 _PRINTF = re.compile(
-    r"%(?:(?P<place>\d+)\$)?(?P<flags>[-+ #0,_']*)(?P<width>\d*)(?P<dot>\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t|L)?(?P<kind>[^\d.])|%(?P<bare>$)", re.DOTALL
+    r"%(?:(?P<place>\d+)\$)?(?P<flags>[-+ #0,_']*)(?P<width>\d*)(?P<dot>\.(?P<precision>\d*))?(?P<size>hh|h|ll|l|j|z|t|L)?(?P<kind>[^\d.])|%(?P<bare>$)",
+    re.DOTALL,
 )
 _FIELD = re.compile(r"\{(\d*)(?::([^{}]*))?\}")
 _KINDS = {"int": "bBdoxXcn", "float": "eEfFgGaAn", "string": "s", "bool": "bBdoxXns"}
@@ -36,7 +36,8 @@ class Huge(int):
 
 @dataclass(frozen=True)
 class FormatSpec:
-    """How a value is shown. `align`: `=` puts the fill between the sign and the digits; empty is what suits the value."""
+    """How a value is shown. `align`: `=` puts the fill between the sign and the digits; empty is what suits the
+    value."""
 
     fill: str = " "
     align: str = ""
@@ -53,7 +54,15 @@ def _wrong(message: str) -> ExecutionError:
 
 
 def _type_name(value: Any) -> str:
-    return "bool" if isinstance(value, bool) else "int" if isinstance(value, int) else "float" if isinstance(value, float) else "string"
+    return (
+        "bool"
+        if isinstance(value, bool)
+        else "int"
+        if isinstance(value, int)
+        else "float"
+        if isinstance(value, float)
+        else "string"
+    )
 
 
 def _number(text: str | None) -> int:
@@ -66,11 +75,17 @@ def _shown(value: Any, spec: FormatSpec) -> str:
     """One value as a specification asks for it."""
     name = _type_name(value)
     if spec.kind and spec.kind not in _KINDS[name]:
-        raise _wrong(f'Invalid type specifier "{spec.kind}" for formatting a value of type {"int" if name == "bool" else name}')
+        raise _wrong(
+            f'Invalid type specifier "{spec.kind}" for formatting a value of type {"int" if name == "bool" else name}'
+        )
     if name == "bool" and spec.kind in ("", "s"):
         value, name = "true" if value else "false", "string"
     if name == "string":
-        return _padded("", value if spec.precision is None else value[: spec.precision], replace(spec, align=spec.align.replace("=", "<") or "<"))
+        return _padded(
+            "",
+            value if spec.precision is None else value[: spec.precision],
+            replace(spec, align=spec.align.replace("=", "<") or "<"),
+        )
     if spec.kind == "c":
         return _padded("", _byte(int(value)), spec)
     return _shown_float(value, spec) if name == "float" else _shown_integer(int(value), spec)
@@ -92,7 +107,9 @@ def _padded(sign: str, text: str, spec: FormatSpec) -> str:
 
 def _byte(value: int) -> str:
     if value & 0xFF >= 0x80:
-        raise _wrong("Invalid UTF8 produced by format string: c writes a single byte, use chr(...) to write a Unicode code point")
+        raise _wrong(
+            "Invalid UTF8 produced by format string: c writes a single byte, use chr(...) to write a Unicode code point"
+        )
     return chr(value & 0xFF)
 
 
@@ -116,9 +133,14 @@ def _shown_float(value: float, spec: FormatSpec) -> str:
     is_negative = str(value).startswith("-")
     sign, size = "-" if is_negative else spec.sign.replace("-", ""), abs(value)
     if size != size or size == float("inf"):
-        # Zeros are no part of these; like other fills they stand where they are aligned, and on the right if the sign was to be first.
+        # Zeros are no part of these; like other fills they stand where they are aligned, and on the right if the sign
+        # was to be first.
         text = "nan" if size != size else "inf"
-        return _padded(sign, text.upper() if spec.kind.isupper() else text, replace(spec, align=spec.align.replace("=", "<") or "<"))
+        return _padded(
+            sign,
+            text.upper() if spec.kind.isupper() else text,
+            replace(spec, align=spec.align.replace("=", "<") or "<"),
+        )
     if spec.kind in ("a", "A"):
         text = _hexadecimal(size, spec.precision, spec.form)
         return _padded(sign, text.upper() if spec.kind == "A" else text, spec)
@@ -147,7 +169,8 @@ def _digits(value: float, spec: FormatSpec) -> str:
 
 
 def _with_point(text: str, kind: str, precision: int) -> str:
-    """What # does: there is a point, and in general numbers all digits, of which those below one have no more than they need."""
+    """What # does: there is a point, and in general numbers all digits, of which those below one have no more than they
+    need."""
     mantissa, mark, exponent = text.partition("E" if "E" in text else "e")
     if kind in ("e", "E") or (mark and precision < 2):
         return text
@@ -172,7 +195,10 @@ def _hexadecimal(value: float, precision: int | None, with_point: bool) -> str:
         whole = int(lead + digits, 16)
         rounded, rest = whole >> cut, whole & ((1 << cut) - 1)
         rounded += rest > 1 << (cut - 1) or (rest == 1 << (cut - 1) and rounded & 1)
-        lead, digits = f"{rounded >> 4 * precision:x}", f"{rounded & ((1 << 4 * precision) - 1):x}".rjust(precision, "0") if precision else ""
+        lead, digits = (
+            f"{rounded >> 4 * precision:x}",
+            f"{rounded & ((1 << 4 * precision) - 1):x}".rjust(precision, "0") if precision else "",
+        )
     return f"0x{lead}{'.' if digits or with_point else ''}{digits}p{exponent}"
 
 
@@ -226,7 +252,16 @@ def _braces_spec(value: Any, text: str) -> FormatSpec:
         raise _wrong(f'Invalid type specifier "{part["kind"]}" for formatting a value of type int')
     kind = "d" if part["group"] and (name == "int" or (name == "bool" and part["kind"])) else part["kind"]
     precision = None if found["precision"] is None else _number(part["precision"])
-    return FormatSpec("0" if zero else part["fill"] or " ", align, part["sign"], bool(part["form"]), _number(part["width"]), part["group"], precision, kind)
+    return FormatSpec(
+        "0" if zero else part["fill"] or " ",
+        align,
+        part["sign"],
+        bool(part["form"]),
+        _number(part["width"]),
+        part["group"],
+        precision,
+        kind,
+    )
 
 
 def _argument(values: list[Any], place: int) -> Any:
@@ -272,7 +307,16 @@ def _converted(value: Any, match: re.Match[str]) -> tuple[Any, FormatSpec]:
         # A point without digits is the mark between thousands.
         group, precision = ".", None
     align = ">" if kind == "c" else "=" if zero else "<" if "-" in flags else ">"
-    spec = FormatSpec("0" if zero else " ", align, signs[-1] if signs else "", "#" in flags and not (name == "int" and value == 0), _number(match["width"]), group, precision, kind)
+    spec = FormatSpec(
+        "0" if zero else " ",
+        align,
+        signs[-1] if signs else "",
+        "#" in flags and not (name == "int" and value == 0),
+        _number(match["width"]),
+        group,
+        precision,
+        kind,
+    )
     return value, spec
 
 
@@ -301,6 +345,12 @@ def _register(name: str, one: Callable[[str, list[Any]], str], examples: tuple[t
 
 
 _register(
-    "format", format_one, (("format('{} is {:.1f}', 'pi', 3.14159)", "pi is 3.1"), ("format('{1}{0}', 'a', 2)", "2a"), ("format('{:,}', 1234567)", "1,234,567"))
+    "format",
+    format_one,
+    (
+        ("format('{} is {:.1f}', 'pi', 3.14159)", "pi is 3.1"),
+        ("format('{1}{0}', 'a', 2)", "2a"),
+        ("format('{:,}', 1234567)", "1,234,567"),
+    ),
 )
 _register("printf", printf_one, (("printf('%s: %05d', 'a', 42)", "a: 00042"), ("printf('%.2f%%', 12.345)", "12.35%")))

@@ -31,7 +31,9 @@ def _register_digest(name: str, make: Callable[..., Val], table: bytes | None, o
 
 _register_digest("md5", md5_text, None, "900150983cd24fb0d6963f7d28e17f72")
 _register_digest("sha1", sha1_text, None, "a9993e364706816aba3e25717850c26c9cd0d89d")
-_register_digest("sha256", sha256_text, SHA256_TABLE, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+_register_digest(
+    "sha256", sha256_text, SHA256_TABLE, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+)
 
 
 def hash_value(k: PipelineKernel, d: Datum) -> Val:
@@ -46,7 +48,9 @@ def hash_value(k: PipelineKernel, d: Datum) -> Val:
     if t.is_float:
         value = d.value.to("f64")
         # -0.0 equals 0.0, and every NaN equals every other.
-        bits = k.select(value == 0.0, k.i64(0), k.select(value != value, k.i64(0x7FF8000000000000), value.bits_as("i64")))
+        bits = k.select(
+            value == 0.0, k.i64(0), k.select(value != value, k.i64(0x7FF8000000000000), value.bits_as("i64"))
+        )
         return mix64(k, bits ^ SEED)
     if t == BOOLEAN:
         return mix64(k, d.value.to("i64") ^ SEED)
@@ -60,7 +64,15 @@ def _hash_integer(k: PipelineKernel, value: Val) -> Val:
     return mix64(k, low ^ SEED) ^ k.select(high == low >> 63, k.i64(0), mix64(k, high))
 
 
-@function("hash", args=("any", "any"), variadic=True, returns=UBIGINT, nulls="custom", ranged=True, examples=(("hash('a') = hash('a')", True), ("hash(1) = hash(2)", False), ("hash(NULL) IS NULL", False)))
+@function(
+    "hash",
+    args=("any", "any"),
+    variadic=True,
+    returns=UBIGINT,
+    nulls="custom",
+    ranged=True,
+    examples=(("hash('a') = hash('a')", True), ("hash(1) = hash(2)", False), ("hash(NULL) IS NULL", False)),
+)
 def hash_(k: PipelineKernel, *args: Datum) -> Val:
     """A 64-bit hash of one or more values, NULL included. The numbers are this engine's own: they differ from DuckDB's
     and may change between versions."""

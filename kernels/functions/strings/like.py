@@ -1,5 +1,5 @@
-"""LIKE and ILIKE. A constant pattern is taken apart when the kernel is emitted: `abc%` is a comparison, `%abc%` a search;
-patterns with `_` and patterns that are not constant go through one general matcher."""
+"""LIKE and ILIKE. A constant pattern is taken apart when the kernel is emitted: `abc%` is a comparison, `%abc%` a
+search; patterns with `_` and patterns that are not constant go through one general matcher."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from tsql.kernels.runtime.text.search import LIKE_BAD_PATTERN, like_match, str_f
 
 NO_ESCAPE = -1
 MOST_PIECES = 16
-"""A constant pattern with more `%` goes through the general matcher: its code would be nested as deep as the pattern has pieces."""
+"""A constant pattern with more `%` goes through the general matcher: its code would be nested as deep as the pattern
+has pieces."""
 
 
 def like_pieces(pattern: str, escape: str = "") -> list[bytes] | None:
@@ -43,8 +44,8 @@ def like_pieces(pattern: str, escape: str = "") -> list[bytes] | None:
 
 
 def emit_like_literal(k: PipelineKernel, value: Datum, pattern: str, escape: str = "") -> Val:
-    """i1: value LIKE a constant pattern. The texts of the pattern are data of the kernel and only their lengths are code,
-    so that the same query with another text of the same length is the same kernel."""
+    """i1: value LIKE a constant pattern. The texts of the pattern are data of the kernel and only their lengths are
+    code, so that the same query with another text of the same length is the same kernel."""
     pieces = like_pieces(pattern, escape)
     if pieces is None or len(pieces) > MOST_PIECES:
         data = pattern.encode()
@@ -97,7 +98,9 @@ def _match_any(k: PipelineKernel, fold: bool, value: Datum, pattern: Datum, esca
 
 
 def _constant(args: tuple[Expr, ...]) -> bool:
-    return all(isinstance(a, Literal) and a.value is not None for a in args) and all(len(a.value.encode()) <= 1 for a in args[1:])
+    return all(isinstance(a, Literal) and a.value is not None for a in args) and all(
+        len(a.value.encode()) <= 1 for a in args[1:]
+    )
 
 
 def _emit(k: PipelineKernel, call: Call, row: object, fold: bool) -> Datum:
@@ -130,13 +133,27 @@ def _where_valid(k: PipelineKernel, call: Call, args: tuple[Datum, ...], body: C
     return Datum(BOOLEAN, (result.value,), valid)
 
 
-def _register(name: str, fold: bool, examples: tuple[tuple[str, bool | None], ...], escape_examples: tuple[tuple[str, bool | None], ...]) -> None:
+def _register(
+    name: str,
+    fold: bool,
+    examples: tuple[tuple[str, bool | None], ...],
+    escape_examples: tuple[tuple[str, bool | None], ...],
+) -> None:
     @function(name, args=(VARCHAR, VARCHAR), returns=BOOLEAN, nulls="expression", lazy=True, examples=examples)
     def like(k: PipelineKernel, call: Call, row: object) -> Datum:
         """Whether the whole string matches: % stands for any text, _ for one character."""
         return _emit(k, call, row, fold)
 
-    @function(name, f"{name}_escape", args=(VARCHAR, VARCHAR, VARCHAR), returns=BOOLEAN, nulls="expression", lazy=True, can_fail=True, examples=escape_examples)
+    @function(
+        name,
+        f"{name}_escape",
+        args=(VARCHAR, VARCHAR, VARCHAR),
+        returns=BOOLEAN,
+        nulls="expression",
+        lazy=True,
+        can_fail=True,
+        examples=escape_examples,
+    )
     def like_escape(k: PipelineKernel, call: Call, row: object) -> Datum:
         """LIKE .. ESCAPE: the character after the escape character stands for itself."""
         return _emit(k, call, row, fold)

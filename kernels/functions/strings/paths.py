@@ -1,4 +1,5 @@
-"""Parts of file names: parse_filename, parse_dirname, parse_dirpath. Host functions: nothing about them is worth a kernel."""
+"""Parts of file names: parse_filename, parse_dirname, parse_dirpath. Host functions: nothing about them is worth a
+kernel."""
 
 from __future__ import annotations
 
@@ -45,7 +46,13 @@ def _over_rows(one: Callable[..., str], *args: Any) -> Any:
     return texts[0] if all(isinstance(arg, pa.Scalar) for arg in args) else texts
 
 
-@function("parse_filename", args=(VARCHAR,), returns=VARCHAR, host=True, examples=(("parse_filename('a/b/c.csv')", "c.csv"), ("parse_filename('a\\b')", "b")))
+@function(
+    "parse_filename",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    host=True,
+    examples=(("parse_filename('a/b/c.csv')", "c.csv"), ("parse_filename('a\\b')", "b")),
+)
 @function("parse_filename", args=(VARCHAR, BOOLEAN), returns=VARCHAR, host=True)
 @function("parse_filename", args=(VARCHAR, BOOLEAN, VARCHAR), returns=VARCHAR, host=True)
 def parse_filename(*args: Any) -> Any:
@@ -53,20 +60,34 @@ def parse_filename(*args: Any) -> Any:
     return _over_rows(filename, *args)
 
 
-@function("parse_filename", args=(VARCHAR, VARCHAR), returns=VARCHAR, host=True, examples=(("parse_filename('a/b\\c', 'forward_slash')", "b\\c"),))
+@function(
+    "parse_filename",
+    args=(VARCHAR, VARCHAR),
+    returns=VARCHAR,
+    host=True,
+    examples=(("parse_filename('a/b\\c', 'forward_slash')", "b\\c"),),
+)
 def parse_filename_by(path: Any, kind: Any) -> Any:
     """The last name of a path, names being separated as the second argument says."""
     return _over_rows(lambda text, word: filename(text, False, word), path, kind)
 
 
-@function("parse_dirname", args=(VARCHAR,), returns=VARCHAR, host=True, examples=(("parse_dirname('a/b/c')", "a"), ("parse_dirname('/a/b')", "/")))
+@function(
+    "parse_dirname",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    host=True,
+    examples=(("parse_dirname('a/b/c')", "a"), ("parse_dirname('/a/b')", "/")),
+)
 @function("parse_dirname", args=(VARCHAR, VARCHAR), returns=VARCHAR, host=True)
 def parse_dirname(*args: Any) -> Any:
     """The first name of a path."""
     return _over_rows(dirname, *args)
 
 
-@function("parse_dirpath", args=(VARCHAR,), returns=VARCHAR, host=True, examples=(("parse_dirpath('a/b/c.csv')", "a/b"),))
+@function(
+    "parse_dirpath", args=(VARCHAR,), returns=VARCHAR, host=True, examples=(("parse_dirpath('a/b/c.csv')", "a/b"),)
+)
 @function("parse_dirpath", args=(VARCHAR, VARCHAR), returns=VARCHAR, host=True)
 def parse_dirpath(*args: Any) -> Any:
     """Everything before the last name of a path."""

@@ -32,7 +32,8 @@ HIGHEST_SHIFTED = 7
 
 
 def per_constants(apply: Callable[..., pa.Array], result: pa.DataType, strings: Values, *others: Values) -> Values:
-    """`apply(array, *constants)` for each distinct combination of the other arguments; NULL where one of them is NULL."""
+    """`apply(array, *constants)` for each distinct combination of the other arguments; NULL where one of them is
+    NULL."""
     if all(isinstance(o, pa.Scalar) for o in others):
         is_scalar = isinstance(strings, pa.Scalar)
         array = pa.array([strings.as_py()], pa.string()) if is_scalar else strings
@@ -49,12 +50,17 @@ def per_constants(apply: Callable[..., pa.Array], result: pa.DataType, strings: 
         part = pa.array([columns[0][row] for row in where], pa.string())
         parts.append(pa.nulls(len(where), result) if None in key else apply(part, *key))
     order = pa.array([row for where in places.values() for row in where], pa.int64())
-    found = pa.concat_arrays([p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts]) if parts else pa.nulls(0, result)
+    found = (
+        pa.concat_arrays([p.combine_chunks() if isinstance(p, pa.ChunkedArray) else p for p in parts])
+        if parts
+        else pa.nulls(0, result)
+    )
     return found.take(pc.sort_indices(order))
 
 
 def parse_options(options: str, may_be_global: bool = False) -> tuple[str, bool, bool]:
-    """DuckDB's options as (inline flags for RE2, whether the pattern is literal text, whether all matches are replaced)."""
+    """DuckDB's options as (inline flags for RE2, whether the pattern is literal text, whether all matches are
+    replaced)."""
     fold, dot_matches_newline, literal, every = False, False, False, False
     for option in options:
         match option:
@@ -78,7 +84,11 @@ def parse_options(options: str, may_be_global: bool = False) -> tuple[str, bool,
 
 def quote(pattern: str) -> str:
     """The pattern that matches this very text."""
-    return re.sub(r"[\x00-\x7f]", lambda m: m[0] if m[0].isalnum() or m[0] == "_" else r"\x00" if m[0] == "\0" else "\\" + m[0], pattern)
+    return re.sub(
+        r"[\x00-\x7f]",
+        lambda m: m[0] if m[0].isalnum() or m[0] == "_" else r"\x00" if m[0] == "\0" else "\\" + m[0],
+        pattern,
+    )
 
 
 @lru_cache(maxsize=256)
@@ -104,7 +114,13 @@ def given(options: pa.Scalar | None) -> str:
     return text
 
 
-@function("regexp_matches", args=(VARCHAR, VARCHAR), returns=BOOLEAN, host=True, examples=(("regexp_matches('anabanana', '(an)*')", True), ("regexp_matches('abc', 'x')", False)))
+@function(
+    "regexp_matches",
+    args=(VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    host=True,
+    examples=(("regexp_matches('anabanana', '(an)*')", True), ("regexp_matches('abc', 'x')", False)),
+)
 def regexp_matches(strings: Values, pattern: Values, options: pa.Scalar | None = None) -> Values:
     """Whether some part of the string matches."""
     chosen = given(options)
@@ -116,7 +132,13 @@ def regexp_matches(strings: Values, pattern: Values, options: pa.Scalar | None =
     return per_constants(apply, pa.bool_(), strings, pattern)
 
 
-@function("regexp_full_match", args=(VARCHAR, VARCHAR), returns=BOOLEAN, host=True, examples=(("regexp_full_match('anabanana', '(an)*')", False), ("'abc' SIMILAR TO 'a.c'", True)))
+@function(
+    "regexp_full_match",
+    args=(VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    host=True,
+    examples=(("regexp_full_match('anabanana', '(an)*')", False), ("'abc' SIMILAR TO 'a.c'", True)),
+)
 def regexp_full_match(strings: Values, pattern: Values, options: pa.Scalar | None = None) -> Values:
     """Whether the whole string matches; SIMILAR TO is this function."""
     chosen = given(options)
@@ -128,13 +150,28 @@ def regexp_full_match(strings: Values, pattern: Values, options: pa.Scalar | Non
     return per_constants(apply, pa.bool_(), strings, pattern)
 
 
-function("regexp_matches", args=(VARCHAR, VARCHAR, VARCHAR), returns=BOOLEAN, host=True, constant=(2,), examples=(("regexp_matches('ABC', 'b', 'i')", True),))(regexp_matches)
-function("regexp_full_match", args=(VARCHAR, VARCHAR, VARCHAR), returns=BOOLEAN, host=True, constant=(2,), examples=(("regexp_full_match('ABC', 'a.c', 'i')", True),))(regexp_full_match)
+function(
+    "regexp_matches",
+    args=(VARCHAR, VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    host=True,
+    constant=(2,),
+    examples=(("regexp_matches('ABC', 'b', 'i')", True),),
+)(regexp_matches)
+function(
+    "regexp_full_match",
+    args=(VARCHAR, VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    host=True,
+    constant=(2,),
+    examples=(("regexp_full_match('ABC', 'a.c', 'i')", True),),
+)(regexp_full_match)
 
 
 def replaced(array: pa.Array, flags: str, pattern: str, replacement: str, every: bool) -> pa.Array:
-    """The first match replaced, or all. pyarrow's own way to replace one match looks at the match without what is around
-    it, and fails for `\\b` and the like; here one match from the start takes the text before it along as a group."""
+    """The first match replaced, or all. pyarrow's own way to replace one match looks at the match without what is
+    around it, and fails for `\\b` and the like; here one match from the start takes the text before it along as a
+    group."""
     references = [int(d) for d in re.findall(r"\\(\d)", replacement.replace("\\\\", ""))]
     if every or max(references, default=0) > HIGHEST_SHIFTED:
         return pc.replace_substring_regex(array, flags + pattern, replacement, max_replacements=None if every else 1)
@@ -147,7 +184,8 @@ def replaced(array: pa.Array, flags: str, pattern: str, replacement: str, every:
     examples=(("regexp_replace('hello', '[lo]', '-')", "he-lo"), (r"regexp_replace('hello', '(l+)', '<\1>')", "he<ll>o")),
 )  # fmt: skip
 def regexp_replace(strings: Values, pattern: Values, replacement: Values, options: pa.Scalar | None = None) -> Values:
-    """The first match (all with option g) becomes the replacement, in which \\0 is the match and \\1 .. \\9 its groups."""
+    """The first match (all with option g) becomes the replacement, in which \\0 is the match and \\1 .. \\9 its
+    groups."""
     chosen = given(options)
 
     def apply(array: pa.Array, pattern: str, replacement: str) -> pa.Array:
@@ -156,7 +194,9 @@ def regexp_replace(strings: Values, pattern: Values, replacement: Values, option
             # Checks the replacement against the pattern as the user wrote both, so that the message names their groups.
             pc.replace_substring_regex(pa.array([""]), flags + pattern, replacement)
         except pa.ArrowInvalid as error:
-            raise ExecutionError(str(error).replace("Invalid replacement string:", "Invalid replacement string for regexp_replace:")) from None
+            raise ExecutionError(
+                str(error).replace("Invalid replacement string:", "Invalid replacement string for regexp_replace:")
+            ) from None
         return replaced(array, flags, pattern, replacement, every)
 
     return per_constants(apply, pa.string(), strings, pattern, replacement)
@@ -170,7 +210,8 @@ _GROUP = re.compile(r"\\Q.*?(?:\\E|$)|\\.|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\
 
 
 def only_group(pattern: str, index: int) -> str | None:
-    """The pattern with its index-th group (0: all of it) named g and no other capturing; None if there is no such group."""
+    """The pattern with its index-th group (0: all of it) named g and no other capturing; None if there is no such
+    group."""
     count = 0
 
     def head(match: re.Match[str]) -> str:
@@ -191,7 +232,9 @@ def only_group(pattern: str, index: int) -> str | None:
     "regexp_extract", args=(VARCHAR, VARCHAR, INTEGER), returns=VARCHAR, host=True, constant=(2,),
     examples=(("regexp_extract('hello_world', '([a-z ]+)_?', 1)", "hello"), ("regexp_extract('abc', 'x', 0)", ""), ("regexp_extract('abc', '(b)(x)?', 2)", "")),
 )  # fmt: skip
-def regexp_extract(strings: Values, pattern: Values, group: pa.Scalar | None = None, options: pa.Scalar | None = None) -> Values:
+def regexp_extract(
+    strings: Values, pattern: Values, group: pa.Scalar | None = None, options: pa.Scalar | None = None
+) -> Values:
     """What the group (0: the whole pattern) matched in the first match; empty if nothing matched."""
     index = 0 if group is None else group.as_py()
     chosen = given(options)
@@ -210,13 +253,26 @@ def regexp_extract(strings: Values, pattern: Values, group: pa.Scalar | None = N
     return per_constants(apply, pa.string(), strings, pattern)
 
 
-@function("regexp_extract", args=(VARCHAR, VARCHAR), returns=VARCHAR, host=True, examples=(("regexp_extract('abc123', '[0-9]+')", "123"),))
+@function(
+    "regexp_extract",
+    args=(VARCHAR, VARCHAR),
+    returns=VARCHAR,
+    host=True,
+    examples=(("regexp_extract('abc123', '[0-9]+')", "123"),),
+)
 def regexp_extract_all_of_it(strings: Values, pattern: Values) -> Values:
     """What the pattern matched."""
     return regexp_extract(strings, pattern)
 
 
-@function("regexp_extract", args=(VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, host=True, constant=(2,), examples=(("regexp_extract('ABC', 'b', 'i')", "B"),))
+@function(
+    "regexp_extract",
+    args=(VARCHAR, VARCHAR, VARCHAR),
+    returns=VARCHAR,
+    host=True,
+    constant=(2,),
+    examples=(("regexp_extract('ABC', 'b', 'i')", "B"),),
+)
 def regexp_extract_with_options(strings: Values, pattern: Values, options: pa.Scalar) -> Values:
     return regexp_extract(strings, pattern, None, options)
 
@@ -248,7 +304,13 @@ def regexp_quote(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
     k.ret(record)
 
 
-@function("regexp_escape", args=(VARCHAR,), returns=VARCHAR, lazy=True, examples=(("regexp_escape('https://d.org')", r"https\:\/\/d\.org"), ("regexp_escape('a_é')", "a_é")))
+@function(
+    "regexp_escape",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("regexp_escape('https://d.org')", r"https\:\/\/d\.org"), ("regexp_escape('a_é')", "a_é")),
+)
 def regexp_escape(k: PipelineKernel, s: Datum) -> Text:
     """The pattern that matches this very text."""
     return built(k, regexp_quote, s.ptr, s.len)

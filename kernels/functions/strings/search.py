@@ -1,4 +1,5 @@
-"""String functions that look for strings in strings: position, contains, starts_with, ends_with, split_part, replace."""
+"""String functions that look for strings in strings: position, contains, starts_with, ends_with, split_part,
+replace."""
 
 from __future__ import annotations
 
@@ -12,36 +13,83 @@ from tsql.kernels.runtime.text.search import str_count, str_ends, str_find, str_
 from tsql.kernels.runtime.text.utf8 import new_record, sliced, utf8_length, utf8_skip
 
 
-@function("strpos", "position", "instr", args=(VARCHAR, VARCHAR), returns=BIGINT, lazy=True, examples=(("strpos('test test', 'es')", 2), ("position('b' IN 'éab')", 3), ("instr('abc', 'd')", 0), ("instr('abc', '')", 1)))
+@function(
+    "strpos",
+    "position",
+    "instr",
+    args=(VARCHAR, VARCHAR),
+    returns=BIGINT,
+    lazy=True,
+    examples=(
+        ("strpos('test test', 'es')", 2),
+        ("position('b' IN 'éab')", 3),
+        ("instr('abc', 'd')", 0),
+        ("instr('abc', '')", 1),
+    ),
+)
 def position(k: PipelineKernel, s: Datum, needle: Datum) -> Val:
     """The place of the first occurrence in characters, from 1; 0 if there is none."""
     return str_position(k, *s.parts, *needle.parts)
 
 
-@function("contains", args=(VARCHAR, VARCHAR), returns=BOOLEAN, lazy=True, examples=(("contains('abc', 'b')", True), ("contains('abc', '')", True), ("contains('', 'a')", False)))
+@function(
+    "contains",
+    args=(VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    lazy=True,
+    examples=(("contains('abc', 'b')", True), ("contains('abc', '')", True), ("contains('', 'a')", False)),
+)
 def contains(k: PipelineKernel, s: Datum, needle: Datum) -> Val:
     """Whether the string occurs."""
     return str_find(k, *s.parts, *needle.parts) >= 0
 
 
-@function("starts_with", "prefix", "^@", args=(VARCHAR, VARCHAR), returns=BOOLEAN, lazy=True, examples=(("starts_with('abc', 'a')", True), ("prefix('abc', 'bc')", False), ("'abc' ^@ 'ab'", True)))
+@function(
+    "starts_with",
+    "prefix",
+    "^@",
+    args=(VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    lazy=True,
+    examples=(("starts_with('abc', 'a')", True), ("prefix('abc', 'bc')", False), ("'abc' ^@ 'ab'", True)),
+)
 def starts_with(k: PipelineKernel, s: Datum, prefix: Datum) -> Val:
     return str_starts(k, *s.parts, *prefix.parts)
 
 
-@function("ends_with", "suffix", args=(VARCHAR, VARCHAR), returns=BOOLEAN, lazy=True, examples=(("ends_with('abc', 'bc')", True), ("suffix('abc', 'ab')", False)))
+@function(
+    "ends_with",
+    "suffix",
+    args=(VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    lazy=True,
+    examples=(("ends_with('abc', 'bc')", True), ("suffix('abc', 'ab')", False)),
+)
 def ends_with(k: PipelineKernel, s: Datum, suffix: Datum) -> Val:
     return str_ends(k, *s.parts, *suffix.parts)
 
 
-@function("split_part", args=(VARCHAR, VARCHAR, BIGINT), returns=VARCHAR, lazy=True, examples=(("split_part('a;b;c', ';', 2)", "b"), ("split_part('a;b;c', ';', -1)", "c"), ("split_part('a;b;c', ';', 4)", ""), ("split_part('héllo', '', 2)", "é")))
+@function(
+    "split_part",
+    args=(VARCHAR, VARCHAR, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(
+        ("split_part('a;b;c', ';', 2)", "b"),
+        ("split_part('a;b;c', ';', -1)", "c"),
+        ("split_part('a;b;c', ';', 4)", ""),
+        ("split_part('héllo', '', 2)", "é"),
+    ),
+)
 def split_part(k: PipelineKernel, s: Datum, separator: Datum, index: Datum) -> Text:
     """The index-th part between separators, from 1, or from the end if negative; empty if there is none."""
     return sliced(k, s.ptr, str_part(k, *s.parts, *separator.parts, index.value))
 
 
 @routine("str_replace", ("ptr", "ptr", "i64", "ptr", "i64", "ptr", "i64", "i64"), "ptr")
-def str_replace(k: Kernel, ctx: Val, p: Val, n: Val, source: Val, source_n: Val, target: Val, target_n: Val, bytes: Val) -> None:
+def str_replace(
+    k: Kernel, ctx: Val, p: Val, n: Val, source: Val, source_n: Val, target: Val, target_n: Val, bytes: Val
+) -> None:
     """Every `source` becomes `target`; the result has `bytes` bytes, or nothing is done if that is 0."""
     record, text = new_record(k, ctx, bytes)
     k.store(record, bytes)
@@ -60,7 +108,18 @@ def str_replace(k: Kernel, ctx: Val, p: Val, n: Val, source: Val, source_n: Val,
     k.ret(record)
 
 
-@function("replace", args=(VARCHAR, VARCHAR, VARCHAR), returns=VARCHAR, lazy=True, can_fail=True, examples=(("replace('hello', 'l', '-')", "he--o"), ("replace('aaaa', 'aa', 'b')", "bb"), ("replace('aaa', '', 'x')", "aaa")))
+@function(
+    "replace",
+    args=(VARCHAR, VARCHAR, VARCHAR),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(
+        ("replace('hello', 'l', '-')", "he--o"),
+        ("replace('aaaa', 'aa', 'b')", "bb"),
+        ("replace('aaa', '', 'x')", "aaa"),
+    ),
+)
 def replace(k: PipelineKernel, s: Datum, source: Datum, target: Datum) -> Text:
     """Every occurrence of `source` becomes `target`; an empty `source` occurs nowhere."""
     (found,) = k.choose(source.len > 0, lambda: (str_count(k, *s.parts, *source.parts),), lambda: (k.i64(0),), ("i64",))
@@ -87,14 +146,26 @@ def str_overlay(k: Kernel, ctx: Val, p: Val, n: Val, inner: Val, inner_n: Val, o
     k.ret(record)
 
 
-@function("overlay", args=(VARCHAR, VARCHAR, BIGINT, BIGINT), returns=VARCHAR, lazy=True, examples=(("overlay('abcdef' PLACING 'XX' FROM 2 FOR 3)", "aXXef"), ("overlay('abcdef', 'XX', 3, 0)", "abXXcdef")))
+@function(
+    "overlay",
+    args=(VARCHAR, VARCHAR, BIGINT, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("overlay('abcdef' PLACING 'XX' FROM 2 FOR 3)", "aXXef"), ("overlay('abcdef', 'XX', 3, 0)", "abXXcdef")),
+)
 def overlay(k: PipelineKernel, s: Datum, inner: Datum, offset: Datum, count: Datum) -> Text:
     """`count` characters from `offset` on become `inner`; a negative count stands for the length of `inner`."""
     characters = k.select(count.value < 0, utf8_length(k, *inner.parts), count.value)
     return built(k, str_overlay, *s.parts, *inner.parts, offset.value, characters)
 
 
-@function("overlay", args=(VARCHAR, VARCHAR, BIGINT), returns=VARCHAR, lazy=True, examples=(("overlay('abcdef' PLACING 'XX' FROM 2)", "aXXdef"),))
+@function(
+    "overlay",
+    args=(VARCHAR, VARCHAR, BIGINT),
+    returns=VARCHAR,
+    lazy=True,
+    examples=(("overlay('abcdef' PLACING 'XX' FROM 2)", "aXXdef"),),
+)
 def overlay_as_long(k: PipelineKernel, s: Datum, inner: Datum, offset: Datum) -> Text:
     """As many characters as `inner` has become `inner`."""
     return built(k, str_overlay, *s.parts, *inner.parts, offset.value, utf8_length(k, *inner.parts))

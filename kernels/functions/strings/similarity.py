@@ -1,4 +1,5 @@
-"""How alike strings are: damerau_levenshtein, jaro_similarity, jaro_winkler_similarity. They compare bytes, as DuckDB's do."""
+"""How alike strings are: damerau_levenshtein, jaro_similarity, jaro_winkler_similarity. They compare bytes, as DuckDB's
+do."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ WINKLER_FROM = 0.7
 
 @routine("str_damerau", ("ptr", "ptr", "i64", "ptr", "i64"), "i64")
 def str_damerau(k: Kernel, ctx: Val, a: Val, a_len: Val, b: Val, b_len: Val) -> None:
-    """The fewest insertions, deletions, replacements and swaps of neighbours (Lowrance and Wagner 1975: what was swapped may
-    be edited again). The table has a row and a column more than usual, which stand for impossible places."""
+    """The fewest insertions, deletions, replacements and swaps of neighbours (Lowrance and Wagner 1975: what was
+    swapped may be edited again). The table has a row and a column more than usual, which stand for impossible
+    places."""
     width = b_len + 2
     table = scratch_alloc(k, ctx, (a_len + 2) * width * 8)
     last_row = scratch_alloc(k, ctx, k.i64(256 * 8))
@@ -41,7 +43,12 @@ def str_damerau(k: Kernel, ctx: Val, a: Val, a_len: Val, b: Val, b_len: Val) -> 
             same = byte == other
             replaced = k.load("i64", table, row + j + 1) + (~same).to("i64")
             moved = k.min(k.load("i64", table, row + width + j + 1), k.load("i64", table, row + j + 2)) + 1
-            swapped = k.load("i64", table, swapped_row * width + swapped_column) + (i - swapped_row) + (j - swapped_column) + 1
+            swapped = (
+                k.load("i64", table, swapped_row * width + swapped_column)
+                + (i - swapped_row)
+                + (j - swapped_column)
+                + 1
+            )
             k.store(table, k.min(k.min(replaced, moved), swapped), row + width + j + 2)
             with k.when(same):
                 last_column.set(j + 1)
@@ -64,8 +71,8 @@ def damerau_levenshtein(k: PipelineKernel, a: Datum, b: Datum) -> Val:
 
 @routine("str_jaro", ("ptr", "ptr", "i64", "ptr", "i64"), "f64")
 def str_jaro(k: Kernel, ctx: Val, a: Val, a_len: Val, b: Val, b_len: Val) -> None:
-    """Jaro's similarity: bytes match that are equal and not further apart than half of the longer string; half of the matches
-    that are in another order count as transpositions."""
+    """Jaro's similarity: bytes match that are equal and not further apart than half of the longer string; half of the
+    matches that are in another order count as transpositions."""
     with k.when((a_len == 0) | (b_len == 0)):
         k.ret(k.f64(0.0))
     window = k.max(k.max(a_len, b_len).ushr(1) - 1, k.i64(0))
@@ -116,7 +123,11 @@ def str_jaro_winkler(k: Kernel, ctx: Val, a: Val, a_len: Val, b: Val, b_len: Val
 
 
 for _name, _routine, _examples in (
-    ("jaro_similarity", str_jaro, (("jaro_similarity('duck', 'duckdb')", 0.8888888888888888), ("jaro_similarity('', '')", 0.0))),
+    (
+        "jaro_similarity",
+        str_jaro,
+        (("jaro_similarity('duck', 'duckdb')", 0.8888888888888888), ("jaro_similarity('', '')", 0.0)),
+    ),
     ("jaro_winkler_similarity", str_jaro_winkler, (("jaro_winkler_similarity('duck', 'duckdb')", 0.9333333333333333),)),
 ):
 
@@ -126,7 +137,13 @@ for _name, _routine, _examples in (
         k.uses_scratch = True
         return measure(k, k.ctx, *a.parts, *b.parts)
 
-    @function(_name, args=(VARCHAR, VARCHAR, DOUBLE), returns=DOUBLE, lazy=True, examples=((f"{_name}('duck', 'cat', 0.9)", 0.0),))
+    @function(
+        _name,
+        args=(VARCHAR, VARCHAR, DOUBLE),
+        returns=DOUBLE,
+        lazy=True,
+        examples=((f"{_name}('duck', 'cat', 0.9)", 0.0),),
+    )
     def similarity_from(k: PipelineKernel, a: Datum, b: Datum, least: Datum, measure=_routine) -> Val:
         """As with two arguments, but 0 for anything below the third."""
         k.uses_scratch = True

@@ -1,4 +1,5 @@
-"""Subscripts and slices of strings, and GLOB: what `planner/bind/strings.py` binds `s[i]`, `s[a:b]` and `s GLOB p` to."""
+"""Subscripts and slices of strings, and GLOB: what `planner/bind/strings.py` binds `s[i]`, `s[a:b]` and `s GLOB p`
+to."""
 
 from __future__ import annotations
 
@@ -58,7 +59,14 @@ def array_slice(k: PipelineKernel, s: Datum, first: Datum, last: Datum) -> Text:
     return sliced(k, s.ptr, utf8_slice(k, s.ptr, s.len, first.value, last.value))
 
 
-@function("array_slice", "list_slice", args=(BLOB, BIGINT, BIGINT), returns=BLOB, lazy=True, examples=((r"('\xAA\xBB\xCC'::BLOB)[2:]", b"\xbb\xcc"),))
+@function(
+    "array_slice",
+    "list_slice",
+    args=(BLOB, BIGINT, BIGINT),
+    returns=BLOB,
+    lazy=True,
+    examples=((r"('\xAA\xBB\xCC'::BLOB)[2:]", b"\xbb\xcc"),),
+)
 def array_slice_bytes(k: PipelineKernel, s: Datum, first: Datum, last: Datum) -> Text:
     """The bytes from the 1-based `first` to `last`."""
     low, high = slice_start(k, first.value, s.len), slice_end(k, last.value, s.len)
@@ -66,7 +74,11 @@ def array_slice_bytes(k: PipelineKernel, s: Datum, first: Datum, last: Datum) ->
 
 
 @function(
-    "glob", args=(VARCHAR, VARCHAR), returns=BOOLEAN, lazy=True, examples=(("'hello' GLOB 'h*o'", True), ("'b' GLOB '[!a-c]'", False), ("'a' GLOB NULL", None))
+    "glob",
+    args=(VARCHAR, VARCHAR),
+    returns=BOOLEAN,
+    lazy=True,
+    examples=(("'hello' GLOB 'h*o'", True), ("'b' GLOB '[!a-c]'", False), ("'a' GLOB NULL", None)),
 )
 def glob(k: PipelineKernel, s: Datum, pattern: Datum) -> Val:
     """Whether the whole string matches a pattern of file names: * any bytes, ? one, [a-z] one of a range."""

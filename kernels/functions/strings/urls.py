@@ -58,7 +58,14 @@ def url_decoded(k: Kernel, ctx: Val, p: Val, n: Val) -> None:
     k.ret(record)
 
 
-@function("url_encode", args=(VARCHAR,), returns=VARCHAR, lazy=True, can_fail=True, examples=(("url_encode('a b/ü')", "a%20b%2F%C3%BC"),))
+@function(
+    "url_encode",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("url_encode('a b/ü')", "a%20b%2F%C3%BC"),),
+)
 def url_encode(k: PipelineKernel, s: Datum) -> Text:
     """The text as a part of an address of the web."""
     check_size(k, s.len * 3)
@@ -66,7 +73,12 @@ def url_encode(k: PipelineKernel, s: Datum) -> Text:
 
 
 @function(
-    "url_decode", args=(VARCHAR,), returns=VARCHAR, lazy=True, can_fail=True, examples=(("url_decode('a%20b%2F+')", "a b/+"), ("url_decode('%zz')", "%zz"))
+    "url_decode",
+    args=(VARCHAR,),
+    returns=VARCHAR,
+    lazy=True,
+    can_fail=True,
+    examples=(("url_decode('a%20b%2F+')", "a b/+"), ("url_decode('%zz')", "%zz")),
 )
 def url_decode(k: PipelineKernel, s: Datum) -> Text:
     """The text that a part of an address stands for."""

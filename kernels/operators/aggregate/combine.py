@@ -1,12 +1,14 @@
-"""The source of a pipeline behind panes: walks the sorted panes of a shard once and gives a row for each window of each key.
+"""The source of a pipeline behind panes: walks the sorted panes of a shard once and gives a row for each window of each
+key.
 
-Semantics: `Windows` says which windows there are; a window without a row is not there. Required: the panes of a shard in one morsel,
-sorted by (key, pane), or by (key, first). State: for each aggregate two stacks (kernels/windows/stacks.py), whose
-elements are the exported states of panes; or rows, each a pane of its own, which is cheaper where a pane has hardly more than one. Aggregates that
-depend on the order of rows (`is_placed`) go by positions in the input, which states have in them and rows in the column `PLACE`. Cost: each pane is merged a constant number of times, and each window that there is costs
-one merge, however many panes it has. A run over live input would hold the panes that no punctuation has passed, and walk them
-up to it: what is left of a walk is the panes from the start of the first open window on.
-"""
+Semantics: `Windows` says which windows there are; a window without a row is not there. Required: the panes of a shard
+in one morsel, sorted by (key, pane), or by (key, first). State: for each aggregate two stacks
+(kernels/windows/stacks.py), whose elements are the exported states of panes; or rows, each a pane of its own, which is
+cheaper where a pane has hardly more than one. Aggregates that depend on the order of rows (`is_placed`) go by positions
+in the input, which states have in them and rows in the column `PLACE`. Cost: each pane is merged a constant number of
+times, and each window that there is costs one merge, however many panes it has. A run over live input would hold the
+panes that no punctuation has passed, and walk them up to it: what is left of a walk is the panes from the start of the
+first open window on."""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ MOST = 2**62
 
 @dataclass(frozen=True)
 class Windows:
-    """Which windows there are. slide and size are numbers of panes, width, offset and gap microseconds; pane, first and last are
-    columns of the input, start, end and id those of the output. over: "states" or "rows"."""
+    """Which windows there are. slide and size are numbers of panes, width, offset and gap microseconds; pane, first and
+    last are columns of the input, start, end and id those of the output. over: "states" or "rows"."""
 
     kind: str
     slide: int | None = None
@@ -64,7 +66,10 @@ class Windows:
         if self.kind not in KINDS:
             raise ValueError(f"kind={self.kind}: it is one of {', '.join(KINDS)}")
         if self.over not in ("states", "rows") or (self.kind == "rows" and self.over != "rows"):
-            raise ValueError(f"over={self.over}: it is states or rows" + (", and rows for windows of so many rows" if self.kind == "rows" else ""))
+            raise ValueError(
+                f"over={self.over}: it is states or rows"
+                + (", and rows for windows of so many rows" if self.kind == "rows" else "")
+            )
         for name in ("pane", "first", "last", "slide", "size", "width", "offset", "gap", "id"):
             given = getattr(self, name) is not None
             if given != (name in KINDS[self.kind]):
@@ -85,7 +90,8 @@ class Windows:
 
     @property
     def follows_input(self) -> bool:
-        """Whether the rows of a window are in the order of the input; those of sessions and of windows by count come sorted by time."""
+        """Whether the rows of a window are in the order of the input; those of sessions and of windows by count come
+        sorted by time."""
         return self.kind in ("hop", "cumulate")
 
     @property
@@ -109,7 +115,11 @@ class StateFold(FrameFold):
 
     def __init__(self, name: str, call: Aggregate):
         self.aggregate = call
-        self.body = make_body(call, tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args), None)
+        self.body = make_body(
+            call,
+            tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args),
+            None,
+        )
         self.fields, self.removable = self.body.fields, self.body.removable
         types = self.body.exported()
         self.columns = tuple(Column(n, t) for n, t in zip(state_names(name, len(types)), types, strict=True))
@@ -200,7 +210,13 @@ class CombineScan:
 
     stable = False
 
-    def __init__(self, columns: tuple[SourceColumn, ...], by: tuple[Column, ...], calls: tuple[tuple[str, Aggregate], ...], windows: Windows):
+    def __init__(
+        self,
+        columns: tuple[SourceColumn, ...],
+        by: tuple[Column, ...],
+        calls: tuple[tuple[str, Aggregate], ...],
+        windows: Windows,
+    ):
         self.columns, self.by, self.calls, self.windows = columns, by, calls, windows
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
@@ -219,15 +235,22 @@ class CombineScan:
 
 
 class Walk:
-    """Where the walk over panes is: the current window has the panes `[low, high)`, and its unit (a key, or less) ends at `unit_end`."""
+    """Where the walk over panes is: the current window has the panes `[low, high)`, and its unit (a key, or less) ends
+    at `unit_end`."""
 
     def __init__(self, k: PipelineKernel, scan: CombineScan, panes: SortedRows):
         self.windows, self.by, self.panes = scan.windows, scan.by, panes
         self.low, self.high, self.unit_end = (k.var(k.i64(0)) for _ in range(3))
-        self.folds = {name: _row_fold(call, self.windows) if self.windows.over == "rows" else fold_of(name, call) for name, call in scan.calls}
+        self.folds = {
+            name: _row_fold(call, self.windows) if self.windows.over == "rows" else fold_of(name, call)
+            for name, call in scan.calls
+        }
         for fold in self.folds.values():
             fold.begin(k, panes)
-        self.runs = {name: (SlidingRun if self.windows.overlap and fold.removable else FrameStacks)(k, fold) for name, fold in self.folds.items()}
+        self.runs = {
+            name: (SlidingRun if self.windows.overlap and fold.removable else FrameStacks)(k, fold)
+            for name, fold in self.folds.items()
+        }
         self.states = {name: registers(k, fold.fields) for name, fold in self.folds.items()}
         self.place = Place(k, panes)
 
@@ -236,7 +259,13 @@ class Walk:
         windows = self.windows
 
         def give(start: Val, end: Val) -> None:
-            results = {**self.results(k), **self.more(), windows.start: Datum(TIMESTAMP, (start,)), windows.end: Datum(TIMESTAMP, (end,)), POSITION: Datum(BIGINT, (position.value,))}
+            results = {
+                **self.results(k),
+                **self.more(),
+                windows.start: Datum(TIMESTAMP, (start,)),
+                windows.end: Datum(TIMESTAMP, (end,)),
+                POSITION: Datum(BIGINT, (position.value,)),
+            }
             each(CombinedRow(self.panes.at(self.low.value), results))
             position.set(position.value + 1)
             # Rows that build strings may be long ones.

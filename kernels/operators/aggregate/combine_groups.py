@@ -1,13 +1,14 @@
-"""The source of a pipeline behind panes that lie in arrays: windows of groups that were never moved, written down or sorted.
+"""The source of a pipeline behind panes that lie in arrays: windows of groups that were never moved, written down or
+sorted.
 
-A dense aggregation leaves an array for each worker in which a group has the place that its key and its pane give it. This source goes from key to
-key, puts the panes of a key that there are into a list, those of all workers together, and walks over it as `CombineScan` does over sorted rows.
+A dense aggregation leaves an array for each worker in which a group has the place that its key and its pane give it.
+This source goes from key to key, puts the panes of a key that there are into a list, those of all workers together, and
+walks over it as `CombineScan` does over sorted rows.
 
-A morsel is a run of keys: its column holds the address of the addresses of the arrays, the number of the first
-key, how many keys there are, and how many arrays. Memory: the list of one key. The arrays are the host's. Cost: all places of the arrays are looked at once. Panes of a key are
-far from each other where the pane is not the last key, but a line of the cache has those of several neighbouring keys, and the lines
-of the keys that follow are fetched ahead.
-"""
+A morsel is a run of keys: its column holds the address of the addresses of the arrays, the number of the first key, how
+many keys there are, and how many arrays. Memory: the list of one key. The arrays are the host's. Cost: all places of
+the arrays are looked at once. Panes of a key are far from each other where the pane is not the last key, but a line of
+the cache has those of several neighbouring keys, and the lines of the keys that follow are fetched ahead."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ class PaneRow(GroupRow):
 class GroupPanes(SortedRows):
     """The panes of one key after the other."""
 
-    def __init__(self, k: PipelineKernel, sink: DenseAggregate, pane: int, counts: list[Operator], arrays: Val, workers: Val):
+    def __init__(
+        self, k: PipelineKernel, sink: DenseAggregate, pane: int, counts: list[Operator], arrays: Val, workers: Val
+    ):
         self.columns = {}
         self.sink, self.pane, self.counts, self.arrays, self.workers = sink, pane, counts, arrays, workers
         self.panes, self.below = sink.cards[pane], prod(sink.cards[pane + 1 :])
@@ -75,7 +78,9 @@ class GroupPanes(SortedRows):
                 entry = k.load("ptr", self.arrays, worker) + place
                 k.prefetch(entry + LINE_BYTES)
                 with k.when(sink.occupied(k, entry)):
-                    self._take(k, GroupRow(sink, entry, self.first, k.i64(0)), 0, lambda: self._add(k, entry, pane, last))
+                    self._take(
+                        k, GroupRow(sink, entry, self.first, k.i64(0)), 0, lambda: self._add(k, entry, pane, last)
+                    )
 
     def _take(self, k: PipelineKernel, row: CachedRow, number: int, then: Callable[[], None]) -> None:
         if number == len(self.counts):
@@ -90,7 +95,9 @@ class GroupPanes(SortedRows):
             listed = self.memory.address + ((self.count - 1) * self.record_bytes + 8)
             for item in grouping.updated:
                 with k.guarded(None, item.call.position):
-                    item.body.absorb(k, grouping.state(k, item, listed), item.body.export(k, grouping.state(k, item, entry)))
+                    item.body.absorb(
+                        k, grouping.state(k, item, listed), item.body.export(k, grouping.state(k, item, entry))
+                    )
         with k.otherwise():
             record = self.memory.address + self.count * self.record_bytes
             k.store(record, pane)
@@ -103,7 +110,14 @@ class GroupPanes(SortedRows):
 class GroupCombineScan(CombineScan):
     """Windows of the groups in arrays, in the order of (key, start)."""
 
-    def __init__(self, sink: DenseAggregate, pane: int, counts: list[Operator], calls: tuple[tuple[str, Aggregate], ...], windows: Windows):
+    def __init__(
+        self,
+        sink: DenseAggregate,
+        pane: int,
+        counts: list[Operator],
+        calls: tuple[tuple[str, Aggregate], ...],
+        windows: Windows,
+    ):
         super().__init__((SourceColumn("#arrays", BIGINT, Layout("fixed", "i64", False)),), (), calls, windows)
         self.sink, self.pane, self.counts = sink, pane, counts
 
@@ -113,7 +127,12 @@ class GroupCombineScan(CombineScan):
         return id(self.sink), tuple(o.signature for o in self.counts)
 
     def produce(self, k: PipelineKernel, record: Val, rows: Val, each: Callable[[CachedRow], None]) -> None:
-        arrays, first, keys, workers = k.load("ptr", record, 2), k.load("i64", record, 3), k.load("i64", record, 4), k.load("i64", record, 5)
+        arrays, first, keys, workers = (
+            k.load("ptr", record, 2),
+            k.load("i64", record, 3),
+            k.load("i64", record, 4),
+            k.load("i64", record, 5),
+        )
         panes = GroupPanes(k, self.sink, self.pane, self.counts, arrays, workers)
         walk = self.walk(k, panes)
         position, key = k.var(k.load("i64", record, 1)), k.var(first)

@@ -1,10 +1,10 @@
 """Aggregation: sinks that gather groups, and the source that reads them back.
 
 Three shapes of one operator, chosen by what is known of the keys: `ScalarAggregate` (no keys: state in registers),
-`DenseAggregate` (few possible keys: an array indexed by key), `HashAggregate` (anything). Phases: "complete" sees rows and
-gives results; "partial" sees rows and gives exported states; "final" sees exported states and gives results; "merge" sees exported states and gives
-exported states. A second pipeline starts at `GroupScan` and reads the groups of one or more such states.
-"""
+`DenseAggregate` (few possible keys: an array indexed by key), `HashAggregate` (anything). Phases: "complete" sees rows
+and gives results; "partial" sees rows and gives exported states; "final" sees exported states and gives results;
+"merge" sees exported states and gives exported states. A second pipeline starts at `GroupScan` and reads the groups of
+one or more such states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from tsql.kernels.aggregates.base import AggregateArgument, AggregateState, Body, MemoryState, RegisterState, field_offsets, fields_bytes
+from tsql.kernels.aggregates.base import (
+    AggregateArgument,
+    AggregateState,
+    Body,
+    MemoryState,
+    RegisterState,
+    field_offsets,
+    fields_bytes,
+)
 from tsql.kernels.aggregates.bodies import make_body, plain_body, state_names
 from tsql.kernels.codegen.lang import Val, Var
 from tsql.kernels.emit.batch import Layout, SourceColumn
@@ -38,7 +46,8 @@ WAITED_BYTES = 1 << 20
 """In arrays of so many bytes, more than the cache of a core, rows wait for the memory of their groups."""
 
 LINE_BYTES, PAGE_BYTES, MOST_ROOM = 64, 4096, 16
-"""Arrays of groups grow by one part in so many at most, so that lines of the cache that are used together do not lie whole pages apart."""
+"""Arrays of groups grow by one part in so many at most, so that lines of the cache that are used together do not lie
+whole pages apart."""
 
 MEMO_ENTRIES = 1 << 12
 NEAR_ENTRIES = 1 << 15
@@ -46,8 +55,8 @@ NEAR_ENTRIES = 1 << 15
 
 @dataclass
 class Item:
-    """One aggregate of the sink: how its arguments come, its body, and where its state lies. `shared` is an aggregate of the
-    same arguments whose state serves this one too (the sum of an average, say)."""
+    """One aggregate of the sink: how its arguments come, its body, and where its state lies. `shared` is an aggregate
+    of the same arguments whose state serves this one too (the sum of an average, say)."""
 
     name: str
     call: Aggregate
@@ -94,10 +103,15 @@ class Grouping:
         for name, call in self.calls:
             item = Item(name, call)
             if self.absorbs:
-                item.inputs = tuple(AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args)
+                item.inputs = tuple(
+                    AggregateArgument(a.type, constant=a if isinstance(a, Literal) else None) for a in call.args
+                )
             else:
                 data = self.arguments(k, item, row)
-                item.inputs = tuple(AggregateArgument(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None) for a, d in zip(call.args, data, strict=True))
+                item.inputs = tuple(
+                    AggregateArgument(a.type, d.range, d.valid is not None, a if isinstance(a, Literal) else None)
+                    for a, d in zip(call.args, data, strict=True)
+                )
             item.body = make_body(call, item.inputs, None if self.absorbs else self.rows)
             if call.distinct and not self.absorbs:
                 fields = [KeyField.of(f"a{i}", d) for i, d in enumerate(data)]
@@ -110,14 +124,18 @@ class Grouping:
             return
         alike = self._alike()
         for item in self.items:
-            if not any(self._same_state(item, other) for other in alike[item.call.args, item.call.filter] if other is not item):
+            if not any(
+                self._same_state(item, other) for other in alike[item.call.args, item.call.filter] if other is not item
+            ):
                 item.body = item.body.compact()
 
     def place(self, start: int) -> int:
         """Give each state its offset in the entry; returns the entry's size."""
         alike = self._alike()
         for item in self.items:
-            before = itertools.takewhile(lambda other, item=item: other is not item, alike[item.call.args, item.call.filter])
+            before = itertools.takewhile(
+                lambda other, item=item: other is not item, alike[item.call.args, item.call.filter]
+            )
             item.shared = next((other for other in before if self._same_state(item, other)), None)
             if item.shared is not None:
                 item.offset = item.shared.offset
@@ -127,7 +145,8 @@ class Grouping:
         return start
 
     def _alike(self) -> dict[Any, list[Item]]:
-        """Aggregates by what they aggregate: to compare each with each takes minutes where there are thousands (PIVOT)."""
+        """Aggregates by what they aggregate: to compare each with each takes minutes where there are thousands
+        (PIVOT)."""
         alike: dict[Any, list[Item]] = {}
         for item in self.items:
             alike.setdefault((item.call.args, item.call.filter), []).append(item)
@@ -135,10 +154,20 @@ class Grouping:
 
     def _same_state(self, a: Item, b: Item) -> bool:
         """Whether two aggregates of rows keep the same state over the same rows."""
-        if b.shared is not None or self.phase not in ("complete", "partial") or a.distinct is not None or b.distinct is not None:
+        if (
+            b.shared is not None
+            or self.phase not in ("complete", "partial")
+            or a.distinct is not None
+            or b.distinct is not None
+        ):
             return False
         same_rows = a.call.args == b.call.args and a.call.filter == b.call.filter
-        return same_rows and a.body.family is not None and a.body.family == b.body.family and a.body.fields == b.body.fields
+        return (
+            same_rows
+            and a.body.family is not None
+            and a.body.family == b.body.family
+            and a.body.fields == b.body.fields
+        )
 
     @property
     def updated(self) -> list[Item]:
@@ -164,7 +193,16 @@ class Grouping:
         return columns
 
 
-def update(k: PipelineKernel, grouping: Grouping, item: Item, state: AggregateState, row: CachedRow, mask: Val | None, table: Val | None, group: Val | None) -> None:
+def update(
+    k: PipelineKernel,
+    grouping: Grouping,
+    item: Item,
+    state: AggregateState,
+    row: CachedRow,
+    mask: Val | None,
+    table: Val | None,
+    group: Val | None,
+) -> None:
     """Take one row into one aggregate: FILTER, NULLs and DISTINCT are handled here, once for all aggregates."""
     body, call = item.body, item.call
     if grouping.absorbs:
@@ -196,7 +234,15 @@ def _taken(k: PipelineKernel, grouping: Grouping, item: Item, row: CachedRow, ma
     return Taken(item.body, item.offset, args, both(mask, all_valid(args)) if item.body.skips_nulls else mask)
 
 
-def _update_row(k: PipelineKernel, grouping: Grouping, item: Item, state: AggregateState, row: CachedRow, table: Val | None, group: Val | None) -> None:
+def _update_row(
+    k: PipelineKernel,
+    grouping: Grouping,
+    item: Item,
+    state: AggregateState,
+    row: CachedRow,
+    table: Val | None,
+    group: Val | None,
+) -> None:
     body = item.body
     args = grouping.arguments(k, item, row)
     if body.wants_position:
@@ -219,7 +265,15 @@ def _update_row(k: PipelineKernel, grouping: Grouping, item: Item, state: Aggreg
             layout.store(k, distinct_table, entry, nulls, words)
             fresh.set(k.true)
 
-        find_or_insert(k, k.ctx, distinct_table, layout.hash(k, nulls, words), layout.end, lambda e: layout.equal(k, e, nulls, words), fill)
+        find_or_insert(
+            k,
+            k.ctx,
+            distinct_table,
+            layout.hash(k, nulls, words),
+            layout.end,
+            lambda e: layout.equal(k, e, nulls, words),
+            fill,
+        )
         with k.when(fresh.value):
             body.update(k, state, args, None)
 
@@ -299,11 +353,11 @@ class ScalarAggregate(AggregateSink):
 
 
 class DenseAggregate(AggregateSink):
-    """Keys with few possible values: group number = mixed-radix number of the keys. State: entries of (occupied, states);
-    the host allocates and zeroes `groups * entry_bytes`, and `init` runs when a group is first met.
+    """Keys with few possible values: group number = mixed-radix number of the keys. State: entries of (occupied,
+    states); the host allocates and zeroes `groups * entry_bytes`, and `init` runs when a group is first met.
 
-    Where the states start as zeros and one of them counts all rows, that count says which groups there are: then there is no word
-    for it, nothing to ask before a row is taken in, and more groups in each line of the cache."""
+    Where the states start as zeros and one of them counts all rows, that count says which groups there are: then there
+    is no word for it, nothing to ask before a row is taken in, and more groups in each line of the cache."""
 
     how = "dense"
     transient = ("waiting",)
@@ -317,19 +371,32 @@ class DenseAggregate(AggregateSink):
         self._spread()
         self.groups = prod(self.cards)
         self.has_flag = counting is None
-        self.occupied_at = 0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
+        self.occupied_at = (
+            0 if counting is None else field_offsets(counting.body.fields, counting.offset)[counting.body.counter]
+        )
         self.distinct_at = self.groups * self.entry_bytes
         self.state_bytes = self._distinct_tables(self.distinct_at)
-        self.has_waiting = self.groups * self.entry_bytes >= WAITED_BYTES and all(map(self._can_wait, self.grouping.updated))
+        self.has_waiting = self.groups * self.entry_bytes >= WAITED_BYTES and all(
+            map(self._can_wait, self.grouping.updated)
+        )
 
     def _can_wait(self, item: Item) -> bool:
-        """Whether an aggregate may see a row later: what it takes of it is few numbers, it owns nothing, and it cannot fail."""
-        numbers = all(len(i.type.parts) == 1 and (i.type.bits < 128 or "i128" not in item.body.fields) for i in item.inputs)
-        simple = item.body.branchless and not item.body.release() and not item.body.wants_position and not item.body.wants_order
+        """Whether an aggregate may see a row later: what it takes of it is few numbers, it owns nothing, and it cannot
+        fail."""
+        numbers = all(
+            len(i.type.parts) == 1 and (i.type.bits < 128 or "i128" not in item.body.fields) for i in item.inputs
+        )
+        simple = (
+            item.body.branchless
+            and not item.body.release()
+            and not item.body.wants_position
+            and not item.body.wants_order
+        )
         return numbers and simple and item.distinct is None and not self.grouping.absorbs
 
     def _spread(self) -> None:
-        """Make room between groups that differ in the first key alone, if they would all be in a few sets of the caches: bounds are rounded, often to powers of two."""
+        """Make room between groups that differ in the first key alone, if they would all be in a few sets of the
+        caches: bounds are rounded, often to powers of two."""
         if len(self.cards) < 2 or prod(self.cards[1:]) * self.entry_bytes % PAGE_BYTES:
             return
         at = max(range(1, len(self.cards)), key=self.cards.__getitem__)
@@ -342,10 +409,13 @@ class DenseAggregate(AggregateSink):
         items = self.grouping.items
         if any(i.distinct is not None or type(i.body).init is not Body.init or i.body.release() for i in items):
             return None
-        return next((i for i in items if i.body.counter is not None and i.call.filter is None and not self._skips(i)), None)
+        return next(
+            (i for i in items if i.body.counter is not None and i.call.filter is None and not self._skips(i)), None
+        )
 
     def _skips(self, item: Item) -> bool:
-        """Whether an aggregate may leave rows out because its arguments are NULL. Of states that are absorbed it is not known: a sum of no rows is one."""
+        """Whether an aggregate may leave rows out because its arguments are NULL. Of states that are absorbed it is not
+        known: a sum of no rows is one."""
         return item.body.skips_nulls and (self.grouping.absorbs or any(i.nullable for i in item.inputs))
 
     def occupied(self, k: PipelineKernel, entry: Val) -> Val:
@@ -356,7 +426,9 @@ class DenseAggregate(AggregateSink):
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
         if self.has_waiting:
             values = [t for i in self.grouping.updated for a in i.inputs for t in (*a.type.parts, "i1")]
-            self.waiting = Waiting(k, self.entry_bytes, fields_bytes((*values, *("i1" for _ in self.grouping.updated))), self._meet)
+            self.waiting = Waiting(
+                k, self.entry_bytes, fields_bytes((*values, *("i1" for _ in self.grouping.updated))), self._meet
+            )
 
     def end(self, k: PipelineKernel) -> None:
         if self.has_waiting:
@@ -368,7 +440,8 @@ class DenseAggregate(AggregateSink):
         for f, card, (_, expr) in zip(g.fields, self.cards, g.keys, strict=True):
             d = emit(k, expr, row)
             code = dense_code(k, f, d, card)
-            # A failed row goes on with an arbitrary key, and the statistics of a file may lie: neither must lead out of the table.
+            # A failed row goes on with an arbitrary key, and the statistics of a file may lie: neither must lead out of
+            # the table.
             if k.sites or not (d.stable or f.column is not None or f.type.name == "BOOLEAN"):
                 inside = code.ult(card) if inside is None else inside & code.ult(card)
             number = number * card + code
@@ -391,7 +464,9 @@ class DenseAggregate(AggregateSink):
                 self.grouping.init(k, entry)
 
     def describe(self) -> str:
-        return super().describe() + (f" ({self.groups} groups possible{', fetched ahead' * self.has_waiting})" if hasattr(self, "groups") else "")
+        return super().describe() + (
+            f" ({self.groups} groups possible{', fetched ahead' * self.has_waiting})" if hasattr(self, "groups") else ""
+        )
 
 
 def cardinality(f: KeyField) -> int:
@@ -424,13 +499,12 @@ def is_dense(fields: list[KeyField], expected: int | None = None) -> bool:
 class HashAggregate(AggregateSink):
     """Any keys: entries of (hash, keys, states) in a `group_table`.
 
-    If all keys are strings, batches may bring them as codes of dictionaries of their own (Parquet does). Then a memo maps
-    combinations of codes to entries, so that a string is hashed once per batch and not once per row. The memo lies behind
-    the tables: whether it is in use, the dictionaries that it is for, and the entries.
+    If all keys are strings, batches may bring them as codes of dictionaries of their own (Parquet does). Then a memo
+    maps combinations of codes to entries, so that a string is hashed once per batch and not once per row. The memo lies
+    behind the tables: whether it is in use, the dictionaries that it is for, and the entries.
 
-    Where a key is a pane of time, most rows are of the groups that other rows of their time were of: the last group with each of
-    some parts of a hash is remembered there (`near`), so that few rows have to go to the large table.
-    """
+    Where a key is a pane of time, most rows are of the groups that other rows of their time were of: the last group
+    with each of some parts of a hash is remembered there (`near`), so that few rows have to go to the large table."""
 
     how = "hash"
 
@@ -441,7 +515,9 @@ class HashAggregate(AggregateSink):
         self.memo_at = self._distinct_tables(TABLE_BYTES)
         self.has_memo = all(f.type.is_string and f.column is None for f in g.fields)
         self.has_near = any(isinstance(e, Call) and e.name == "time_pane" for _, e in g.keys)
-        self.state_bytes = self.memo_at + (8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if self.has_memo else 8 * NEAR_ENTRIES if self.has_near else 0)
+        self.state_bytes = self.memo_at + (
+            8 + 8 * len(g.fields) + 8 * MEMO_ENTRIES if self.has_memo else 8 * NEAR_ENTRIES if self.has_near else 0
+        )
 
     def begin(self, k: PipelineKernel) -> None:
         self.table = k.load("ptr", k.offset(k.ctx, SINK))
@@ -467,7 +543,11 @@ class HashAggregate(AggregateSink):
             with k.when(last != k.null):
                 again.set(layout.equal(k, last, nulls, words))
             with k.when(~again.value):
-                self.last.set(self._near(k, nulls, words) if self.has_near else self._find(k, nulls, words, layout.hash(k, nulls, words)))
+                self.last.set(
+                    self._near(k, nulls, words)
+                    if self.has_near
+                    else self._find(k, nulls, words, layout.hash(k, nulls, words))
+                )
             entry = self.last.value
         for item in g.updated:
             update(k, g, item, g.state(k, item, entry), row, None, self.table, entry)
@@ -523,7 +603,9 @@ class HashAggregate(AggregateSink):
             layout.store(k, self.table, entry, nulls, words)
             g.init(k, entry)
 
-        return find_or_insert(k, k.ctx, self.table, hashed, self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill)
+        return find_or_insert(
+            k, k.ctx, self.table, hashed, self.entry_bytes, lambda e: layout.equal(k, e, nulls, words), fill
+        )
 
 
 class GroupRow(CachedRow):
@@ -576,7 +658,8 @@ class GroupRow(CachedRow):
 
 
 class GroupScan:
-    """The source that reads groups: a morsel has the address of its entries, and the number of the first of them in their array."""
+    """The source that reads groups: a morsel has the address of its entries, and the number of the first of them in
+    their array."""
 
     def __init__(self, sink: AggregateSink):
         self.sink = sink
@@ -608,5 +691,3 @@ def make_sink(grouping: Grouping, dense: bool) -> AggregateSink:
     if not grouping.keys:
         return ScalarAggregate(grouping)
     return DenseAggregate(grouping) if dense else HashAggregate(grouping)
-
-

@@ -1,12 +1,13 @@
-"""Rows that wait for their groups: an array of groups that is larger than the cache of a core is updated some rows late.
+"""Rows that wait for their groups: an array of groups that is larger than the cache of a core is updated some rows
+late.
 
-In: for each row the address of its group and what the aggregates take of it. Out: the same updates in the same order, each `ROWS` rows later, when the memory
-of the group, which is asked for at once, has arrived. A core that adds up row after row waits for groups that are far away:
-it looks as many instructions ahead as few rows have.
+In: for each row the address of its group and what the aggregates take of it. Out: the same updates in the same order,
+each `ROWS` rows later, when the memory of the group, which is asked for at once, has arrived. A core that adds up row
+after row waits for groups that are far away: it looks as many instructions ahead as few rows have.
 
-Memory: a buffer of the worker's own, which is a ring of places for rows and a group of nobody, to which the places belong until rows come. `end`
-takes in what still waits. Cost: a place is written and read for each row, in the nearest cache.
-"""
+Memory: a buffer of the worker's own, which is a ring of places for rows and a group of nobody, to which the places
+belong until rows come. `end` takes in what still waits. Cost: a place is written and read for each row, in the nearest
+cache."""
 
 from __future__ import annotations
 
@@ -33,20 +34,27 @@ class Taken:
 
     @property
     def values(self) -> list[Val]:
-        return [v for d in self.args for v in (*d.parts, d.valid) if v is not None] + ([] if self.mask is None else [self.mask])
+        return [v for d in self.args for v in (*d.parts, d.valid) if v is not None] + (
+            [] if self.mask is None else [self.mask]
+        )
 
     def read(self, values: list[Val]) -> Taken:
         """The same with other values."""
         left = iter(values)
-        args = tuple(replace(d, parts=tuple(next(left) for _ in d.parts), valid=None if d.valid is None else next(left)) for d in self.args)
+        args = tuple(
+            replace(d, parts=tuple(next(left) for _ in d.parts), valid=None if d.valid is None else next(left))
+            for d in self.args
+        )
         return replace(self, args=args, mask=None if self.mask is None else next(left))
 
 
 class Waiting:
-    """The ring of one kernel. `group_bytes`: the size of a group; `row_bytes`: as much room as the values of a row may need; `meet` makes the states
-    of a group that is new."""
+    """The ring of one kernel. `group_bytes`: the size of a group; `row_bytes`: as much room as the values of a row may
+    need; `meet` makes the states of a group that is new."""
 
-    def __init__(self, k: PipelineKernel, group_bytes: int, row_bytes: int, meet: Callable[[PipelineKernel, Val], None]):
+    def __init__(
+        self, k: PipelineKernel, group_bytes: int, row_bytes: int, meet: Callable[[PipelineKernel, Val], None]
+    ):
         self.place_bytes, self.meet = 8 + row_bytes, meet
         self.ring, self.row = k.buffer(ROWS * self.place_bytes + group_bytes), k.var(k.i64(0))
         self.taken: list[Taken] = []

@@ -1,9 +1,8 @@
 """Joins inside pipelines: `Build` collects one side into a table, `Probe` finds the partners of each row of the other.
 
-The host links the collected entries into a directory (`runtime/join_table.py`) between the two. One operator serves every
-kind: it walks the chain of a row, checks keys and the rest of the condition, and pushes rows on in one place, so that what
-follows is emitted once. Without keys all entries are in one chain, which makes a nested loop of it.
-"""
+The host links the collected entries into a directory (`runtime/join_table.py`) between the two. One operator serves
+every kind: it walks the chain of a row, checks keys and the rest of the condition, and pushes rows on in one place, so
+that what follows is emitted once. Without keys all entries are in one chain, which makes a nested loop of it."""
 
 from __future__ import annotations
 
@@ -44,9 +43,12 @@ from tsql.kernels.runtime.join_table import (
 )
 
 NULLS_AT, LEAST_AT, GREATEST_AT = TABLE_BYTES, TABLE_BYTES + 8, TABLE_BYTES + 16
-"""Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the keys."""
+"""Behind the group table of a Build's state: how many rows were left out because a key is NULL, and the bounds of the
+keys."""
 
-TOO_MANY = "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row."
+TOO_MANY = (
+    "More than one row returned by a subquery used as an expression - scalar subqueries can only return a single row."
+)
 
 
 def canonical(key: Expr) -> KeyField:
@@ -83,11 +85,11 @@ class KeyBounds:
 class Build(Sink):
     """Collects rows: their keys and the columns that are needed behind the join.
 
-    safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out, and
-    counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner. `apart`: these
-    rows are kept in a chain of their own, for a mark that a comparison with NULL leaves open.
-    order: a number by which the host sorts the entries, for conditions that are ranges of it (`sorted_join.py`); a NULL is in none.
-    """
+    safe: for each key, whether NULL equals NULL. Rows in which another key is NULL have no partner: they are left out,
+    and counted, unless `marks`: then every row is kept, and entries have a word that says whether they found a partner.
+    `apart`: these rows are kept in a chain of their own, for a mark that a comparison with NULL leaves open. order: a
+    number by which the host sorts the entries, for conditions that are ranges of it (`sorted_join.py`); a NULL is in
+    none."""
 
     needs_probe = True
 
@@ -150,7 +152,9 @@ class Build(Sink):
         with k.otherwise():
             k.store(k.offset(self.table, NULLS_AT), k.load("i64", k.offset(self.table, NULLS_AT)) + 1)
 
-    def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None) -> None:
+    def _add(
+        self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None
+    ) -> None:
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
         if self.mode == BY_KEY:
             (word,) = key_words(k, self.keys[0], keys[0])
@@ -166,7 +170,9 @@ class Build(Sink):
         return f"build ({', '.join(n for n, _ in self.columns)}) by ({', '.join(map(str, self.keys))})"
 
 
-def hash_of(k: PipelineKernel, keys: tuple[Expr, ...], safe: tuple[bool, ...], data: list[Datum], equal_hashes: bool) -> Val:
+def hash_of(
+    k: PipelineKernel, keys: tuple[Expr, ...], safe: tuple[bool, ...], data: list[Datum], equal_hashes: bool
+) -> Val:
     """The hash of keys; of NULLs that equal each other too."""
     if equal_hashes or not keys:
         return k.i64(0x0123_4567_89AB_CDEF)
@@ -243,7 +249,8 @@ class Chain:
 
 
 class EntryRange:
-    """The entries of a sorted table from one place up to another. Behind the last one there is a row that may be read."""
+    """The entries of a sorted table from one place up to another. Behind the last one there is a row that may be
+    read."""
 
     def __init__(self, k: PipelineKernel, probe: Probe, start: Val, end: Val):
         self.k, self.probe, self.end, self.cursor = k, probe, end, k.var(start)
@@ -261,12 +268,12 @@ class EntryRange:
 
 
 class Probe(Operator):
-    """Looks up the partners of each row. kind: inner, left, single, semi, anti or mark, as in a logical join whose right
-    side is the table; or "touch", which pushes nothing on.
+    """Looks up the partners of each row. kind: inner, left, single, semi, anti or mark, as in a logical join whose
+    right side is the table; or "touch", which pushes nothing on.
 
-    slot: what names the table to the host. residual: what a pair must satisfy besides equal keys. touches: partners that are
-    found are marked in the table. early: rows without a partner are expected, and told apart before the others are looked at.
-    """
+    slot: what names the table to the host. residual: what a pair must satisfy besides equal keys. touches: partners
+    that are found are marked in the table. early: rows without a partner are expected, and told apart before the others
+    are looked at."""
 
     vectorises = False
 
@@ -313,7 +320,11 @@ class Probe(Operator):
             fetch_group(k, self, data, stage)
             return
         if stage == 0:
-            place = key_words(k, self.keys[0], data[0])[0] - self._record(k, 2) if self.table.dense else self._hash(k, data) & self._record(k, 1)
+            place = (
+                key_words(k, self.keys[0], data[0])[0] - self._record(k, 2)
+                if self.table.dense
+                else self._hash(k, data) & self._record(k, 1)
+            )
             k.prefetch(k.element("i64", self._record(k, 0, "ptr"), place))
             return
         found, _ = self._near(k, data)
@@ -356,7 +367,8 @@ class Probe(Operator):
             return self._walk(k, row)
         found = SortedSearch(self, k, data)
         start, end, present = found.start, found.end, None
-        # Ranges are narrow: the place where one ends is searched for from where it begins. One that ends before is empty in any case.
+        # Ranges are narrow: the place where one ends is searched for from where it begins. One that ends before is
+        # empty in any case.
         for op, expr in sorted(self.table.bounds, key=lambda bound: bound[0][0] != ">"):
             d = emit(k, expr, row)
             present = both(present, d.valid)
@@ -364,7 +376,12 @@ class Probe(Operator):
             if op[0] == ">":
                 start = k.max(start, found.place(value, after))
             else:
-                end = k.min(end, found.place(value, after) if start is found.start else found.place_behind(start, value, after, is_least=True))
+                end = k.min(
+                    end,
+                    found.place(value, after)
+                    if start is found.start
+                    else found.place_behind(start, value, after, is_least=True),
+                )
         return EntryRange(k, self, start, end if present is None else k.select(present, end, k.i64(0)))
 
     def _walk(self, k: PipelineKernel, row: CachedRow) -> EntryRange:
@@ -379,7 +396,9 @@ class Probe(Operator):
         end = run_end(k, keys, count, start, value)
         return EntryRange(k, self, start, end if d.valid is None else k.select(d.valid, end, k.i64(0)))
 
-    def _pairs(self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange, push: Push) -> None:
+    def _pairs(
+        self, k: PipelineKernel, row: CachedRow, data: list[Datum], walk: Chain | EntryRange, push: Push
+    ) -> None:
         """Push each pair; for a left join also a row without a partner, once, from the same place."""
         outer = self.kind in ("left", "single")
         seen = k.var(k.false)
@@ -429,7 +448,8 @@ class Probe(Operator):
         return (word if present is None else k.select(present, word, k.i64(0))).bits_as("ptr")
 
     def _near(self, k: PipelineKernel, data: list[Datum]) -> tuple[Val, Val | None]:
-        """What can be told of the chain of a row without a branch: its directory word or 0, and whether there may be one where it is 0."""
+        """What can be told of the chain of a row without a branch: its directory word or 0, and whether there may be
+        one where it is 0."""
         if self.table.dense:
             return self._dense_word(k, data), None
         found, is_open = near_word(k, self._record(k, 0, "ptr"), self._record(k, 1), self._hash(k, data))
@@ -456,7 +476,11 @@ class Probe(Operator):
             entry = walk.entry
             hit = k.var(k.false)
             with k.when(self._same_keys(k, entry, data)):
-                hit.set(k.true if self.residual is None else emit_predicate(k, self.residual, JoinedRow(row, BuildRow(self.build.layout, entry))))
+                hit.set(
+                    k.true
+                    if self.residual is None
+                    else emit_predicate(k, self.residual, JoinedRow(row, BuildRow(self.build.layout, entry)))
+                )
             loop.stop_if(hit.value)
             walk.advance()
 
@@ -508,8 +532,9 @@ class Probe(Operator):
         return Datum(BOOLEAN, (found,), found | ~open_ends)
 
     def _leave_open(self, k: PipelineKernel, row: CachedRow, data: list[Datum], found: Val, unknown: Var) -> None:
-        """Set `unknown` if NULLs among the keys leave it open whether a row without a partner has one. A row without NULLs is
-        compared with the entries that are kept apart, a row with one with all entries: few rows, where few have NULLs."""
+        """Set `unknown` if NULLs among the keys leave it open whether a row without a partner has one. A row without
+        NULLs is compared with the entries that are kept apart, a row with one with all entries: few rows, where few
+        have NULLs."""
         directory, last = self._record(k, 0, "ptr"), self._record(k, 7)
         present = self._present(data)
         first = last if present is None else k.select(present, last, k.i64(0))
@@ -530,7 +555,8 @@ class Probe(Operator):
             place.set(place.value + 1)
 
     def _may_be_same(self, k: PipelineKernel, entry: Val, data: list[Datum]) -> Val:
-        """Whether no key of an entry differs from that of a row; a NULL differs from nothing, unless NULL equals NULL."""
+        """Whether no key of an entry differs from that of a row; a NULL differs from nothing, unless NULL equals
+        NULL."""
         same = k.true
         for key, name, d, safe in zip(self.keys, self.build.key_names, data, self.build.safe, strict=True):
             stored = self.build.layout.read(k, entry, self.build.layout.index[name])
@@ -542,7 +568,10 @@ class Probe(Operator):
     def describe(self) -> str:
         keys = ", ".join((*map(str, self.keys), *(f"{op} {e}" for op, e in self.table.bounds)))
         rest = f" where {self.residual}" if self.residual is not None else ""
-        return f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by ({keys}){rest}"
+        return (
+            f"probe {self.kind}{' dense' if self.table.dense else ''}{' early' if self.selects else ''} by "
+            f"({keys}){rest}"
+        )
 
 
 class Drain(Sink):

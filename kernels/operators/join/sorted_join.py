@@ -1,15 +1,17 @@
-"""Joins over a table that is sorted within groups of equal keys: `SortedBuild` collects it, `AsofProbe` finds the nearest entry.
+"""Joins over a table that is sorted within groups of equal keys: `SortedBuild` collects it, `AsofProbe` finds the
+nearest entry.
 
-Ranges (band joins) are looked up by `Probe` (join.py), which walks over the entries between two places. `AsofProbe` looks at one
-place: for `left >= right` the entry before the first that is too late, for `left <= right` the first that is not too early. What
-is not a partner after all (another key with the same hash, a pair that does not satisfy the rest of the condition) is passed by,
-away from the row's own time. Entries of equal time are in the order of the input (reversed for `<=`), so that the last of them is met first.
+Ranges (band joins) are looked up by `Probe` (join.py), which walks over the entries between two places. `AsofProbe`
+looks at one place: for `left >= right` the entry before the first that is too late, for `left <= right` the first that
+is not too early. What is not a partner after all (another key with the same hash, a pair that does not satisfy the rest
+of the condition) is passed by, away from the row's own time. Entries of equal time are in the order of the input
+(reversed for `<=`), so that the last of them is met first.
 
-State and progress: the build keeps right rows and needs nothing of the left, the probe keeps nothing but a hint where the last row
-of each group was found. So a live run is the same two operators: right rows wait in the table until a punctuation passes, left rows
-wait for it too and are then probed (a row at `t` is decided once no right row before or at `t` can come), and of each group the
-entries before the last one that is not later than the punctuation are dropped. The state is the table's columns, as an Arrow table.
-"""
+State and progress: the build keeps right rows and needs nothing of the left, the probe keeps nothing but a hint where
+the last row of each group was found. So a live run is the same two operators: right rows wait in the table until a
+punctuation passes, left rows wait for it too and are then probed (a row at `t` is decided once no right row before or
+at `t` can come), and of each group the entries before the last one that is not later than the punctuation are dropped.
+The state is the table's columns, as an Arrow table."""
 
 from __future__ import annotations
 
@@ -25,7 +27,17 @@ from tsql.kernels.emit.pipeline import Push
 from tsql.kernels.emit.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import TIMESTAMP, TIMESTAMPTZ
-from tsql.kernels.operators.join.hash_join import Build, BuildRow, JoinedRow, KeyBounds, Probe, TableKind, canonical, hash_of, key_words
+from tsql.kernels.operators.join.hash_join import (
+    Build,
+    BuildRow,
+    JoinedRow,
+    KeyBounds,
+    Probe,
+    TableKind,
+    canonical,
+    hash_of,
+    key_words,
+)
 from tsql.kernels.operators.join.sorted_search import SortedSearch
 from tsql.kernels.operators.join.string_hashes import hash_by_code, tell_apart
 from tsql.kernels.runtime.calendar import TIMESTAMP_INFINITY
@@ -45,15 +57,25 @@ def order_word(k: PipelineKernel, expr: Expr, d: Datum) -> Val:
 
 
 class SortedBuild(Build):
-    """Collects rows that the host sorts by `order` within the groups of their keys; a NULL among these or as the number is in none.
+    """Collects rows that the host sorts by `order` within the groups of their keys; a NULL among these or as the number
+    is in none.
 
-    Header of an entry: the number, whether it found a partner (if marked), the hash of its keys (if there are any; a single number
-    is kept as it is), its place in the input (`placed`: where entries of equal numbers are told apart by it).
-    """
+    Header of an entry: the number, whether it found a partner (if marked), the hash of its keys (if there are any; a
+    single number is kept as it is), its place in the input (`placed`: where entries of equal numbers are told apart by
+    it)."""
 
     transient = ("row",)
 
-    def __init__(self, columns: tuple[tuple[str, Expr], ...], keys: tuple[Expr, ...], safe: tuple[bool, ...], order: Expr, marks: bool = False, equal_hashes: bool = False, placed: Expr | bool = False):
+    def __init__(
+        self,
+        columns: tuple[tuple[str, Expr], ...],
+        keys: tuple[Expr, ...],
+        safe: tuple[bool, ...],
+        order: Expr,
+        marks: bool = False,
+        equal_hashes: bool = False,
+        placed: Expr | bool = False,
+    ):
         super().__init__(columns, keys, safe, marks, equal_hashes, order)
         self.placed, self.bounds = placed, KeyBounds()
         words = 1 + (self.marking != UNMARKED)
@@ -70,11 +92,16 @@ class SortedBuild(Build):
         return canonical(self.keys[0]).exact and canonical(self.keys[0]).machines == ("i64",)
 
     def has_exact_groups(self, data: list[Datum]) -> bool:
-        """Whether a row with such keys is led to a group of its own keys, or to none: by a number, or by a code of a dictionary if
-        the hashes of all strings differ."""
+        """Whether a row with such keys is led to a group of its own keys, or to none: by a number, or by a code of a
+        dictionary if the hashes of all strings differ."""
         if self.is_by_number:
             return True
-        if len(self.keys) != 1 or self.equal_hashes or not isinstance(data[0], CodeDatum) or data[0].column.dictionary is None:
+        if (
+            len(self.keys) != 1
+            or self.equal_hashes
+            or not isinstance(data[0], CodeDatum)
+            or data[0].column.dictionary is None
+        ):
             return False
         column = self.layout.fields[self.layout.index[self.key_names[0]]].column
         if column is None or self.safe[0]:
@@ -105,11 +132,18 @@ class SortedBuild(Build):
         """The hash of keys, by which their group is found."""
         if self.is_by_number:
             return hash_key(k, key_words(k, keys[0], data[0])[0])
-        if len(keys) == 1 and not self.safe[0] and not self.equal_hashes and (found := hash_by_code(k, data[0])) is not None:
+        if (
+            len(keys) == 1
+            and not self.safe[0]
+            and not self.equal_hashes
+            and (found := hash_by_code(k, data[0])) is not None
+        ):
             return found
         return hash_of(k, keys, self.safe, data, self.equal_hashes)
 
-    def _add(self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None) -> None:
+    def _add(
+        self, k: PipelineKernel, data: dict[str, Datum], keys: list[Datum], present: Val | None, place: Datum | None
+    ) -> None:
         entry = table_entry(k, k.ctx, self.table, k.i64(self.entry_bytes))
         k.store(entry, order_word(k, self.order, place))
         if self.marking != UNMARKED:
@@ -132,11 +166,20 @@ class SortedBuild(Build):
 class AsofProbe(Probe):
     """Finds for each row the nearest entry on one side of its time. kind: inner or left.
 
-    at: the comparison, from the table's side: `<=`, `<` (entries not later than, before the row), `>=` or `>`. tolerance: how far an
-    entry may be from it, in units of the numbers. walks: rows come in the order of time, and each group remembers where the last was found.
-    """
+    at: the comparison, from the table's side: `<=`, `<` (entries not later than, before the row), `>=` or `>`.
+    tolerance: how far an entry may be from it, in units of the numbers. walks: rows come in the order of time, and each
+    group remembers where the last was found."""
 
-    def __init__(self, table: TableKind, slot: Any, kind: str, keys: tuple[Expr, ...], residual: Expr | None, tolerance: int | float | None, position: int | None):
+    def __init__(
+        self,
+        table: TableKind,
+        slot: Any,
+        kind: str,
+        keys: tuple[Expr, ...],
+        residual: Expr | None,
+        tolerance: int | float | None,
+        position: int | None,
+    ):
         super().__init__(table, slot, kind, keys, residual, position=position, early=False)
         ((self.op, self.time),) = table.bounds
         self.tolerance, self.multiplies, self.fetches = tolerance, False, 0
@@ -178,7 +221,9 @@ class AsofProbe(Probe):
         k.store(found.cursor, place)
         return place
 
-    def _pass_by(self, k: PipelineKernel, row: CachedRow, data: list[Datum], at: Any, found: SortedSearch, back: bool) -> None:
+    def _pass_by(
+        self, k: PipelineKernel, row: CachedRow, data: list[Datum], at: Any, found: SortedSearch, back: bool
+    ) -> None:
         """Move on to the nearest entry that is a partner."""
         exact = self._is_exact(data)
         if exact and self.residual is None:
@@ -211,7 +256,10 @@ class AsofProbe(Probe):
         keys = "".join(f"{e}, " for e in self.keys)
         rest = f" where {self.residual}" if self.residual is not None else ""
         within = f" within {self.tolerance}" if self.tolerance is not None else ""
-        return f"probe asof {self.kind}{' walking' if self.table.walks else ''} by ({keys}{self.op} {self.time}){within}{rest}"
+        return (
+            f"probe asof {self.kind}{' walking' if self.table.walks else ''} by ({keys}{self.op} "
+            f"{self.time}){within}{rest}"
+        )
 
 
 __all__ = ["AsofProbe", "SortedBuild", "order_word"]

@@ -1,5 +1,5 @@
-"""The searches of one row in a table that is sorted within groups of equal keys (`runtime/sorted_table.py`): its group, and places
-in it. `Probe` (join.py) and `AsofProbe` (sorted_join.py) use it."""
+"""The searches of one row in a table that is sorted within groups of equal keys (`runtime/sorted_table.py`): its group,
+and places in it. `Probe` (join.py) and `AsofProbe` (sorted_join.py) use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tsql.kernels.runtime.sorted_table import CURSOR, SLOT_WORDS, group_slot, pl
 
 
 def entry_at(k: PipelineKernel, probe: Any, place: Val) -> Val:
-    """The entry at a place of a probe's table; where rows were put in order its header is not there, and not to be read."""
+    """The entry at a place of a probe's table; where rows were put in order its header is not there, and not to be
+    read."""
     rows, build = probe._record(k, 2, "ptr"), probe.build
     if not build.row_words:
         return k.load("ptr", rows, place)
@@ -27,8 +28,8 @@ def number_of(k: PipelineKernel, probe: Any, data: list[Datum]) -> Val:
 
 
 def fetch_group(k: PipelineKernel, probe: Any, data: list[Datum], stage: int) -> None:
-    """Prefetch what a search of a row reads: the place of its group in the directory, the first of the group's numbers, and its first row.
-    Most groups are small, and what is read of them is near by."""
+    """Prefetch what a search of a row reads: the place of its group in the directory, the first of the group's numbers,
+    and its first row. Most groups are small, and what is read of them is near by."""
     if stage == 0:
         if probe.table.dense:
             place = number_of(k, probe, data) - probe._record(k, 7)
@@ -76,7 +77,9 @@ class SortedSearch:
     def place(self, value: Val, after: bool) -> Val:
         """The first place whose number is not less than a value; with `after`, that is greater."""
         k = self.k
-        return self.start + first_place(k, k.element("i64", self.orders, self.start), self.end - self.start, value, k.i64(int(after)))
+        return self.start + first_place(
+            k, k.element("i64", self.orders, self.start), self.end - self.start, value, k.i64(int(after))
+        )
 
     def place_behind(self, hint: Val, value: Val, after: bool, is_least: bool = False) -> Val:
         """The same for a place that is expected a little behind another, or that is not before it (`is_least`)."""

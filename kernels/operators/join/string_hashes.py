@@ -1,7 +1,7 @@
 """Hashes of the strings of a dictionary, computed once for all rows that name one: joins look them up by code.
 
-For few strings it can also be told whether a hash stands for one string only: then rows need no comparison of strings at all.
-"""
+For few strings it can also be told whether a hash stands for one string only: then rows need no comparison of strings
+at all."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ def string_hashes(dictionary: Dictionary) -> np.ndarray:
     if found is None:
         wide = pa.types.is_large_string(dictionary.values.type) or pa.types.is_large_binary(dictionary.values.type)
         hashes = np.zeros(len(dictionary) + 1, np.int64)
-        compiler().routine(_MODULES[wide], rows=len(dictionary))(dictionary.record.address, hashes.ctypes.data, len(dictionary))
+        compiler().routine(_MODULES[wide], rows=len(dictionary))(
+            dictionary.record.address, hashes.ctypes.data, len(dictionary)
+        )
         found = dictionary.tables["hashes"] = pa.py_buffer(hashes)
     return np.frombuffer(found, np.int64)[: len(dictionary)]
 

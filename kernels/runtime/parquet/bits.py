@@ -1,9 +1,8 @@
 """Parquet's hybrid of run-length and bit-packed integers in the kernel language: dictionary indices, levels, booleans.
 
-A stream is a record of words (`STREAM_WORDS`): where to read on and where the page ends, and the run that is being read, so
-that a page can be decoded piece by piece. Nothing is read at or behind the end of a page, except that loads of whole words
-may touch up to `PADDING` bytes behind it, which every buffer has.
-"""
+A stream is a record of words (`STREAM_WORDS`): where to read on and where the page ends, and the run that is being
+read, so that a page can be decoded piece by piece. Nothing is read at or behind the end of a page, except that loads of
+whole words may touch up to `PADDING` bytes behind it, which every buffer has."""
 
 from __future__ import annotations
 
@@ -17,12 +16,25 @@ BLOCK = 1024
 
 AT, END, LEFT, PACKED, VALUE, WIDTH = range(6)
 STREAM_WORDS = 6
-"""The words of a stream. LEFT is the number of values left in the run. PACKED is the address of a bit-packed run and VALUE the
-values already taken from it; PACKED is 0 for a repeated value, which is VALUE."""
+"""The words of a stream. LEFT is the number of values left in the run. PACKED is the address of a bit-packed run and
+VALUE the values already taken from it; PACKED is 0 for a repeated value, which is VALUE."""
 
-CUT, WRONG_INDEX, WRONG_LEVEL, WRONG_SIZE, WRONG_RUN, WRONG_TEXT, TOO_LONG, NO_MEMORY, NO_PAGE, WRONG_CODE, NO_DICTIONARY = range(1, 12)
+(
+    CUT,
+    WRONG_INDEX,
+    WRONG_LEVEL,
+    WRONG_SIZE,
+    WRONG_RUN,
+    WRONG_TEXT,
+    TOO_LONG,
+    NO_MEMORY,
+    NO_PAGE,
+    WRONG_CODE,
+    NO_DICTIONARY,
+) = range(1, 12)
 NEED_PAGE = 100
-"""What a routine reports instead of 0 (fine); `MESSAGES` has the words for people. NEED_PAGE asks the host for a page."""
+"""What a routine reports instead of 0 (fine); `MESSAGES` has the words for people. NEED_PAGE asks the host for a
+page."""
 
 MESSAGES = {
     CUT: "it ends before its last value",
@@ -60,7 +72,8 @@ def bytes_until(start: Val, end: Val) -> Val:
 
 @routine("parquet_run", ("ptr",), "i64")
 def next_run(k: Kernel, stream: Val) -> None:
-    """Start the next run of a stream: the status. A run of no values is refused, because nothing would ever come of it."""
+    """Start the next run of a stream: the status. A run of no values is refused, because nothing would ever come of
+    it."""
     end, width = pointer(k, stream, END), word(k, stream, WIDTH)
     at, header, shift, more = k.var(pointer(k, stream, AT)), k.var(k.i64(0)), k.var(k.i64(0)), k.var(k.true)
     with k.forever() as loop:
@@ -117,7 +130,8 @@ def _unpack_groups(k: Kernel, source: Val, width: Val, groups: Val, target: Val,
 
 @routine("parquet_unpack", ("ptr", "i64", "i64", "ptr"), None)
 def unpack(k: Kernel, source: Val, width: Val, groups: Val, target: Val) -> None:
-    """Bit-packed values of at most 32 bits, in groups of eight, as i32. As many values as fit are taken from each load."""
+    """Bit-packed values of at most 32 bits, in groups of eight, as i32. As many values as fit are taken from each
+    load."""
     with k.when(width <= 8):
         _unpack_groups(k, source, width, groups, target, 8)
         k.ret()
@@ -179,8 +193,8 @@ def read_indices(k: Kernel, stream: Val, target: Val, count: Val, limit: Val) ->
 
 @routine("parquet_bits", ("ptr", "i64", "ptr", "i64"), "i64")
 def read_bits(k: Kernel, stream: Val, count: Val, bitmap: Val, start: Val) -> None:
-    """The next `count` values of a stream of width 1 set in a bitmap of zeros from bit `start` on: how many are ones, or the
-    status with its sign turned."""
+    """The next `count` values of a stream of width 1 set in a bitmap of zeros from bit `start` on: how many are ones,
+    or the status with its sign turned."""
     done, ones = k.var(k.i64(0)), k.var(k.i64(0))
     with k.forever() as loop:
         loop.stop_if(done.value >= count)

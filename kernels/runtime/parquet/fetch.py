@@ -1,9 +1,8 @@
 """Readers that open their chunk themselves and keep their memory from one to the next, in the kernel language.
 
-`backends/io/parquet/lanes.py` has one for each column of a scan and worker, and fetches a batch of several columns by one call: page
-headers, the dictionary, the values of all or of the selected rows. What is rare or wrong is not told apart here: the
-status is then not 0, and the host reads the column by a `ChunkReader`, which says what is wrong.
-"""
+`backends/io/parquet/lanes.py` has one for each column of a scan and worker, and fetches a batch of several columns by
+one call: page headers, the dictionary, the values of all or of the selected rows. What is rare or wrong is not told
+apart here: the status is then not 0, and the host reads the column by a `ChunkReader`, which says what is wrong."""
 
 from __future__ import annotations
 
@@ -77,7 +76,8 @@ _VALUE_BITS, _BOOLEAN_BITS = 1 << PLAIN | _DICTIONARY_BITS, 1 << PLAIN | 1 << RL
 
 @routine("parquet_grow", ("ptr", "i64", "i64", "i64"), "i64")
 def _grow(k: Kernel, reader: Val, address: Val, room: Val, size: Val) -> None:
-    """Have so many bytes, and padding, at the address in a word of the reader whose room another word tells: the status."""
+    """Have so many bytes, and padding, at the address in a word of the reader whose room another word tells: the
+    status."""
     with k.when(k.load("i64", reader, room) < size):
         wanted = size + size.ushr(2) + PADDING
         k.call("free", k.load("ptr", reader, address))
@@ -112,14 +112,23 @@ def open_chunk(k: Kernel, reader: Val) -> None:
         limit = word(k, reader, PAGES_ROOM).udiv(k.i64(8 * headers.PAGE_WORDS))
         found.set(
             headers.scan_pages(
-                k, pointer(k, reader, CHUNK), word(k, reader, CHUNK_BYTES), word(k, reader, CHUNK_VALUES), pointer(k, reader, PAGES), limit, pointer(k, reader, HEADERS), summary
+                k,
+                pointer(k, reader, CHUNK),
+                word(k, reader, CHUNK_BYTES),
+                word(k, reader, CHUNK_VALUES),
+                pointer(k, reader, PAGES),
+                limit,
+                pointer(k, reader, HEADERS),
+                summary,
             )
         )
         loop.stop_if(found.value != headers.TOO_MANY_PAGES)
         _has(k, reader, PAGES, PAGES_ROOM, (limit + 8) * (MORE_PAGES * headers.PAGE_WORDS * 8))
     put(k, reader, PAGE_COUNT, found.value)
     values, largest = word(k, summary, headers.TOTAL_VALUES), word(k, summary, headers.LARGEST)
-    kinds, encodings, levels = (word(k, summary, n) for n in (headers.KINDS, headers.ENCODINGS, headers.LEVEL_ENCODINGS))
+    kinds, encodings, levels = (
+        word(k, summary, n) for n in (headers.KINDS, headers.ENCODINGS, headers.LEVEL_ENCODINGS)
+    )
     _refuse(k, (found.value < 0) | (values != word(k, reader, CHUNK_VALUES)) | (largest > word(k, reader, PLAIN_BYTES)))
     _refuse(k, (word(k, summary, headers.CHECKSUMS) != 0) | ((kinds.ushr(headers.LATE_DICTIONARY) & 1) != 0))
     known = k.select(form == BITS, k.i64(~_BOOLEAN_BITS), k.i64(~_VALUE_BITS))
@@ -141,7 +150,13 @@ def _open_dictionary(k: Kernel, reader: Val) -> None:
     page, form = pointer(k, reader, PAGES), word(k, reader, FORM)
     size, count, encoding = word(k, page, headers.BYTES), word(k, page, headers.VALUES), word(k, page, headers.ENCODING)
     raw, stored = pointer(k, reader, CHUNK) + word(k, page, headers.START), word(k, page, headers.STORED_BYTES)
-    _refuse(k, (form == BITS) | (form == BIG) | ((encoding != PLAIN) & (encoding != PLAIN_DICTIONARY)) | (count * word(k, reader, WIDTH) > size))
+    _refuse(
+        k,
+        (form == BITS)
+        | (form == BIG)
+        | ((encoding != PLAIN) & (encoding != PLAIN_DICTIONARY))
+        | (count * word(k, reader, WIDTH) > size),
+    )
     data = k.var(raw)
     with k.when(word(k, reader, CODEC) == PLAIN_PAGES):
         _refuse(k, size != stored)
@@ -197,14 +212,24 @@ def fetch(k: Kernel, reader: Val) -> None:
         with k.when((status.value == 0) & (word(k, reader, SELECTION) != 0)):
             status.set(keep(k, reader))
     with k.when((status.value == 0) & (form == TEXT) & (word(k, reader, CHECKS_TEXT) != 0)):
-        put(k, reader, ODD_TEXT, word(k, reader, ODD_TEXT) | not_ascii(k, pointer(k, text, ADDRESS), word(k, text, USED)))
+        put(
+            k,
+            reader,
+            ODD_TEXT,
+            word(k, reader, ODD_TEXT) | not_ascii(k, pointer(k, text, ADDRESS), word(k, text, USED)),
+        )
     k.ret(status.value)
 
 
 @routine("parquet_keep", ("ptr",), "i64")
 def keep(k: Kernel, reader: Val) -> None:
     """Of the rows that are there, the SELECTED ones, in their place: a row moves to its front or stays. The status."""
-    form, out, selection, count = word(k, reader, FORM), pointer(k, reader, OUT), pointer(k, reader, SELECTION), word(k, reader, SELECTED)
+    form, out, selection, count = (
+        word(k, reader, FORM),
+        pointer(k, reader, OUT),
+        pointer(k, reader, SELECTION),
+        word(k, reader, SELECTED),
+    )
     with k.when(word(k, reader, VALIDITY) != 0):
         _keep_bits(k, pointer(k, reader, VALIDITY), selection, count)
     for number, given in enumerate(FORMS):
@@ -231,7 +256,8 @@ def _keep_bits(k: Kernel, bitmap: Val, selection: Val, count: Val) -> None:
 
 @routine("parquet_keep_text", ("ptr", "ptr", "ptr", "i64"), None)
 def _keep_text(k: Kernel, offsets: Val, text: Val, selection: Val, count: Val) -> None:
-    """Where the next wanted row has not moved, none before it has, and the offset that was written is the one that was there."""
+    """Where the next wanted row has not moved, none before it has, and the offset that was written is the one that was
+    there."""
     base, used = pointer(k, text, ADDRESS), k.var(k.i64(0))
     with k.range(count) as i:
         row = k.load("i32", selection, i).to("i64")

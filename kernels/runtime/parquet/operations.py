@@ -23,9 +23,17 @@ SCAN, DECODE, DECOMPRESS, STRINGS, NOT_ASCII, PICK, FETCH, KEEP = range(8)
 
 
 def _scan(k: Kernel, record: Val, out: Val) -> Val:
-    """(chunk, its bytes, its values, pages, most pages, scratch) and a summary at `out`: the number of pages, or what is wrong."""
+    """(chunk, its bytes, its values, pages, most pages, scratch) and a summary at `out`: the number of pages, or what
+    is wrong."""
     return headers.scan_pages(
-        k, pointer(k, record, 0), word(k, record, 1), word(k, record, 2), pointer(k, record, 3), word(k, record, 4), pointer(k, record, 5), out
+        k,
+        pointer(k, record, 0),
+        word(k, record, 1),
+        word(k, record, 2),
+        pointer(k, record, 3),
+        word(k, record, 4),
+        pointer(k, record, 5),
+        out,
     )
 
 
@@ -44,7 +52,8 @@ def _decompress(k: Kernel, record: Val, out: Val) -> Val:
 
 
 def _strings(k: Kernel, record: Val, out: Val) -> Val:
-    """(stream: address and end, values, offsets) and a text record at `out`: the status. Reads a dictionary of strings."""
+    """(stream: address and end, values, offsets) and a text record at `out`: the status. Reads a dictionary of
+    strings."""
     count = word(k, record, 2)
     k.store(pointer(k, record, 3), k.i32(0))
     return plain_text(k, record, out, count, count, pointer(k, record, 3), k.null, k.i64(0))
@@ -64,8 +73,8 @@ OPERATIONS: dict[int, Callable[[Kernel, Val, Val], Val]] = {
 
 @cache
 def decoder_module() -> Module:
-    """The kernel of the decoder: `main(record, other, operation)`. The first word of `other` becomes the result; that of STRINGS is
-    the word behind the text record."""
+    """The kernel of the decoder: `main(record, other, operation)`. The first word of `other` becomes the result; that
+    of STRINGS is the word behind the text record."""
     module = Module()
     k = Kernel(module, "main", ("ptr", "ptr", "i64"), None)
     record, other, operation = k.params

@@ -1,9 +1,9 @@
-"""Some rows of a Parquet column chunk, in the kernel language: those that a filter or a join has left, decoded without the others.
+"""Some rows of a Parquet column chunk, in the kernel language: those that a filter or a join has left, decoded without
+the others.
 
-`pick` is to `decode` what SELECTION is to all ROWS. Pages without a wanted row are not even decompressed. In a page of numbers or
-codes without NULLs each wanted value is found by its place; in any other page blocks without a wanted row are passed over, and the
-others are decoded as a whole and picked from.
-"""
+`pick` is to `decode` what SELECTION is to all ROWS. Pages without a wanted row are not even decompressed. In a page of
+numbers or codes without NULLs each wanted value is found by its place; in any other page blocks without a wanted row
+are passed over, and the others are decoded as a whole and picked from."""
 
 from __future__ import annotations
 
@@ -87,7 +87,8 @@ def pick(k: Kernel, reader: Val) -> None:
 
 @routine("parquet_skip_pages", ("ptr",), None)
 def skip_pages(k: Kernel, reader: Val) -> None:
-    """Pass over the pages before the one with the next wanted row; a page that goes on behind the last of the ROWS is opened."""
+    """Pass over the pages before the one with the next wanted row; a page that goes on behind the last of the ROWS is
+    opened."""
     until = k.min(_wanted(k, reader, word(k, reader, TAKEN)), word(k, reader, ROWS))
     with k.forever() as loop:
         number = word(k, reader, PAGE)
@@ -122,7 +123,11 @@ def _pick_placed(k: Kernel, form: int, reader: Val, first: Val, rows: Val) -> Va
             put(k, stream, bits.AT, at + size)
             put(k, reader, TAKEN, taken.value)
             k.ret(k.i64(0))
-        dictionary, limit, width = pointer(k, reader, DICTIONARY), word(k, reader, DICTIONARY_VALUES), word(k, stream, bits.WIDTH)
+        dictionary, limit, width = (
+            pointer(k, reader, DICTIONARY),
+            word(k, reader, DICTIONARY_VALUES),
+            word(k, stream, bits.WIDTH),
+        )
         mask, wrong, base = (k.i64(1) << width) - 1, k.var(k.false), k.var(first)
 
         def give(index: Val) -> None:
@@ -140,7 +145,11 @@ def _pick_placed(k: Kernel, form: int, reader: Val, first: Val, rows: Val) -> Va
                 status = bits.next_run(k, stream)
                 with k.when(status != 0):
                     k.ret(status)
-            left, packed, value = word(k, stream, bits.LEFT), pointer(k, stream, bits.PACKED), word(k, stream, bits.VALUE)
+            left, packed, value = (
+                word(k, stream, bits.LEFT),
+                pointer(k, stream, bits.PACKED),
+                word(k, stream, bits.VALUE),
+            )
             count = k.min(end - here, left)
             with k.when(packed == k.null):
                 with k.forever() as loop:
@@ -245,7 +254,9 @@ def _pick_dictionary(k: Kernel, reader: Val, first: Val, rows: Val, values: Val)
     indices, chosen, bitmap = work + INDICES_AT, work + VALUES_AT, work + PICKED_BITS_AT
     nullable, of_row, start = word(k, reader, VALIDITY) != 0, k.var(indices), word(k, reader, TAKEN)
     with k.when(values > 0):
-        status = bits.read_indices(k, part(k, reader, VALUE_STREAM), indices, values, word(k, reader, DICTIONARY_VALUES))
+        status = bits.read_indices(
+            k, part(k, reader, VALUE_STREAM), indices, values, word(k, reader, DICTIONARY_VALUES)
+        )
         with k.when(status != 0):
             k.ret(status)
     with k.when(nullable):
@@ -261,14 +272,36 @@ def _pick_dictionary(k: Kernel, reader: Val, first: Val, rows: Val, values: Val)
             count.set(count.value + 1)
     offsets = k.element("i32", pointer(k, reader, OUT), start)
     text, taken = part(k, reader, TEXT_RECORD), word(k, reader, TAKEN) - start
-    k.ret(dictionary_text(k, dictionary, pointer(k, reader, DICTIONARY_TEXT), text, chosen, count.value, taken, offsets, pointer(k, reader, VALIDITY), start))
+    k.ret(
+        dictionary_text(
+            k,
+            dictionary,
+            pointer(k, reader, DICTIONARY_TEXT),
+            text,
+            chosen,
+            count.value,
+            taken,
+            offsets,
+            pointer(k, reader, VALIDITY),
+            start,
+        )
+    )
 
 
 @routine("parquet_pick_text", ("ptr", "i64", "i64"), "i64")
 def _pick_text(k: Kernel, reader: Val, first: Val, rows: Val) -> None:
     """Plain strings: the status. Their lengths are walked over, the bytes of the wanted ones copied."""
-    stream, text, bitmap = part(k, reader, VALUE_STREAM), part(k, reader, TEXT_RECORD), pointer(k, reader, WORK) + PICKED_BITS_AT
-    at, end, nullable, taken = k.var(pointer(k, stream, bits.AT)), pointer(k, stream, bits.END), word(k, reader, VALIDITY) != 0, k.var(word(k, reader, TAKEN))
+    stream, text, bitmap = (
+        part(k, reader, VALUE_STREAM),
+        part(k, reader, TEXT_RECORD),
+        pointer(k, reader, WORK) + PICKED_BITS_AT,
+    )
+    at, end, nullable, taken = (
+        k.var(pointer(k, stream, bits.AT)),
+        pointer(k, stream, bits.END),
+        word(k, reader, VALIDITY) != 0,
+        k.var(word(k, reader, TAKEN)),
+    )
     with k.range(rows) as row:
         wanted, valid, size = _wanted(k, reader, taken.value) == first + row, k.var(k.true), k.var(k.i64(0))
         with k.when(nullable):

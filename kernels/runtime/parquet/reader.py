@@ -1,8 +1,8 @@
-"""The reader of one Parquet column chunk in the kernel language: opens page after page and decodes so many rows of them.
+"""The reader of one Parquet column chunk in the kernel language: opens page after page and decodes so many rows of
+them.
 
-A `READER` record holds all that is between two calls of the kernel (`parquet_operations`), so that a chunk is decoded batch by batch.
-Its STREAMs are those of `parquet_bits`, its pages those that `parquet_headers` lists.
-"""
+A `READER` record holds all that is between two calls of the kernel (`parquet_operations`), so that a chunk is decoded
+batch by batch. Its STREAMs are those of `parquet_bits`, its pages those that `parquet_headers` lists."""
 
 from __future__ import annotations
 
@@ -33,17 +33,23 @@ LEVEL_STREAM = 24
 VALUE_STREAM = LEVEL_STREAM + STREAM_WORDS
 TEXT_RECORD = VALUE_STREAM + STREAM_WORDS
 OWN_WORDS = TEXT_RECORD + TEXT_WORDS
-CHUNK_BYTES, CHUNK_VALUES, PLAIN_BYTES, WANTS_CODES, NULLABLE, CHECKS_TEXT, OPENED, ODD_TEXT = range(OWN_WORDS, OWN_WORDS + 8)
-OUT_ROOM, BITMAP, BITMAP_ROOM, SCRATCH_ROOM, PAGES_ROOM, PAGE_BYTES, PAGE_ROOM, OFFSETS, OFFSETS_ROOM = range(OWN_WORDS + 8, OWN_WORDS + 17)
+CHUNK_BYTES, CHUNK_VALUES, PLAIN_BYTES, WANTS_CODES, NULLABLE, CHECKS_TEXT, OPENED, ODD_TEXT = range(
+    OWN_WORDS, OWN_WORDS + 8
+)
+OUT_ROOM, BITMAP, BITMAP_ROOM, SCRATCH_ROOM, PAGES_ROOM, PAGE_BYTES, PAGE_ROOM, OFFSETS, OFFSETS_ROOM = range(
+    OWN_WORDS + 8, OWN_WORDS + 17
+)
 STRINGS_RECORD, HEADERS, SUMMARY = OWN_WORDS + 17, OWN_WORDS + 17 + TEXT_WORDS, OWN_WORDS + 18 + TEXT_WORDS
 READER_WORDS = OWN_WORDS + 19 + TEXT_WORDS
 """The words of a reader.
 
-STATUS is 0 or what is wrong. ROWS are wanted and FILLED are there. OUT takes the values (offsets of strings: one more than rows),
-VALIDITY a bitmap, or is 0 for a column that has no levels. PAGE numbers the page to open next; READY is one more than the number of the page
-that the host has put into SCRATCH. DICTIONARY holds values as they are delivered, or the offsets into DICTIONARY_TEXT. LEFT rows are
-left in the open page. ENCODED is 1 where its values are indices. Where only some rows are wanted (`parquet_pick`), SELECTION are SELECTED
-row numbers as i32 in their order, from the first of the ROWS on, and a number behind them that is greater than all; TAKEN of them are done. A reader that opens its chunk itself (`parquet_fetch`) has more words, from OWN_WORDS on.
+STATUS is 0 or what is wrong. ROWS are wanted and FILLED are there. OUT takes the values (offsets of strings: one more
+than rows), VALIDITY a bitmap, or is 0 for a column that has no levels. PAGE numbers the page to open next; READY is one
+more than the number of the page that the host has put into SCRATCH. DICTIONARY holds values as they are delivered, or
+the offsets into DICTIONARY_TEXT. LEFT rows are left in the open page. ENCODED is 1 where its values are indices. Where
+only some rows are wanted (`parquet_pick`), SELECTION are SELECTED row numbers as i32 in their order, from the first of
+the ROWS on, and a number behind them that is greater than all; TAKEN of them are done. A reader that opens its chunk
+itself (`parquet_fetch`) has more words, from OWN_WORDS on.
 
 DICTIONARY, DICTIONARY_TEXT and DICTIONARY_VALUES stand together as the record of a dictionary that pipelines read."""
 
@@ -59,8 +65,8 @@ INDICES_AT, VALUES_AT, BITS_AT = 64, 64 + 4 * (BLOCK + 16), 64 + 12 * (BLOCK + 1
 PICKED_AT = BITS_AT + BLOCK // 8 + 64
 PICKED_BITS_AT = PICKED_AT + 8 * (BLOCK + 16)
 WORK_BYTES = PICKED_BITS_AT + BLOCK // 8 + 64
-"""WORK has room for the indices of a block, its values and its bits, with some space around each; then for the values and the bits
-of a block of which only some rows are wanted."""
+"""WORK has room for the indices of a block, its values and its bits, with some space around each; then for the values
+and the bits of a block of which only some rows are wanted."""
 
 
 def part(k: Kernel, record: Val, number: int) -> Val:
@@ -73,7 +79,9 @@ def open_page(k: Kernel, reader: Val) -> None:
     with k.forever() as loop:
         with k.when(word(k, reader, PAGE) >= word(k, reader, PAGE_COUNT)):
             k.ret(k.i64(NO_PAGE))
-        kind = word(k, k.element("i64", pointer(k, reader, PAGES), word(k, reader, PAGE) * headers.PAGE_WORDS), headers.KIND)
+        kind = word(
+            k, k.element("i64", pointer(k, reader, PAGES), word(k, reader, PAGE) * headers.PAGE_WORDS), headers.KIND
+        )
         loop.stop_if((kind == headers.DATA_PAGE) | (kind == headers.DATA_PAGE_V2))
         put(k, reader, PAGE, word(k, reader, PAGE) + 1)
     number = word(k, reader, PAGE)
@@ -82,7 +90,9 @@ def open_page(k: Kernel, reader: Val) -> None:
     second = word(k, page, headers.KIND) == headers.DATA_PAGE_V2
     stored, plain = word(k, page, headers.STORED_BYTES), word(k, page, headers.BYTES)
     # In version 2 the levels stand before the values and are never compressed.
-    repeats, levels = (k.select(second, word(k, page, number), k.i64(0)) for number in (headers.REPEATS, headers.LEVELS))
+    repeats, levels = (
+        k.select(second, word(k, page, number), k.i64(0)) for number in (headers.REPEATS, headers.LEVELS)
+    )
     before = repeats + levels
     with k.when((repeats != 0) | levels.ugt(stored) | levels.ugt(plain)):
         k.ret(k.i64(WRONG_SIZE))
@@ -277,8 +287,16 @@ def _bits_block(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> N
 @routine("parquet_block_text", ("ptr", "i64", "i64", "i64"), "i64")
 def _text_block(k: Kernel, reader: Val, first: Val, rows: Val, values: Val) -> None:
     """Strings; OUT has the offset of row `first`."""
-    text, offsets, bitmap = part(k, reader, TEXT_RECORD), k.element("i32", pointer(k, reader, OUT), first), pointer(k, reader, VALIDITY)
+    text, offsets, bitmap = (
+        part(k, reader, TEXT_RECORD),
+        k.element("i32", pointer(k, reader, OUT), first),
+        pointer(k, reader, VALIDITY),
+    )
     with k.when(word(k, reader, ENCODED) != 0):
-        dictionary, words, indices = pointer(k, reader, DICTIONARY), pointer(k, reader, DICTIONARY_TEXT), pointer(k, reader, WORK) + INDICES_AT
+        dictionary, words, indices = (
+            pointer(k, reader, DICTIONARY),
+            pointer(k, reader, DICTIONARY_TEXT),
+            pointer(k, reader, WORK) + INDICES_AT,
+        )
         k.ret(dictionary_text(k, dictionary, words, text, indices, values, rows, offsets, bitmap, first))
     k.ret(plain_text(k, part(k, reader, VALUE_STREAM), text, values, rows, offsets, bitmap, first))

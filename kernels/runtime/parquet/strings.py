@@ -1,4 +1,5 @@
-"""Strings of Parquet pages in the kernel language: plain values and dictionary look-up into offsets and bytes, as Arrow has them.
+"""Strings of Parquet pages in the kernel language: plain values and dictionary look-up into offsets and bytes, as Arrow
+has them.
 
 The bytes grow in memory of the C library, whose address and size stand in a `TEXT` record; the host takes it over.
 """
@@ -6,7 +7,17 @@ The bytes grow in memory of the C library, whose address and size stand in a `TE
 from __future__ import annotations
 
 from tsql.kernels.codegen.lang import Kernel, Val, routine
-from tsql.kernels.runtime.parquet.bits import CUT, NO_MEMORY, PADDING, TOO_LONG, WRONG_TEXT, bytes_until, pointer, put, word
+from tsql.kernels.runtime.parquet.bits import (
+    CUT,
+    NO_MEMORY,
+    PADDING,
+    TOO_LONG,
+    WRONG_TEXT,
+    bytes_until,
+    pointer,
+    put,
+    word,
+)
 
 ADDRESS, ROOM, USED = range(3)
 TEXT_WORDS = 3
@@ -63,9 +74,12 @@ def next_text(k: Kernel, at: Val, end: Val) -> Val:
 
 
 @routine("parquet_plain_text", ("ptr", "ptr", "i64", "i64", "ptr", "ptr", "i64"), "i64")
-def plain_text(k: Kernel, stream: Val, text: Val, values: Val, rows: Val, offsets: Val, bitmap: Val, start: Val) -> None:
-    """The next `values` strings, each a length and its bytes, as `rows` rows; a row whose bit is not set has none. `offsets` has
-    one more entry than rows: the first is there already. A stream is its address and its end. The status."""
+def plain_text(
+    k: Kernel, stream: Val, text: Val, values: Val, rows: Val, offsets: Val, bitmap: Val, start: Val
+) -> None:
+    """The next `values` strings, each a length and its bytes, as `rows` rows; a row whose bit is not set has none.
+    `offsets` has one more entry than rows: the first is there already. A stream is its address and its end. The
+    status."""
     at, end, total = k.var(pointer(k, stream, 0)), pointer(k, stream, 1), k.var(k.i64(0))
     with k.range(values):
         size = next_text(k, at.value, end)
@@ -92,8 +106,20 @@ def plain_text(k: Kernel, stream: Val, text: Val, values: Val, rows: Val, offset
 
 
 @routine("parquet_dictionary_text", ("ptr", "ptr", "ptr", "ptr", "i64", "i64", "ptr", "ptr", "i64"), "i64")
-def dictionary_text(k: Kernel, dictionary: Val, words: Val, text: Val, indices: Val, values: Val, rows: Val, offsets: Val, bitmap: Val, start: Val) -> None:
-    """Strings of a dictionary (offsets, bytes) by checked indices, as `rows` rows like `plain_text` makes them: the status."""
+def dictionary_text(
+    k: Kernel,
+    dictionary: Val,
+    words: Val,
+    text: Val,
+    indices: Val,
+    values: Val,
+    rows: Val,
+    offsets: Val,
+    bitmap: Val,
+    start: Val,
+) -> None:
+    """Strings of a dictionary (offsets, bytes) by checked indices, as `rows` rows like `plain_text` makes them: the
+    status."""
     total = k.var(k.i64(0))
     with k.range(values) as i:
         index = k.load("i32", indices, i).uto("i64")

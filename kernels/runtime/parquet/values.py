@@ -1,8 +1,7 @@
 """Values of fixed width in Parquet pages, in the kernel language: dictionary look-up, plain values, and room for NULLs.
 
-A `Form` says how a value is stored and how it is delivered. Values are decoded without gaps; `spread` moves them to the rows
-that are not NULL.
-"""
+A `Form` says how a value is stored and how it is delivered. Values are decoded without gaps; `spread` moves them to the
+rows that are not NULL."""
 
 from __future__ import annotations
 
@@ -12,16 +11,25 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 
 class Form(NamedTuple):
-    """stored: the machine type in the file, or "big": big-endian numbers of up to 8 bytes, "codes": the indices of a dictionary,
-    delivered as they are, "bits", "bytes": text. delivered: the machine type of a value, or "bits", or "offsets"."""
+    """stored: the machine type in the file, or "big": big-endian numbers of up to 8 bytes, "codes": the indices of a
+    dictionary, delivered as they are, "bits", "bytes": text. delivered: the machine type of a value, or "bits", or
+    "offsets"."""
 
     stored: str
     delivered: str
 
 
-FORMS = (Form("i32", "i32"), Form("i64", "i64"), Form("big", "i64"), Form("codes", "i32"), Form("bits", "bits"), Form("bytes", "offsets"))
-"""The number of a form is its place here. Floats are i32 and i64: their bits are all that counts. What is to be narrower or wider
-than it is stored is converted by the host: few files have such columns, and each form is code that every process has to load."""
+FORMS = (
+    Form("i32", "i32"),
+    Form("i64", "i64"),
+    Form("big", "i64"),
+    Form("codes", "i32"),
+    Form("bits", "bits"),
+    Form("bytes", "offsets"),
+)
+"""The number of a form is its place here. Floats are i32 and i64: their bits are all that counts. What is to be
+narrower or wider than it is stored is converted by the host: few files have such columns, and each form is code that
+every process has to load."""
 
 WORDS, LONG_WORDS, BIG, CODES, BITS, TEXT = range(len(FORMS))
 
@@ -38,7 +46,8 @@ def gather(k: Kernel, machine: str, dictionary: Val, indices: Val, count: Val, t
 
 
 def spread(k: Kernel, machine: str, values: Val, bitmap: Val, start: Val, count: Val, target: Val) -> None:
-    """The values in their rows: those whose bit is set, from bit `start` on. The others are 0. One value behind the last is read."""
+    """The values in their rows: those whose bit is set, from bit `start` on. The others are 0. One value behind the
+    last is read."""
 
     @routine(f"parquet_spread_{machine}", ("ptr", "ptr", "i64", "i64", "ptr"), None)
     def body(k: Kernel, values: Val, bitmap: Val, start: Val, count: Val, target: Val) -> None:

@@ -1,8 +1,8 @@
 """Values to text in the kernel language: each `put_*` writes at a pointer and returns the pointer behind the last byte.
 
 The caller supplies enough memory (`*_BYTES` below). Texts are those of DuckDB: shortest floats that read back, decimals
-with all their digits, years of at least four digits with " (BC)" before year 1, fractions of a second without zeros at the end.
-"""
+with all their digits, years of at least four digits with " (BC)" before year 1, fractions of a second without zeros at
+the end."""
 
 from __future__ import annotations
 
@@ -122,8 +122,8 @@ def put_huge(k: Kernel, p: Val, value: Val) -> None:
 
 @routine("put_decimal", ("ptr", "i64", "i64", "i64", "i1"), "ptr")
 def put_decimal(k: Kernel, p: Val, value: Val, power: Val, scale: Val, lead: Val) -> None:
-    """A decimal with `scale` > 0 digits behind the point; power is 10^scale; `lead` tells whether a zero stands before the
-    point (DuckDB writes none where the type has no digit there)."""
+    """A decimal with `scale` > 0 digits behind the point; power is 10^scale; `lead` tells whether a zero stands before
+    the point (DuckDB writes none where the type has no digit there)."""
     _decimal(k, (p, value, power, scale, lead), put_unsigned, put_padded)
 
 
@@ -133,7 +133,9 @@ def put_decimal_huge(k: Kernel, p: Val, value: Val, power: Val, scale: Val, lead
     _decimal(k, (p, value, power, scale, lead), put_unsigned_huge, put_padded_huge)
 
 
-def _decimal(k: Kernel, params: tuple[Val, Val, Val, Val, Val], unsigned: Callable[..., Val], padded: Callable[..., Val]) -> None:
+def _decimal(
+    k: Kernel, params: tuple[Val, Val, Val, Val, Val], unsigned: Callable[..., Val], padded: Callable[..., Val]
+) -> None:
     p, value, power, scale, lead = params
     p, magnitude = put_sign(k, p, value)
     whole = magnitude // power
@@ -226,7 +228,8 @@ def put_timestamp(k: Kernel, p: Val, micros: Val, zoned: Val) -> None:
 
 @routine("put_count", ("ptr", "ptr", "i64", "i64", "i64"), "ptr")
 def put_count(k: Kernel, start: Val, p: Val, count: Val, name: Val, size: Val) -> None:
-    """A part of an interval: count, blank, name (its bytes as a number), and an s unless the count is 1 or -1; parts are set apart by a blank."""
+    """A part of an interval: count, blank, name (its bytes as a number), and an s unless the count is 1 or -1; parts
+    are set apart by a blank."""
     with k.when(count == 0):
         k.ret(p)
     at = k.var(p)

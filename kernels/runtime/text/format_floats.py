@@ -26,7 +26,8 @@ def float_reads_back(k: Kernel, text: Val, value: Val, single: Val) -> None:
 
 @routine("float_next_digit", ("ptr", "i64"), None)
 def float_next_digit(k: Kernel, text: Val, digits: Val) -> None:
-    """Add one to the last digit of d.ddde±xx. Carries stop before the point, which is enough for numbers that need it."""
+    """Add one to the last digit of d.ddde±xx. Carries stop before the point, which is enough for numbers that need
+    it."""
     at = k.var(digits)
     with k.forever() as loop:
         i = at.value

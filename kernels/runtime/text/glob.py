@@ -1,5 +1,5 @@
-"""GLOB patterns in the kernel language: `*`, `?`, `[a-z]`, `[!a]` and `\\` as the escape character. Bytes are compared, as in
-DuckDB."""
+"""GLOB patterns in the kernel language: `*`, `?`, `[a-z]`, `[!a]` and `\\` as the escape character. Bytes are compared,
+as in DuckDB."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from tsql.kernels.codegen.lang import Kernel, Val, routine
 
 @routine("glob_bracket", ("ptr", "i64", "i64", "i8"), "i64")
 def glob_bracket(k: Kernel, pattern: Val, m: Val, start: Val, byte: Val) -> None:
-    """Where the pattern goes on after the brackets that open just before `start`, or -1 if `byte` is not among what they
-    allow. Brackets that never close allow nothing; a `]` that comes first stands for itself."""
+    """Where the pattern goes on after the brackets that open just before `start`, or -1 if `byte` is not among what
+    they allow. Brackets that never close allow nothing; a `]` that comes first stands for itself."""
     inverted = k.var(k.false)
     place = k.var(start)
     with k.when(start < m):
@@ -35,7 +35,8 @@ def glob_bracket(k: Kernel, pattern: Val, m: Val, start: Val, byte: Val) -> None
 
 @routine("glob_match", ("ptr", "i64", "ptr", "i64"), "i1")
 def glob_match(k: Kernel, p: Val, n: Val, pattern: Val, m: Val) -> None:
-    """Whether the whole string matches. On a mismatch the text after the last `*` moves on by one byte, as in `like_match`."""
+    """Whether the whole string matches. On a mismatch the text after the last `*` moves on by one byte, as in
+    `like_match`."""
     at, place = k.var(k.i64(0)), k.var(k.i64(0))
     after_star, retry = k.var(k.i64(-1)), k.var(k.i64(0))
     with k.forever() as loop:

@@ -1,8 +1,7 @@
 """Text to numbers, booleans and blobs in the kernel language, with DuckDB's grammar.
 
-A `parse_*` routine returns whether the text is well formed and stores the value at `out`. Blanks may stand on both sides
-of a number, a single underscore between two digits, an exponent behind it.
-"""
+A `parse_*` routine returns whether the text is well formed and stores the value at `out`. Blanks may stand on both
+sides of a number, a single underscore between two digits, an exponent behind it."""
 
 from __future__ import annotations
 
@@ -145,8 +144,8 @@ def parse_number(k: Kernel, p: Val, n: Val, scale: Val, limit: Val, based: Val, 
 
 @routine("digits_up_to", ("ptr", "i64", "i64", "i64", "i1", "ptr"), "i1")
 def digits_up_to(k: Kernel, p: Val, n: Val, start: Val, cut: Val, minus: Val, out: Val) -> None:
-    """The first `cut` of the digits from `start` on (and zeros behind them) as a number with its sign, rounded by the digit behind them;
-    false if it is too large. However long a number is, none of its digits is lost."""
+    """The first `cut` of the digits from `start` on (and zeros behind them) as a number with its sign, rounded by the
+    digit behind them; false if it is too large. However long a number is, none of its digits is lost."""
     at, place, value, up = k.var(start), k.var(k.i64(0)), k.var(k.i128(0)), k.var(k.false)
     room = k.i128((LARGEST - 9) // 10)
     with k.forever() as loop:
@@ -205,7 +204,8 @@ def _exponent(k: Kernel, p: Val, n: Val, at: Var, good: Var) -> Val:
 
 @routine("shift_number", ("i128", "i128", "i64", "i64", "i1", "ptr"), "i1")
 def shift_number(k: Kernel, whole: Val, fraction: Val, digits: Val, shift: Val, minus: Val, out: Val) -> None:
-    """(whole + fraction / 10^digits) * 10^shift with its sign, rounded half away from zero; false if it is too large."""
+    """(whole + fraction / 10^digits) * 10^shift with its sign, rounded half away from zero; false if it is too
+    large."""
     value, up = k.var(k.i128(0)), k.var(k.false)
 
     def divide(a: Val, exponent: Val) -> Val:
@@ -265,7 +265,8 @@ def parse_based(k: Kernel, p: Val, n: Val, start: Val, bits: Val, limit: Val, ou
 
 @routine("negative_not_zero", ("ptr", "i64"), "i1")
 def negative_not_zero(k: Kernel, p: Val, n: Val) -> None:
-    """A minus sign with anything but zeros behind it: unsigned types take "-0" but not "-0.4", though it rounds to zero."""
+    """A minus sign with anything but zeros behind it: unsigned types take "-0" but not "-0.4", though it rounds to
+    zero."""
     at = k.var(skip_spaces(k, p, n, 0))
     with k.when(byte_at(k, p, n, at.value) != 45):
         k.ret(k.false)
@@ -289,7 +290,8 @@ def parse_boolean(k: Kernel, p: Val, n: Val, out: Val) -> None:
 
 @routine("parse_blob", ("ptr", "i64", "ptr"), "i64")
 def parse_blob(k: Kernel, p: Val, n: Val, out: Val) -> None:
-    r"""ASCII with \xHH for other bytes, into the bytes at `out`. Returns their count, -1 for a bad escape, -2 for a byte above 127."""
+    r"""ASCII with \xHH for other bytes, into the bytes at `out`. Returns their count, -1 for a bad escape, -2 for a
+    byte above 127."""
     at, size = k.var(k.i64(0)), k.var(k.i64(0))
     with k.forever() as loop:
         loop.stop_if(at.value >= n)

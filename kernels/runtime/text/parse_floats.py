@@ -64,7 +64,9 @@ def parse_float(k: Kernel, p: Val, n: Val, copy: Val, single: Val, out: Val) -> 
     k.ret(k.true)
 
 
-def _digits(k: Kernel, p: Val, n: Val, at: Var, good: Var, keep: Callable[[Val], None], add: Callable[[Val], None]) -> None:
+def _digits(
+    k: Kernel, p: Val, n: Val, at: Var, good: Var, keep: Callable[[Val], None], add: Callable[[Val], None]
+) -> None:
     with k.forever() as loop:
         byte = byte_at(k, p, n, at.value)
         loop.stop_if(~is_digit(k, byte))

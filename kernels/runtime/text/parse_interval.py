@@ -9,7 +9,8 @@ from tsql.kernels.runtime.text.parse_floats import parse_float
 from tsql.kernels.runtime.text.parse_time import letters_end, parse_clock
 
 MONTHS, DAYS, MICROS = 0, 1, 2
-"""Fields at `out`, as i64; behind them the position and length of a unit that is unknown, and room to read a fraction."""
+"""Fields at `out`, as i64; behind them the position and length of a unit that is unknown, and room to read a
+fraction."""
 WORD, WORD_LENGTH, WORK = 3, 4, 40
 OUT_BYTES = 72
 """Bytes at `out`, beside those of the text itself."""
@@ -27,11 +28,20 @@ UNITS: tuple[tuple[tuple[str, ...], int, int, int, int, int, int], ...] = (
     (("hour", "hours", "hr", "hrs", "h"), MICROS, MICROS_PER_HOUR, MICROS, 0, MICROS, MICROS_PER_HOUR),
     (("minute", "minutes", "min", "mins", "m"), MICROS, MICROS_PER_MINUTE, MICROS, 0, MICROS, MICROS_PER_MINUTE),
     (("second", "seconds", "sec", "secs", "s", ""), MICROS, MICROS_PER_SECOND, MICROS, 0, MICROS, MICROS_PER_SECOND),
-    (("milliseconds", "millisecond", "ms", "msec", "msecs", "msecond", "mseconds"), MICROS, 1000, MICROS, 0, MICROS, 1000),
+    (
+        ("milliseconds", "millisecond", "ms", "msec", "msecs", "msecond", "mseconds"),
+        MICROS,
+        1000,
+        MICROS,
+        0,
+        MICROS,
+        1000,
+    ),
     (("microseconds", "microsecond", "us", "usec", "usecs", "usecond", "useconds"), MICROS, 1, MICROS, 0, MICROS, 0),
 )
-"""Names; the field and the factor of the whole number; of a fraction, the field and factor of its whole units of the next
-smaller kind; and the field and factor to which the rest is rounded. The empty name is that of a number alone: seconds."""
+"""Names; the field and the factor of the whole number; of a fraction, the field and factor of its whole units of the
+next smaller kind; and the field and factor to which the rest is rounded. The empty name is that of a number alone:
+seconds."""
 
 
 @routine("interval_add", ("ptr", "i64", "i64", "i64"), "i1")

@@ -29,7 +29,22 @@ BAD_FORMAT, OUT_OF_RANGE, NOT_UTC, UNKNOWN_ZONE = 1, 2, 3, 4
 FIRST_DAY, LAST_DAY = TIMESTAMP_MIN // MICROS_PER_DAY, TIMESTAMP_MAX // MICROS_PER_DAY
 MOST_HOURS = 2_562_047_788
 """Hours in the largest i64 of microseconds."""
-UTC_NAMES = ("utc", "gmt", "zulu", "uct", "universal", "greenwich", "etc/utc", "etc/gmt", "etc/uct", "etc/zulu", "etc/universal", "etc/greenwich", "gmt0", "etc/gmt0")
+UTC_NAMES = (
+    "utc",
+    "gmt",
+    "zulu",
+    "uct",
+    "universal",
+    "greenwich",
+    "etc/utc",
+    "etc/gmt",
+    "etc/uct",
+    "etc/zulu",
+    "etc/universal",
+    "etc/greenwich",
+    "gmt0",
+    "etc/gmt0",
+)
 """Zones that a TIMESTAMPTZ may name; others would need the tables of time zones."""
 
 
@@ -60,7 +75,8 @@ def letters_end(k: Kernel, p: Val, n: Val, start: Val) -> None:
 
 @routine("parse_date", ("ptr", "i64", "ptr"), "i64")
 def parse_date(k: Kernel, p: Val, n: Val, out: Val) -> None:
-    """[-]year-month-day[ (BC)] with - / \\ or a blank between, or epoch, infinity, -infinity. Text may follow a date."""
+    """[-]year-month-day[ (BC)] with - / \\ or a blank between, or epoch, infinity, -infinity. Text may follow a
+    date."""
     at = k.var(skip_spaces(k, p, n, 0))
     minus = byte_at(k, p, n, at.value) == 45
     at.set(at.value + minus.to("i64"))
@@ -117,7 +133,8 @@ def special_date(k: Kernel, p: Val, n: Val, start: Val, minus: Val, out: Val) ->
 
 @routine("parse_clock", ("ptr", "i64", "i64", "ptr"), "i64")
 def parse_clock(k: Kernel, p: Val, n: Val, start: Val, out: Val) -> None:
-    """hours:[minutes[:[seconds[.fraction]]]] from `start`; hours may be many, digits behind microseconds are dropped."""
+    """hours:[minutes[:[seconds[.fraction]]]] from `start`; hours may be many, digits behind microseconds are
+    dropped."""
     at = k.var(skip_spaces(k, p, n, start))
     first = at.value
     hours = k.var(k.i64(0))
@@ -251,7 +268,11 @@ def parse_zone(k: Kernel, p: Val, n: Val, start: Val, local: Val, zoned: Val, ou
         with k.when(zoned):
             offset = k.load("i64", out, 0)
             micros.set(local - offset)
-            with k.when(k.overflows("sub", local, offset) | (micros.value > TIMESTAMP_MAX) | (micros.value <= -TIMESTAMP_INFINITY)):
+            with k.when(
+                k.overflows("sub", local, offset)
+                | (micros.value > TIMESTAMP_MAX)
+                | (micros.value <= -TIMESTAMP_INFINITY)
+            ):
                 k.ret(k.i64(OUT_OF_RANGE))
     with k.otherwise():
         with k.when(mark == 32):

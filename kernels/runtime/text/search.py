@@ -88,8 +88,8 @@ def str_ends(k: Kernel, p: Val, n: Val, suffix: Val, m: Val) -> None:
 
 @routine("str_part", ("ptr", "i64", "ptr", "i64", "i64"), "i64")
 def str_part(k: Kernel, p: Val, n: Val, separator: Val, m: Val, index: Val) -> None:
-    """The packed slice of the index-th part (from 1; from the end if negative); empty if there is none. An empty separator
-    splits into characters."""
+    """The packed slice of the index-th part (from 1; from the end if negative); empty if there is none. An empty
+    separator splits into characters."""
     with k.when(m == 0):
         count = utf8_length(k, p, n)
         place = k.select(index < 0, count + index + 1, index)

@@ -1,4 +1,5 @@
-"""String routines in the kernel language: equality, order, hashing. Lengths are in bytes, order is that of the bytes."""
+"""String routines in the kernel language: equality, order, hashing. Lengths are in bytes, order is that of the
+bytes."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """UTF-8 in the kernel language: counting and skipping code points, slices of strings, decoding, encoding, trimming.
 
-Strings are (pointer, length in bytes) and hold valid UTF-8. A routine has one result, so a part of a string is returned as
-a packed slice (`start << 32 | size`, both in bytes) and a new string as the address of its length followed by its bytes;
-`sliced` and `counted` turn the two into (pointer, length).
-"""
+Strings are (pointer, length in bytes) and hold valid UTF-8. A routine has one result, so a part of a string is returned
+as a packed slice (`start << 32 | size`, both in bytes) and a new string as the address of its length followed by its
+bytes; `sliced` and `counted` turn the two into (pointer, length)."""
 
 from __future__ import annotations
 
@@ -29,7 +28,8 @@ def counted(k: Kernel, record: Val) -> tuple[Val, Val]:
 
 
 def new_record(k: Kernel, ctx: Val, bytes: Val) -> tuple[Val, Val]:
-    """Memory for a new string of at most `bytes`: the record, and where its text starts. `k.store(record, length)` ends it."""
+    """Memory for a new string of at most `bytes`: the record, and where its text starts. `k.store(record, length)` ends
+    it."""
     record = scratch_alloc(k, ctx, bytes + 8)
     return record, record + 8
 

@@ -98,7 +98,10 @@ class Aggregate(Step):
         step = cls(inputs, by=by, calls=calls, phase=phase)
         for name, call in calls:
             if phase != "complete" and not can_split(call):
-                raise context.error(f"{name}={call} has no state that a second phase could merge", "aggregate it in one step, behind redistribute or gather")
+                raise context.error(
+                    f"{name}={call} has no state that a second phase could merge",
+                    "aggregate it in one step, behind redistribute or gather",
+                )
         if origin is not None:
             step.check_states(origin, context)
         return step
@@ -107,14 +110,19 @@ class Aggregate(Step):
         known = dict(origin.calls)
         for name, call in self.calls:
             if known.get(name) != call:
-                raise context.error(f"{name}={call}: the partial step {origin.name} has {f'{name}={known[name]}' if name in known else 'no such aggregate'}")
+                raise context.error(
+                    f"{name}={call}: the partial step {origin.name} has "
+                    f"{f'{name}={known[name]}' if name in known else 'no such aggregate'}"
+                )
             for column in state_names(name, len(plain_body(call).exported())):
                 if column not in self.inputs[0].schema:
                     raise context.error(f"the state column {column} of {name} does not reach this step")
                 other = other_origin(self.inputs[0], column, origin)
                 if other is not None:
                     step, there = other
-                    raise context.error(f"{column} is not the state of {name} any more: it is the column {there} of {step.name}")
+                    raise context.error(
+                        f"{column} is not the state of {name} any more: it is the column {there} of {step.name}"
+                    )
 
 
 def can_split(call: AggregateCall) -> bool:
@@ -123,8 +131,8 @@ def can_split(call: AggregateCall) -> bool:
 
 
 def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str] | None:
-    """Where a column comes from that should be a state of `origin` by that name, and is not; None if it is. Of several partial
-    steps that are united each must have the same aggregate."""
+    """Where a column comes from that should be a state of `origin` by that name, and is not; None if it is. Of several
+    partial steps that are united each must have the same aggregate."""
     waiting, seen = [(step, column)], set()
     while waiting:
         at, name = waiting.pop()
@@ -132,7 +140,11 @@ def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str]
             continue
         seen.add((id(at), name))
         if isinstance(at, Aggregate) and at.phase == "partial":
-            if name != column or name in dict(at.by) or (at is not origin and _states(at).get(name) != _states(origin).get(name)):
+            if (
+                name != column
+                or name in dict(at.by)
+                or (at is not origin and _states(at).get(name) != _states(origin).get(name))
+            ):
                 return at, name
             continue
         below = at.carries(name)
@@ -144,7 +156,9 @@ def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str]
 
 def _states(partial: Aggregate) -> dict[str, AggregateCall]:
     """The aggregate of each state column."""
-    return {column: call for name, call in partial.calls for column in state_names(name, len(plain_body(call).exported()))}
+    return {
+        column: call for name, call in partial.calls for column in state_names(name, len(plain_body(call).exported()))
+    }
 
 
 def partial_of(step: Step) -> Aggregate | None:

@@ -1,11 +1,11 @@
 """asof_join: each row of the left input with the nearest right row in time, among those with equal keys.
 
-Semantics: `at` compares a number or time of the left with one of the right. Of the right rows that satisfy it, the keys (`on`) and
-the condition (`where`) the nearest wins, and of several with the same time the last in the order of the input. NULL never
-matches. Requires: all right rows in every shard (`broadcast`), or both sides placed by the keys (`redistribute` both). State: the
-right side, sorted by (keys, time). Cost: the sort, and a search for each left row, which is short where left rows come in the order
-of time (`walks=yes`). Not done: right and full joins, and right sides without keys, or with one key, that do not fit memory.
-"""
+Semantics: `at` compares a number or time of the left with one of the right. Of the right rows that satisfy it, the keys
+(`on`) and the condition (`where`) the nearest wins, and of several with the same time the last in the order of the
+input. NULL never matches. Requires: all right rows in every shard (`broadcast`), or both sides placed by the keys
+(`redistribute` both). State: the right side, sorted by (keys, time). Cost: the sort, and a search for each left row,
+which is short where left rows come in the order of time (`walks=yes`). Not done: right and full joins, and right sides
+without keys, or with one key, that do not fit memory."""
 
 from __future__ import annotations
 
@@ -76,14 +76,38 @@ class AsofJoin(HashJoin):
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         kind = attributes.choice("kind", ASOF_KINDS, "inner")
         left, right, both = read_sides(inputs, context)
-        keys = tuple(read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
+        keys = (
+            tuple(read_key(context, item, both, left, right) for item in attributes.items("on"))
+            if attributes.optional("on")
+            else ()
+        )
         at = context.expression(attributes.text("at"), both)
         if not _is_comparison(at, left, right):
-            raise attributes.error("at", f"at={at}: it compares a number or time of the left input with one of the right by {', '.join(NEAREST)}")
+            raise attributes.error(
+                "at",
+                (
+                    f"at={at}: it compares a number or time of the left input with one of the right by "
+                    f"{', '.join(NEAREST)}"
+                ),
+            )
         condition, tolerance = attributes.condition("where", both), attributes.expression("tolerance", both)
         if tolerance is not None and not is_tolerance(tolerance, at.args[0]):
-            raise attributes.error("tolerance", f"tolerance={tolerance}: it is a constant interval without months, or a number of the type {at.args[0].type}")
-        return cls(inputs, kind=kind, keys=keys, condition=condition, range=(at,), walks=attributes.flag("walks"), tolerance=tolerance)
+            raise attributes.error(
+                "tolerance",
+                (
+                    f"tolerance={tolerance}: it is a constant interval without months, or a number of the type "
+                    f"{at.args[0].type}"
+                ),
+            )
+        return cls(
+            inputs,
+            kind=kind,
+            keys=keys,
+            condition=condition,
+            range=(at,),
+            walks=attributes.flag("walks"),
+            tolerance=tolerance,
+        )
 
 
 def is_sortable(t: Type) -> bool:
@@ -95,7 +119,10 @@ def is_sortable(t: Type) -> bool:
 def _is_comparison(at: Expr, left: Schema, right: Schema) -> bool:
     if not (isinstance(at, Call) and at.name in NEAREST and is_sortable(at.args[0].type)):
         return False
-    return all(expr.columns() and all(c in side for c in expr.columns()) for expr, side in zip(at.args, (left, right), strict=True))
+    return all(
+        expr.columns() and all(c in side for c in expr.columns())
+        for expr, side in zip(at.args, (left, right), strict=True)
+    )
 
 
 def is_tolerance(expr: Expr, time: Expr) -> bool:

@@ -1,18 +1,21 @@
 """combine: the windows of each key, from the states of panes.
 
-The input has a row for each key and pane: the key, the pane, and exported states (phase=partial of `aggregate`); several rows of
-one pane, from several shards, are merged. No row of the query's input is repeated: what a window costs does not depend on how many
-panes it has. The rows of a key must be in one shard; without `by` there is one key, and one shard.
+The input has a row for each key and pane: the key, the pane, and exported states (phase=partial of `aggregate`);
+several rows of one pane, from several shards, are merged. No row of the query's input is repeated: what a window costs
+does not depend on how many panes it has. The rows of a key must be in one shard; without `by` there is one key, and one
+shard.
 
-kind=hop       windows `[s, s + size)` for each s that is a multiple of `slide`; sizes are in panes of `width` microseconds
+kind=hop       windows `[s, s + size)` for each s that is a multiple of `slide`; sizes are in panes of `width`
+microseconds
 kind=cumulate  windows that begin at a multiple of `size` and grow by one pane, up to `size`
-kind=rows      windows of `size` rows of a key, in the order of `first`, each `slide` rows behind the one before; `id` is its number
-kind=session   panes are no wider than `gap`, and have `first` and `last`, the times of their rows: those no further apart are one window
+kind=rows      windows of `size` rows of a key, in the order of `first`, each `slide` rows behind the one before; `id`
+is its number
+kind=session   panes are no wider than `gap`, and have `first` and `last`, the times of their rows: those no further
+apart are one window
 
-With over=rows the input has rows, each of which is a pane by itself: cheaper where a pane has hardly more than one row. Aggregates that depend on the
-order of rows follow that of the input in windows of kind hop and cumulate, and that of time in the others; states have positions in the input in them, so
-that sessions have over=rows then.
-"""
+With over=rows the input has rows, each of which is a pane by itself: cheaper where a pane has hardly more than one row.
+Aggregates that depend on the order of rows follow that of the input in windows of kind hop and cumulate, and that of
+time in the others; states have positions in the input in them, so that sessions have over=rows then."""
 
 from __future__ import annotations
 
@@ -35,7 +38,8 @@ NUMBERS = ("slide", "size", "width", "offset", "gap")
 
 @dataclass(frozen=True)
 class Combine(Step):
-    """`by` are the key columns, `calls` (name, aggregate) pairs as in the partial step; `windows` says which windows there are."""
+    """`by` are the key columns, `calls` (name, aggregate) pairs as in the partial step; `windows` says which windows
+    there are."""
 
     by: tuple[str, ...] = ()
     calls: tuple[tuple[str, AggregateCall], ...] = ()
@@ -67,14 +71,24 @@ class Combine(Step):
         numbers = [(n, str(getattr(spec, n))) for n in NUMBERS if getattr(spec, n) is not None]
         names = [(n, identifier(getattr(spec, n))) for n in NAMES if getattr(spec, n) is not None]
         over = [("over", spec.over)] if spec.over != "states" else []
-        return [("kind", spec.kind), *over, ("by", f"({', '.join(map(identifier, self.by))})"), *numbers, *names, *(assignment(n, c, ("kind", "over", "by", *NUMBERS, *NAMES)) for n, c in self.calls)]
+        return [
+            ("kind", spec.kind),
+            *over,
+            ("by", f"({', '.join(map(identifier, self.by))})"),
+            *numbers,
+            *names,
+            *(assignment(n, c, ("kind", "over", "by", *NUMBERS, *NAMES)) for n, c in self.calls),
+        ]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         schema = inputs[0].schema
         kind = attributes.choice("kind", KINDS)
         numbers = {name: attributes.integer(name) for name in NUMBERS}
-        names = {n: attributes.column(n, schema, inputs[0].name, BIGINT if n == "pane" else TIMESTAMP) for n in ("pane", "first", "last")}
+        names = {
+            n: attributes.column(n, schema, inputs[0].name, BIGINT if n == "pane" else TIMESTAMP)
+            for n in ("pane", "first", "last")
+        }
         names |= {n: None if attributes.optional(n) is None else attributes.name(n) for n in ("start", "end", "id")}
         try:
             windows = Windows(kind, **numbers, **names, over=attributes.choice("over", ("states", "rows"), "states"))
@@ -88,7 +102,9 @@ class Combine(Step):
         if origin is None:
             raise context.error("combine needs an input that comes from an aggregate with phase=partial")
         calls = tuple((n, context.aggregate(t, origin.inputs[0].schema)) for n, t in attributes.assignments())
-        Aggregate((inputs[0],), by=tuple((n, Column(n, schema[n].type)) for n in by), calls=calls, phase="final").check_states(origin, context)
+        Aggregate(
+            (inputs[0],), by=tuple((n, Column(n, schema[n].type)) for n in by), calls=calls, phase="final"
+        ).check_states(origin, context)
         return cls(inputs, by=by, calls=_checked(calls, context), windows=windows)
 
 

@@ -15,8 +15,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Expand(Step):
-    """`keys` are columns of the input; `sets` tuples of indexes into them. Adds `grouping_id`: bit i is 1 where key i is not
-    in the set, and `grouping_set`, the number of the set (equal sets give equal rows twice, as SQL wants)."""
+    """`keys` are columns of the input; `sets` tuples of indexes into them. Adds `grouping_id`: bit i is 1 where key i
+    is not in the set, and `grouping_set`, the number of the set (equal sets give equal rows twice, as SQL wants)."""
 
     keys: tuple[str, ...] = ()
     sets: tuple[tuple[int, ...], ...] = ()
@@ -38,7 +38,10 @@ class Expand(Step):
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.physical.planfile import identifiers
 
-        return [("keys", identifiers(self.keys)), ("sets", "(" + ", ".join(identifiers(tuple(self.keys[i] for i in s)) for s in self.sets) + ")")]
+        return [
+            ("keys", identifiers(self.keys)),
+            ("sets", "(" + ", ".join(identifiers(tuple(self.keys[i] for i in s)) for s in self.sets) + ")"),
+        ]
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:

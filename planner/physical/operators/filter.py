@@ -11,8 +11,9 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Filter(Step):
-    """Keeps placement and order. `how=select`, directly above a scan: a cheap part of the condition is decided for a run of
-    rows before any of them is looked at further, which pays where few rows pass; anywhere else it changes nothing."""
+    """Keeps placement and order. `how=select`, directly above a scan: a cheap part of the condition is decided for a
+    run of rows before any of them is looked at further, which pays where few rows pass; anywhere else it changes
+    nothing."""
 
     predicate: Expr | None = None
     how: str = "branch"
@@ -26,4 +27,8 @@ class Filter(Step):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         attributes.text("where")
-        return cls(inputs, predicate=attributes.condition("where", inputs[0].schema), how=attributes.choice("how", ("branch", "select"), "branch"))
+        return cls(
+            inputs,
+            predicate=attributes.condition("where", inputs[0].schema),
+            how=attributes.choice("how", ("branch", "select"), "branch"),
+        )

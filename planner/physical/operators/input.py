@@ -1,8 +1,7 @@
 """input: rows that come from elsewhere, in the place of a step that was cut off; part of plans only while they travel.
 
-A backend that runs a plan in pieces (Spark) sends the plan's text to its workers with every scan replaced by an input, so
-that a worker needs no catalog to read it. No query is planned to one.
-"""
+A backend that runs a plan in pieces (Spark) sends the plan's text to its workers with every scan replaced by an input,
+so that a worker needs no catalog to read it. No query is planned to one."""
 
 from __future__ import annotations
 
@@ -54,7 +53,9 @@ class Input(Given):
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
         if context.catalog is not None:
-            raise context.error("input stands for rows that another part of a running plan sends; a plan file reads them with scan")
+            raise context.error(
+                "input stands for rows that another part of a running plan sends; a plan file reads them with scan"
+            )
         return cls((), fields=read_fields(attributes, context))
 
 

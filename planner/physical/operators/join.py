@@ -1,8 +1,8 @@
 """hash_join: pairs of rows with equal keys, by a table of one side that the rows of the other are looked up in.
 
-Without keys it is a nested loop over the table. The built side must be in every shard (`broadcast`), or the rows of both
-sides must be placed by the same keys (`redistribute` both). On one machine a broadcast between cores is one shared table.
-"""
+Without keys it is a nested loop over the table. The built side must be in every shard (`broadcast`), or the rows of
+both sides must be placed by the same keys (`redistribute` both). On one machine a broadcast between cores is one shared
+table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class HashJoin(Step):
-    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in the table.
-    `range`: comparisons of one number of the built side with expressions of the other: the table is sorted by it, within the rows
-    of equal keys, and a row finds its partners by binary search. `early=yes`: rows without a partner are told apart where they are scanned, which pays where there are many of them."""
+    """`kind` as in a logical join; `condition` is what pairs must satisfy besides their keys; `build` is the side in
+    the table. `range`: comparisons of one number of the built side with expressions of the other: the table is sorted
+    by it, within the rows of equal keys, and a row finds its partners by binary search. `early=yes`: rows without a
+    partner are told apart where they are scanned, which pays where there are many of them."""
 
     kind: str = "inner"
     keys: tuple[JoinKey, ...] = ()
@@ -62,7 +63,8 @@ class HashJoin(Step):
 
     @property
     def is_open(self) -> bool:
-        """Whether a NULL among the keys of any row may leave an answer open, so that placing rows by keys does not do."""
+        """Whether a NULL among the keys of any row may leave an answer open, so that placing rows by keys does not
+        do."""
         return self.kind == "mark" and not all(key.never_null for key in self.keys)
 
     @property
@@ -88,7 +90,8 @@ class HashJoin(Step):
         return replace(self, range=(), condition=conjunction([*self.range, *conjuncts(self.condition)]))
 
     def bounds(self, built: int) -> tuple[Expr, tuple[tuple[str, Expr], ...]]:
-        """The number that the table is sorted by, and what it is compared with: (operator, expression of the other side)."""
+        """The number that the table is sorted by, and what it is compared with: (operator, expression of the other
+        side)."""
         names = self.inputs[built].schema
         found: list[tuple[Expr, str, Expr]] = []
         for part in self.range:
@@ -111,8 +114,8 @@ class HashJoin(Step):
         return (everywhere, ONCE) if self.build == "left" else (ONCE, everywhere)
 
     def _directed(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
-        """What is required where a side was multicast: pairs are in the shards in which the plan lets them meet. A row whose
-        partners decide about itself, and not about pairs alone, must be in one shard."""
+        """What is required where a side was multicast: pairs are in the shards in which the plan lets them meet. A row
+        whose partners decide about itself, and not about pairs alone, must be in one shard."""
         left, right = given
         both = Requirement("directed", shards=right.shards), Requirement("directed", shards=left.shards)
         if not (both[0].met_by(left) and both[1].met_by(right)):
@@ -124,10 +127,14 @@ class HashJoin(Step):
         left, right = given
         if left.shards == right.shards == 1:
             return True
-        apart = left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed
+        apart = (
+            left.shards != right.shards or left.replicated or right.replicated or not left.placed or not right.placed
+        )
         if self.is_open or apart or left.by_ranges or right.by_ranges:
             return False
-        pairs = {k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)}
+        pairs = {
+            k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)
+        }
         return tuple(pairs.get(c) for c in left.placed) == right.placed
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
@@ -139,9 +146,18 @@ class HashJoin(Step):
         placed = left.placed if self._meet(given) else None if self.marks else probed.placed
         if placed is not None and (not all(c in names for c in placed) or self.kind == "full"):
             placed = None
-        pairs = [frozenset((k.left.name, k.right.name)) for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)]
+        pairs = [
+            frozenset((k.left.name, k.right.name))
+            for k in self.keys
+            if isinstance(k.left, Column) and isinstance(k.right, Column)
+        ]
         equal = [*left.equal, *right.equal, *(pairs if self.kind == "inner" else [])]
-        return Properties(probed.shards, placed, by_ranges=placed is not None and probed.by_ranges, equal=tuple(g for g in equal if all(n in names for n in g)))
+        return Properties(
+            probed.shards,
+            placed,
+            by_ranges=placed is not None and probed.by_ranges,
+            equal=tuple(g for g in equal if all(n in names for n in g)),
+        )
 
     def carries(self, column: str) -> list[tuple[Step, str]]:
         # A side without a partner is padded with NULLs.
@@ -167,17 +183,40 @@ class HashJoin(Step):
         kind = attributes.choice("kind", JOIN_KINDS, "inner")
         build = attributes.choice("build", ("right",) if kind in ("mark", "single") else ("right", "left"), "right")
         left, right, both = read_sides(inputs, context)
-        keys = tuple(read_key(context, item, both, left, right) for item in attributes.items("on")) if attributes.optional("on") else ()
-        ranges = tuple(context.expression(item, both) for item in attributes.items("range")) if attributes.optional("range") else ()
+        keys = (
+            tuple(read_key(context, item, both, left, right) for item in attributes.items("on"))
+            if attributes.optional("on")
+            else ()
+        )
+        ranges = (
+            tuple(context.expression(item, both) for item in attributes.items("range"))
+            if attributes.optional("range")
+            else ()
+        )
         if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
-            raise attributes.error("range", "range compares one number of the built side with expressions of the other, in a join that is no mark join")
+            raise attributes.error(
+                "range",
+                (
+                    "range compares one number of the built side with expressions of the other, in a join that "
+                    "is no mark join"
+                ),
+            )
         condition, early = attributes.condition("where", both), attributes.flag("early")
         if ranges and early:
             raise attributes.error("early", "a join with a range has no early")
         mark = attributes.optional("mark")
         if (mark is None) == (kind == "mark"):
             raise attributes.error("mark", "mark=.. names the column of a join with kind=mark, and of no other")
-        return cls(inputs, kind=kind, keys=keys, condition=condition, build=build, mark=None if mark is None else context.name(mark), early=early, range=ranges)
+        return cls(
+            inputs,
+            kind=kind,
+            keys=keys,
+            condition=condition,
+            build=build,
+            mark=None if mark is None else context.name(mark),
+            early=early,
+            range=ranges,
+        )
 
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -185,7 +224,11 @@ MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 def is_number(t: Type) -> bool:
     """Whether values of a type are sorted as 64-bit integers."""
-    return (t.is_integer and t.bits <= 64 and t.name != "UBIGINT") or (t.is_decimal and t.bits <= 64) or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
+    return (
+        (t.is_integer and t.bits <= 64 and t.name != "UBIGINT")
+        or (t.is_decimal and t.bits <= 64)
+        or t.name in ("DATE", "TIME", "TIMESTAMP", "TIMESTAMPTZ")
+    )
 
 
 def is_range(parts: tuple[Expr, ...], built: Schema) -> bool:
@@ -218,4 +261,3 @@ def read_key(context: Any, text: str, both: Schema, left: Schema, right: Schema)
             if all(c in left for c in a.columns()) and all(c in right for c in b.columns()):
                 return key
     raise context.error(f"{text}: a key is an equality of an expression of the left input and one of the right")
-

@@ -12,7 +12,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Limit(Step):
-    """Both are constants or parameters of BIGINT; a count of None means all, a count of DOUBLE is a percentage of the rows."""
+    """Both are constants or parameters of BIGINT; a count of None means all, a count of DOUBLE is a percentage of the
+    rows."""
 
     count: Expr | None = None
     offset: Expr | None = None

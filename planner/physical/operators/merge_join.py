@@ -1,9 +1,9 @@
 """merge_join: pairs of rows with equal keys, of two sides that are in the order of their keys.
 
-One side is kept as a list in the order of its key (it is sorted if it is not). The rows of the other walk along it: a row is
-looked for where the row before was found, and further on. Rows in any other order find their partners too, by longer ways.
-It needs neither a directory nor a hash, which pays for large sides whose keys are far apart, such as times.
-"""
+One side is kept as a list in the order of its key (it is sorted if it is not). The rows of the other walk along it: a
+row is looked for where the row before was found, and further on. Rows in any other order find their partners too, by
+longer ways. It needs neither a directory nor a hash, which pays for large sides whose keys are far apart, such as
+times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,16 @@ class MergeJoin(HashJoin):
     @cached_property
     def hashed(self) -> HashJoin:
         """The same join by a table of keys: for sides that do not fit memory."""
-        return HashJoin(self.inputs, self.kind, self.keys, self.condition, self.build, position=self.position, rows=self.rows, name=self.name)
+        return HashJoin(
+            self.inputs,
+            self.kind,
+            self.keys,
+            self.condition,
+            self.build,
+            position=self.position,
+            rows=self.rows,
+            name=self.name,
+        )
 
     @cached_property
     def walked(self) -> HashJoin:
@@ -35,7 +44,18 @@ class MergeJoin(HashJoin):
         (key,) = self.keys
         built, probed = (key.left, key.right) if self.build == "left" else (key.right, key.left)
         range = (call(">=", built, probed), call("<=", built, probed))
-        return HashJoin(self.inputs, self.kind, (), self.condition, self.build, range=range, walks=True, position=self.position, rows=self.rows, name=self.name)
+        return HashJoin(
+            self.inputs,
+            self.kind,
+            (),
+            self.condition,
+            self.build,
+            range=range,
+            walks=True,
+            position=self.position,
+            rows=self.rows,
+            name=self.name,
+        )
 
     @classmethod
     def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
@@ -53,6 +73,11 @@ def refusal(joined: HashJoin) -> str | None:
     if len(joined.keys) != 1 or joined.keys[0].null_safe:
         return "a merge join needs one equality of the two sides"
     key = joined.keys[0]
-    if not (isinstance(key.left, Column) and isinstance(key.right, Column) and key.left.type == key.right.type and is_number(key.left.type)):
+    if not (
+        isinstance(key.left, Column)
+        and isinstance(key.right, Column)
+        and key.left.type == key.right.type
+        and is_number(key.left.type)
+    ):
         return "a merge join needs an equality of two columns that are numbers or times of one type"
     return None

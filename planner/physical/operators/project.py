@@ -34,7 +34,9 @@ class Project(Step):
             order.append(SortKey(replace(key.expr, name=renamed[key.expr.name]), key.descending, key.nulls_first))
         equal = (frozenset(renamed[c] for c in group if c in renamed) for group in given[0].equal)
         placed, key = (given[0].follow(columns, renamed) for columns in (given[0].placed, given[0].key))
-        return replace(given[0], placed=placed, key=key, order=tuple(order), equal=tuple(g for g in equal if len(g) > 1))
+        return replace(
+            given[0], placed=placed, key=key, order=tuple(order), equal=tuple(g for g in equal if len(g) > 1)
+        )
 
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [(self.inputs[0], e.name) for n, e in self.columns if n == column and isinstance(e, Column)]

@@ -33,9 +33,9 @@ class Working(Given):
 
 @dataclass(frozen=True)
 class Recursive(Step):
-    """The rows of the first input, then round after round those of the second, in which `working` steps of the same table stand
-    for the rows of the round before. With `distinct=yes` rows that have been there are dropped. Steps of the second input
-    that do not depend on the working table are computed once."""
+    """The rows of the first input, then round after round those of the second, in which `working` steps of the same
+    table stand for the rows of the round before. With `distinct=yes` rows that have been there are dropped. Steps of
+    the second input that do not depend on the working table are computed once."""
 
     table: str = ""
     distinct: bool = False
@@ -81,12 +81,23 @@ def wrong_rounds(root: Step) -> tuple[Step, str, str] | None:
             continue
         working = [s for s in step.inputs[1].walk() if isinstance(s, Working) and s.table == step.table]
         if not working:
-            message = f"step {step.name}: {step.inputs[1].name} does not use the working table {step.table}, so that its rounds would give the same rows without end"
-            return step, message, f"use the rows of the round before: working table={step.table}, or union without rounds"
+            message = (
+                f"step {step.name}: {step.inputs[1].name} does not use the working table {step.table}, so that "
+                "its rounds would give the same rows without end"
+            )
+            return (
+                step,
+                message,
+                f"use the rows of the round before: working table={step.table}, or union without rounds",
+            )
         for leaf in working:
             owner = owners.setdefault(id(leaf), step)
             if owner is not step:
-                return step, f"step {step.name}: the working table {leaf.name} is used by the rounds of {owner.name} already", "give each recursion a working step and a table of its own"
+                return (
+                    step,
+                    f"step {step.name}: the working table {leaf.name} is used by the rounds of {owner.name} already",
+                    "give each recursion a working step and a table of its own",
+                )
     return None
 
 

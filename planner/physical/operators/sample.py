@@ -12,8 +12,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Sample(Step):
-    """A percentage of the rows, decided row by row (bernoulli) or for runs of rows (system) wherever they are; or an exact
-    number or percentage of them (reservoir), on one shard. With `seed` the same rows come again."""
+    """A percentage of the rows, decided row by row (bernoulli) or for runs of rows (system) wherever they are; or an
+    exact number or percentage of them (reservoir), on one shard. With `seed` the same rows come again."""
 
     method: str = "bernoulli"
     rows: int | None = None

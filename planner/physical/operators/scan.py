@@ -25,7 +25,8 @@ class Scan(Step):
     """The column of a sorted table whose rows are dealt to shards by ranges of its values."""
     shards: int | None = None
     progress: str | None = None
-    """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how far it has come."""
+    """A time column: parts of the source are read in its order as far as their bounds tell, and steps above hear how
+    far it has come."""
     filled: tuple[str, ...] = ()
     """Columns that the plan relies on to hold no NULL (planner/physical/null_assumptions.py)."""
     late: bool = False
@@ -44,7 +45,11 @@ class Scan(Step):
         return ()
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
-        return Properties(shards) if self.ranges is None else Properties(self.shards or shards, placed=(self.ranges,), by_ranges=True)
+        return (
+            Properties(shards)
+            if self.ranges is None
+            else Properties(self.shards or shards, placed=(self.ranges,), by_ranges=True)
+        )
 
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.physical.planfile import identifier, identifiers, table_text
@@ -63,7 +68,9 @@ class Scan(Step):
         columns = attributes.columns("columns", source.schema, f"table {table}")
         for c in columns:
             if not source.schema[c].type.is_readable:
-                raise attributes.error("columns", f"column {c} of table {table} is {source.schema[c].type}, which cannot be read")
+                raise attributes.error(
+                    "columns", f"column {c} of table {table} is {source.schema[c].type}, which cannot be read"
+                )
         step = cls((), table=table, source=source, columns=columns)
         ranges = attributes.column("ranges", step.schema, "the scan")
         if ranges is not None and not is_sorted(source, ranges):
@@ -72,17 +79,43 @@ class Scan(Step):
         progress = attributes.column("progress", step.schema, "the scan")
         if progress is not None:
             if ranges is not None or not has_progress(source, progress, columns):
-                raise attributes.error("progress", f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell its bounds for each of their parts, and there is no ranges", hint="leave progress out")
-        filled = attributes.columns("filled", step.schema, "the scan") if attributes.optional("filled") is not None else ()
+                raise attributes.error(
+                    "progress",
+                    (
+                        f"progress={progress}: it is a TIMESTAMP or DATE among the columns, of files that tell "
+                        "its bounds for each of their parts, and there is no ranges"
+                    ),
+                    hint="leave progress out",
+                )
+        filled = (
+            attributes.columns("filled", step.schema, "the scan") if attributes.optional("filled") is not None else ()
+        )
         for c in filled:
             if not is_filled(source, c):
-                raise attributes.error("filled", f"the plan relies on {c} of {table} to hold no NULL, and it has some, or may have", hint="plan the query again")
+                raise attributes.error(
+                    "filled",
+                    f"the plan relies on {c} of {table} to hold no NULL, and it has some, or may have",
+                    hint="plan the query again",
+                )
         where, late = attributes.condition("where", step.schema), attributes.flag("late")
         if late and progress is not None:
             raise attributes.error("late", "a scan with progress is not read late", hint="leave one of the two out")
         if late and not reads_late(source):
-            raise attributes.error("late", f"table {table} cannot be read late", hint="leave late out: Parquet files can be")
-        return cls((), table=table, source=source, columns=columns, where=where, ranges=ranges, shards=shards, progress=progress, filled=filled, late=late)
+            raise attributes.error(
+                "late", f"table {table} cannot be read late", hint="leave late out: Parquet files can be"
+            )
+        return cls(
+            (),
+            table=table,
+            source=source,
+            columns=columns,
+            where=where,
+            ranges=ranges,
+            shards=shards,
+            progress=progress,
+            filled=filled,
+            late=late,
+        )
 
 
 def is_sorted(source: Any, column: str) -> bool:

@@ -17,8 +17,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Series(Step):
-    """Adds `column`. Without an input the bounds are constants, and the values are made where they are used, on all shards;
-    with `spread=no` on one."""
+    """Adds `column`. Without an input the bounds are constants, and the values are made where they are used, on all
+    shards; with `spread=no` on one."""
 
     column: str = ""
     start: Expr | None = None
@@ -45,7 +45,12 @@ class Series(Step):
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.physical.planfile import identifier
 
-        text = [("column", identifier(self.column)), ("from", f"({self.start})"), ("to", f"({self.stop})"), ("by", f"({self.by})")]
+        text = [
+            ("column", identifier(self.column)),
+            ("from", f"({self.start})"),
+            ("to", f"({self.stop})"),
+            ("by", f"({self.by})"),
+        ]
         text += [("inclusive", "yes")] if self.inclusive else []
         return text + ([("spread", "no")] if not self.spread else [])
 
@@ -62,4 +67,12 @@ class Series(Step):
             check_series(start, stop, by)
         except ValueError as error:
             raise context.error(str(error)) from None
-        return cls(inputs, column=column, start=start, stop=stop, by=by, inclusive=attributes.flag("inclusive"), spread=attributes.flag("spread", True))
+        return cls(
+            inputs,
+            column=column,
+            start=start,
+            stop=stop,
+            by=by,
+            inclusive=attributes.flag("inclusive"),
+            spread=attributes.flag("spread", True),
+        )

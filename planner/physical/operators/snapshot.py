@@ -1,8 +1,7 @@
 """snapshot: groups of lifetimes, to one row per group and maximal time in which its results do not change.
 
-The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known of the lifetimes, and
-chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py.
-"""
+The rows of a group must be in one shard; without `by` there is one group, and one shard. `ends` says what is known of
+the lifetimes, and chooses how the kernel finds the row that ends next: see kernels/operators/snapshot.py."""
 
 from __future__ import annotations
 
@@ -21,7 +20,8 @@ from tsql.planner.physical.step import Step
 
 @dataclass(frozen=True)
 class Snapshot(Step):
-    """`lifetime` are the columns with start and end of a row, `span` those of a result; `aggregates` are (name, call) pairs."""
+    """`lifetime` are the columns with start and end of a row, `span` those of a result; `aggregates` are (name, call)
+    pairs."""
 
     by: tuple[str, ...] = ()
     lifetime: tuple[str, str] = ("", "")
@@ -57,7 +57,12 @@ class Snapshot(Step):
     def attributes(self) -> list[tuple[str, str]]:
         from tsql.planner.physical.planfile import assignment, identifiers
 
-        text = [("by", identifiers(self.by)), ("lifetime", identifiers(self.lifetime)), ("span", identifiers(self.span)), ("ends", self.ends)]
+        text = [
+            ("by", identifiers(self.by)),
+            ("lifetime", identifiers(self.lifetime)),
+            ("span", identifiers(self.span)),
+            ("ends", self.ends),
+        ]
         return [*text, *(assignment(name, call, ("by", "lifetime", "span", "ends")) for name, call in self.aggregates)]
 
     @classmethod
@@ -72,5 +77,7 @@ class Snapshot(Step):
         calls = tuple((name, context.aggregate(text, schema)) for name, text in attributes.assignments())
         for _, call in calls:
             if not is_foldable(call):
-                raise context.error(f"{call} cannot follow rows that come and go: it is computed over all rows of a time")
+                raise context.error(
+                    f"{call} cannot follow rows that come and go: it is computed over all rows of a time"
+                )
         return cls(inputs, by=by, lifetime=lifetime, span=span, aggregates=calls, ends=ends)

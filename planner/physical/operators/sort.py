@@ -1,4 +1,5 @@
-"""sort: rows in order, on one shard; with `limit` only the first rows are kept, on every shard, and nothing is sorted in full."""
+"""sort: rows in order, on one shard; with `limit` only the first rows are kept, on every shard, and nothing is sorted
+in full."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ class Sort(Step):
         schema = inputs[0].schema
         keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
         if not keys:
-            raise attributes.error("by", "by=() of a sort has no key", hint="by=(column), by=(column desc), or leave the step out")
+            raise attributes.error(
+                "by", "by=() of a sort has no key", hint="by=(column), by=(column desc), or leave the step out"
+            )
         limit = attributes.count("limit")
         phase = attributes.choice("phase", ("partial", "complete"), "complete")
         if phase == "partial" and limit is None:

@@ -1,4 +1,5 @@
-"""union: the rows of all inputs, the first input's first; the columns are matched by position and named as the first input's."""
+"""union: the rows of all inputs, the first input's first; the columns are matched by position and named as the first
+input's."""
 
 from __future__ import annotations
 

@@ -41,5 +41,7 @@ def _value(text: str, field: Field, attributes: Any, context: Any) -> Expr:
     found = context.constant(text)
     value = as_value(found, field.type)
     if value is None:
-        raise attributes.error("rows", f"{text} is {found.type}, and no value of the column {field}", hint="write the cast that is meant")
+        raise attributes.error(
+            "rows", f"{text} is {found.type}, and no value of the column {field}", hint="write the cast that is meant"
+        )
     return value

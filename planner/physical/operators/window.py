@@ -35,7 +35,9 @@ class Window(Step):
     def expressions(self) -> tuple[Expr, ...]:
         return (*self.by, *(k.expr for k in self.order), *(e for _, call in self.calls for e in call.expressions()))
 
-    def changed(self, change: Callable[[Expr], Expr]) -> tuple[tuple[Expr, ...], tuple[SortKey, ...], tuple[tuple[str, WindowCall], ...]]:
+    def changed(
+        self, change: Callable[[Expr], Expr]
+    ) -> tuple[tuple[Expr, ...], tuple[SortKey, ...], tuple[tuple[str, WindowCall], ...]]:
         """(by, order, calls) over changed expressions."""
         order = tuple(SortKey(change(k.expr), k.descending, k.nulls_first) for k in self.order)
         return tuple(map(change, self.by)), order, tuple((name, call.changed(change)) for name, call in self.calls)

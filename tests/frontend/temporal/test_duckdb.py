@@ -1,4 +1,5 @@
-"""The DuckDB text of temporal SQL, run in DuckDB on a few rows; the answers are worked out by hand from the definitions."""
+"""The DuckDB text of temporal SQL, run in DuckDB on a few rows; the answers are worked out by hand from the
+definitions."""
 
 from __future__ import annotations
 
@@ -51,12 +52,18 @@ def test_tumble(duck):
 def test_tumble_adds_its_columns_at_the_end_and_keeps_the_name(duck):
     result = duck.sql(to_duckdb("SELECT bids.* FROM TUMBLE(bids, ts, INTERVAL '5 minutes')"))
     assert result.columns == ["id", "k", "ts", "window_start", "window_end"]
-    assert rows(duck, "SELECT count(*) FROM TUMBLE((SELECT * FROM bids WHERE id > 2) b, b.ts, INTERVAL '1 day') AS w WHERE w.window_start = DATE '2020-01-01'") == [(2,)]
+    assert rows(
+        duck,
+        (
+            "SELECT count(*) FROM TUMBLE((SELECT * FROM bids WHERE id > 2) b, b.ts, INTERVAL '1 day') AS w "
+            "WHERE w.window_start = DATE '2020-01-01'"
+        ),
+    ) == [(2,)]
     assert rows(duck, "SELECT max(e) FROM TUMBLE(bids, ts, INTERVAL '5 minutes') AS w(a, b, c, d, e)") == [(at(15),)]
 
 
 def test_tumble_with_an_offset(duck):
-    assert rows(duck, "SELECT id, window_start FROM TUMBLE(bids, ts, INTERVAL '5 minutes', offset => INTERVAL '1 minute') ORDER BY id") == [
+    assert rows(duck, ("SELECT id, window_start FROM TUMBLE(bids, ts, INTERVAL '5 minutes', offset => INTERVAL '1 minute') " "ORDER BY id")) == [
         (1, at(-4)), (2, at(1)), (3, at(1)), (4, at(11)),
     ]  # fmt: skip
 
@@ -70,7 +77,7 @@ def test_windows_are_aligned_to_the_epoch(duck):
 
 
 def test_hop(duck):
-    assert rows(duck, "SELECT id, window_start, window_end FROM HOP(bids, ts, slide => INTERVAL '2 minutes', size => INTERVAL '5 minutes') ORDER BY ALL") == [
+    assert rows(duck, ("SELECT id, window_start, window_end FROM HOP(bids, ts, slide => INTERVAL '2 minutes', size => " "INTERVAL '5 minutes') ORDER BY ALL")) == [
         (1, at(-4), at(1)), (1, at(-2), at(3)), (1, at(0), at(5)),
         (2, at(0), at(5)), (2, at(2), at(7)), (2, at(4), at(9)),
         (3, at(2), at(7)), (3, at(4), at(9)),
@@ -79,19 +86,29 @@ def test_hop(duck):
 
 
 def test_hop_with_gaps(duck):
-    assert rows(duck, "SELECT id, window_start FROM HOP(bids, ts, INTERVAL '5 minutes', INTERVAL '2 minutes') ORDER BY ALL") == [(1, at(0)), (3, at(5))]
+    assert rows(
+        duck, "SELECT id, window_start FROM HOP(bids, ts, INTERVAL '5 minutes', INTERVAL '2 minutes') ORDER BY ALL"
+    ) == [(1, at(0)), (3, at(5))]
 
 
 def test_cumulate(duck):
-    assert rows(duck, "SELECT id, window_start, window_end FROM CUMULATE(bids, ts, INTERVAL '2 minutes', INTERVAL '6 minutes') ORDER BY ALL") == [
+    assert rows(duck, ("SELECT id, window_start, window_end FROM CUMULATE(bids, ts, INTERVAL '2 minutes', INTERVAL '6 " "minutes') ORDER BY ALL")) == [
         (1, at(0), at(2)), (1, at(0), at(4)), (1, at(0), at(6)), (2, at(0), at(6)), (3, at(0), at(6)),
         (4, at(12), at(14)), (4, at(12), at(16)), (4, at(12), at(18)),
     ]  # fmt: skip
 
 
 def test_session_of_a_key(duck):
-    query = "SELECT id, window_start, window_end FROM SESSION(bids PARTITION BY k, ts, gap => INTERVAL '4 minutes 59 seconds') ORDER BY id"
-    assert rows(duck, query) == [(1, at(0), at(9, 58)), (2, at(0), at(9, 58)), (3, at(5), at(9, 59)), (4, at(12), at(16, 59))]
+    query = (
+        "SELECT id, window_start, window_end FROM SESSION(bids PARTITION BY k, ts, gap => INTERVAL '4 "
+        "minutes 59 seconds') ORDER BY id"
+    )
+    assert rows(duck, query) == [
+        (1, at(0), at(9, 58)),
+        (2, at(0), at(9, 58)),
+        (3, at(5), at(9, 59)),
+        (4, at(12), at(16, 59)),
+    ]
     closer = query.replace("4 minutes 59", "4 minutes 58")
     assert [start for _, start, _ in rows(duck, closer)] == [at(0), at(4, 59), at(5), at(12)]
 
@@ -103,29 +120,37 @@ def test_session_of_all_rows(duck):
 
 
 def test_count_windows_of_a_key(duck):
-    assert rows(duck, "SELECT id, window_start, window_end, window_id FROM TUMBLE(bids PARTITION BY k, ts, rows => 2) ORDER BY id") == [
+    assert rows(duck, ("SELECT id, window_start, window_end, window_id FROM TUMBLE(bids PARTITION BY k, ts, rows => 2) " "ORDER BY id")) == [
         (1, at(0), at(4, 59, 1), 0), (2, at(0), at(4, 59, 1), 0),
     ]  # fmt: skip
 
 
 def test_hopping_count_windows(duck):
-    query = "SELECT window_id, list(id ORDER BY ts) FROM HOP(bids, ts, rows => 3, slide_rows => 1) GROUP BY window_id ORDER BY 1"
+    query = (
+        "SELECT window_id, list(id ORDER BY ts) FROM HOP(bids, ts, rows => 3, slide_rows => 1) GROUP BY "
+        "window_id ORDER BY 1"
+    )
     assert rows(duck, query) == [(0, [1, 2, 3]), (1, [2, 3, 4])]
     assert rows(duck, query.replace("rows => 3, slide_rows => 1", "rows => 1, slide_rows => 3")) == [(0, [1]), (1, [4])]
 
 
 def test_ties_of_count_windows_follow_the_input(duck):
-    query = "SELECT window_id, list(id ORDER BY id) FROM TUMBLE(ties, TIMESTAMP '2020-01-01' + n * INTERVAL '1 day', rows => 1) GROUP BY 1 ORDER BY 1"
+    query = (
+        "SELECT window_id, list(id ORDER BY id) FROM TUMBLE(ties, TIMESTAMP '2020-01-01' + n * INTERVAL '1 "
+        "day', rows => 1) GROUP BY 1 ORDER BY 1"
+    )
     assert rows(duck, query) == [(0, [2]), (1, [3]), (2, [4]), (3, [1]), (4, [5])]
 
 
 def test_a_window_function_over_another_replaces_its_columns(duck):
-    query = "SELECT * FROM TUMBLE(TUMBLE(bids, ts, INTERVAL '5 minutes'), window_end, INTERVAL '10 minutes') WHERE id = 1"
+    query = (
+        "SELECT * FROM TUMBLE(TUMBLE(bids, ts, INTERVAL '5 minutes'), window_end, INTERVAL '10 minutes') WHERE id = 1"
+    )
     assert rows(duck, query) == [(1, "a", at(0), at(0), at(10))]
 
 
 def test_lifetimes_are_added_columns(duck):
-    assert rows(duck, "SELECT id FROM LIFETIME(bids, start => ts, duration => INTERVAL '1 minute' * id) WHERE k = 'a' ORDER BY id") == [
+    assert rows(duck, ("SELECT id FROM LIFETIME(bids, start => ts, duration => INTERVAL '1 minute' * id) WHERE k = 'a' " "ORDER BY id")) == [
         (1, at(0), at(1)), (2, at(4, 59), at(6, 59)), (4, at(12), at(16)),
     ]  # fmt: skip
     assert rows(duck, "SELECT rate, valid_to FROM LIFETIME(rates, start => vs, end => ve) WHERE cur = 'x' ORDER BY rate") == [
@@ -141,9 +166,11 @@ def test_lifetimes_moved_and_cut(duck):
     assert rows(duck, f"SELECT id FROM SHIFT({inner}, INTERVAL '-1 minute') WHERE id = 3") == [(3, at(4), at(6))]
     assert rows(duck, f"SELECT id FROM EXTEND({inner}, INTERVAL '1 minute') WHERE id = 3") == [(3, at(5), at(8))]
     assert rows(duck, f"SELECT id FROM CLIP({inner}, INTERVAL '1 minute') WHERE id = 3") == [(3, at(5), at(6))]
-    assert rows(duck, "SELECT id FROM CLIP(LIFETIME(bids, start => ts), INTERVAL '1 minute') WHERE id = 3") == [(3, at(5), at(6))]
+    assert rows(duck, "SELECT id FROM CLIP(LIFETIME(bids, start => ts), INTERVAL '1 minute') WHERE id = 3") == [
+        (3, at(5), at(6))
+    ]
     assert rows(duck, f"SELECT id FROM POINT_AT_END({inner}) WHERE id = 3") == [(3, at(7), at(7, 0, 1))]
-    assert rows(duck, "SELECT id FROM CHOP(SLIDE(bids, ts, INTERVAL '5 minutes'), INTERVAL '3 minutes') WHERE id = 3 ORDER BY 2") == [
+    assert rows(duck, ("SELECT id FROM CHOP(SLIDE(bids, ts, INTERVAL '5 minutes'), INTERVAL '3 minutes') WHERE id = 3 ORDER " "BY 2")) == [
         (3, at(5), at(6)), (3, at(6), at(9)), (3, at(9), at(10)),
     ]  # fmt: skip
 
@@ -155,24 +182,38 @@ def test_asof(duck):
 
 
 def test_tolerance_is_inclusive(duck):
-    query = "SELECT o.id, b.id FROM orders o ASOF LEFT JOIN bids b ON o.ts >= b.ts TOLERANCE INTERVAL '11 hours 48 minutes' ORDER BY 1"
+    query = (
+        "SELECT o.id, b.id FROM orders o ASOF LEFT JOIN bids b ON o.ts >= b.ts TOLERANCE INTERVAL '11 hours "
+        "48 minutes' ORDER BY 1"
+    )
     assert rows(duck, query) == [(1, 4), (2, None), (3, None), (4, None)]
     assert rows(duck, query.replace("48", "47")) == [(1, None), (2, None), (3, None), (4, None)]
     assert rows(duck, query.replace("ASOF LEFT", "ASOF")) == [(1, 4)]
 
 
 def test_tolerance_towards_the_future(duck):
-    query = "SELECT o.id, b.id FROM orders o ASOF JOIN bids b ON b.k = 'b' AND o.ts <= b.ts TOLERANCE INTERVAL '1 day 5 minutes' ORDER BY 1"
+    query = (
+        "SELECT o.id, b.id FROM orders o ASOF JOIN bids b ON b.k = 'b' AND o.ts <= b.ts TOLERANCE INTERVAL "
+        "'1 day 5 minutes' ORDER BY 1"
+    )
     assert rows(duck, query) == [(3, 3)]
     assert rows(duck, query.replace("o.ts <= b.ts", "b.ts >= o.ts")) == [(3, 3)]
     assert rows(duck, query.replace("5 minutes", "4 minutes")) == []
 
 
 def test_as_of(duck):
-    query = "SELECT o.id, r.rate FROM orders o LEFT JOIN rates FOR VALID_TIME AS OF o.ts AS r ON o.cur = r.cur OR r.cur = 'q' ORDER BY 1"
+    query = (
+        "SELECT o.id, r.rate FROM orders o LEFT JOIN rates FOR VALID_TIME AS OF o.ts AS r ON o.cur = r.cur "
+        "OR r.cur = 'q' ORDER BY 1"
+    )
     assert rows(duck, query) == [(1, 1), (2, 2), (3, None), (4, None)]
-    assert rows(duck, "SELECT id, rate FROM orders o JOIN rates FOR VALID_TIME AS OF o.ts AS r USING (cur) ORDER BY 1") == [(1, 1), (2, 2)]
-    assert rows(duck, "SELECT rates.rate FROM rates FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-02' ORDER BY 1") == [(2,), (3,)]
+    assert rows(
+        duck, "SELECT id, rate FROM orders o JOIN rates FOR VALID_TIME AS OF o.ts AS r USING (cur) ORDER BY 1"
+    ) == [(1, 1), (2, 2)]
+    assert rows(duck, "SELECT rates.rate FROM rates FOR SYSTEM_TIME AS OF TIMESTAMP '2020-01-02' ORDER BY 1") == [
+        (2,),
+        (3,),
+    ]
 
 
 def test_periods_of_the_script():
@@ -189,7 +230,11 @@ def test_periods_of_the_script():
 
 
 def test_when_results_leave_is_no_part_of_the_text():
-    assert to_duckdb("SELECT a FROM t EMIT CHANGES") == to_duckdb("SELECT a FROM t PROGRESSIVE EVERY 5 PERCENT") == "SELECT a FROM t"
+    assert (
+        to_duckdb("SELECT a FROM t EMIT CHANGES")
+        == to_duckdb("SELECT a FROM t PROGRESSIVE EVERY 5 PERCENT")
+        == "SELECT a FROM t"
+    )
 
 
 @pytest.mark.parametrize(

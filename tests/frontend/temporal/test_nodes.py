@@ -10,7 +10,14 @@ from tsql.grammar.dialect import Temporal
 from tsql.grammar.parser.statements import parse
 from tsql.grammar.time import match_nodes, nodes
 from tsql.grammar.time.intervals import constant_interval, shown
-from tsql.grammar.time.match_nodes import PatternAnchor, PatternChoice, PatternRepeat, PatternSequence, PatternVariable, RowMatch
+from tsql.grammar.time.match_nodes import (
+    PatternAnchor,
+    PatternChoice,
+    PatternRepeat,
+    PatternSequence,
+    PatternVariable,
+    RowMatch,
+)
 from tsql.grammar.time.parameters import PARAMETERS, USAGE
 from tsql.grammar.time.pattern import pattern_text, read_pattern
 from tsql.planner.bind.query_text import position_of
@@ -30,7 +37,12 @@ def first(text):
 def test_every_node_is_in_an_example():
     seen = {type(node) for text in EXAMPLES for node in tree(text).walk()}
     abstract = {nodes.TimeFunction, nodes.WindowFunction, nodes.LifetimeFunction, match_nodes.Pattern}
-    wanted = {kind for module in (nodes, match_nodes) for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == module.__name__}
+    wanted = {
+        kind
+        for module in (nodes, match_nodes)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
+    }
     assert wanted - abstract <= seen
 
 
@@ -55,7 +67,10 @@ def test_usage_can_be_parsed():
 
 
 def test_a_function_of_time_is_the_this_of_a_table():
-    table = first("SELECT * FROM HOP(bids b PARTITION BY k, b.ts, slide => INTERVAL '1 minute', size => INTERVAL '10 minutes') AS w(x, y) JOIN z ON TRUE")
+    table = first(
+        "SELECT * FROM HOP(bids b PARTITION BY k, b.ts, slide => INTERVAL '1 minute', size => INTERVAL '10 "
+        "minutes') AS w(x, y) JOIN z ON TRUE"
+    )
     assert isinstance(table, exp.Table)
     assert table.alias == "w"
     assert [column.name for column in table.args["alias"].args["columns"]] == ["x", "y"]
@@ -69,7 +84,11 @@ def test_a_function_of_time_is_the_this_of_a_table():
 
 def test_functions_of_time_nest():
     outer = first("FROM TUMBLE(SHIFT(LIFETIME((SELECT * FROM a), start => ts), INTERVAL '1 hour'), ts, rows => 3)").this
-    assert [type(node) for node in outer.walk() if isinstance(node, nodes.TimeFunction)] == [nodes.Tumble, nodes.Shift, nodes.Lifetime]
+    assert [type(node) for node in outer.walk() if isinstance(node, nodes.TimeFunction)] == [
+        nodes.Tumble,
+        nodes.Shift,
+        nodes.Lifetime,
+    ]
     assert isinstance(outer.this.this.this.this.this, exp.Subquery)
 
 
@@ -87,7 +106,11 @@ def test_asof_join():
     assert (join.method, join.side) == ("ASOF", "LEFT")
     assert constant_interval(join.args["tolerance"]) == (0, 0, 1_000_000)
     (join,) = tree("SELECT * FROM t ASOF JOIN q USING (k, ts)").args["joins"]
-    assert type(join) is nodes.AsofJoin and join.args.get("tolerance") is None and [name.name for name in join.args["using"]] == ["k", "ts"]
+    assert (
+        type(join) is nodes.AsofJoin
+        and join.args.get("tolerance") is None
+        and [name.name for name in join.args["using"]] == ["k", "ts"]
+    )
 
 
 def test_clip_join():
@@ -113,13 +136,20 @@ def test_sequenced_is_around_the_whole_query():
 
 
 def test_emit_is_an_arg_of_the_outermost_query():
-    query = tree("WITH c AS (SELECT 1) SELECT a FROM t UNION SELECT b FROM u EMIT EVERY INTERVAL '1 second' BEFORE WATERMARK, CHANGES AFTER WATERMARK WITHIN INTERVAL '2 seconds'")
+    query = tree(
+        "WITH c AS (SELECT 1) SELECT a FROM t UNION SELECT b FROM u EMIT EVERY INTERVAL '1 second' BEFORE "
+        "WATERMARK, CHANGES AFTER WATERMARK WITHIN INTERVAL '2 seconds'"
+    )
     emit = query.args["emit"]
     assert isinstance(query, exp.Union) and emit.name == "EVERY"
     assert emit.args["before_watermark"] is emit.args["changes_after_watermark"] is True
     assert [constant_interval(emit.args[key])[2] for key in ("every", "within")] == [1_000_000, 2_000_000]
     progressive = tree("SELECT a FROM t PROGRESSIVE EVERY 5 PERCENT SEED 7 UNTIL ERROR <= 0.02").args["progressive"]
-    assert {key: value.name for key, value in progressive.args.items()} == {"every": "5", "seed": "7", "until_error": "0.02"}
+    assert {key: value.name for key, value in progressive.args.items()} == {
+        "every": "5",
+        "seed": "7",
+        "until_error": "0.02",
+    }
 
 
 def test_create_stream():
@@ -128,12 +158,21 @@ def test_create_stream():
     assert [type(part) for part in stream.expressions] == [exp.ColumnDef] * 4 + [nodes.Watermark]
     mark = stream.expressions[-1]
     assert mark.this.name == "ts" and isinstance(mark.expression, exp.Sub) and mark.args["on_late"].name == "DROP"
-    assert [constant_interval(mark.args[key])[2] for key in ("idle_timeout", "allowed_lateness")] == [30_000_000, 60_000_000]
-    assert {option.name: option.args["value"].name for option in stream.args["options"].expressions} == {"connector": "parquet", "path": "bids/*.parquet"}
+    assert [constant_interval(mark.args[key])[2] for key in ("idle_timeout", "allowed_lateness")] == [
+        30_000_000,
+        60_000_000,
+    ]
+    assert {option.name: option.args["value"].name for option in stream.args["options"].expressions} == {
+        "connector": "parquet",
+        "path": "bids/*.parquet",
+    }
 
 
 def test_period_and_options_of_a_table():
-    create = tree("CREATE TABLE rates (vs TIMESTAMP, ve TIMESTAMP, PERIOD FOR valid_time (vs, ve)) WITH (path = 'x', format = 'csv')")
+    create = tree(
+        "CREATE TABLE rates (vs TIMESTAMP, ve TIMESTAMP, PERIOD FOR valid_time (vs, ve)) WITH (path = 'x', "
+        "format = 'csv')"
+    )
     period = create.this.expressions[-1]
     assert isinstance(period, nodes.Period)
     assert [period.args[key].name for key in ("this", "start", "end")] == ["valid_time", "vs", "ve"]
@@ -147,11 +186,16 @@ def test_match_recognize():
     assert isinstance(match, RowMatch) and (match.this.name, table.alias) == ("trades", "m")
     assert [key.name for key in match.args["partition_by"]] == ["sym"]
     assert [measure.alias for measure in match.args["measures"]] == ["start_ts", "x", "n", "c"]
-    assert [node.args["kind"].name for node in match.args["measures"][1].find_all(match_nodes.MatchSemantics)] == ["FINAL", "RUNNING"]
+    assert [node.args["kind"].name for node in match.args["measures"][1].find_all(match_nodes.MatchSemantics)] == [
+        "FINAL",
+        "RUNNING",
+    ]
     assert match.args["rows"].name == "ONE ROW PER MATCH"
     assert match.args["after"].name == "PAST LAST ROW"
     assert constant_interval(match.args["within"]) == (0, 0, 3_600_000_000)
-    assert [(one.name, [member.name for member in one.expressions]) for one in match.args["subset"]] == [("u", ["A", "B"])]
+    assert [(one.name, [member.name for member in one.expressions]) for one in match.args["subset"]] == [
+        ("u", ["A", "B"])
+    ]
     assert [one.alias for one in match.args["define"]] == ["B", "C"]
     assert [call.name for call in match.args["define"][0].find_all(CallNode)] == ["prev"]
     assert pattern_text(match.args["pattern"]) == "A B+ C"

@@ -25,12 +25,29 @@ UNITS = st.sampled_from(["SECOND", "minutes", "Hour", "DAYS", "week"])
 def intervals(draw, low=1):
     count = draw(st.integers(low, 60))
     unit = draw(UNITS)
-    return draw(st.sampled_from([f"INTERVAL '{count} {unit.lower()}'", f"INTERVAL '{count}' {unit}", f"INTERVAL {count} {unit}", f"INTERVAL ({count}) {unit}"]))
+    return draw(
+        st.sampled_from(
+            [
+                f"INTERVAL '{count} {unit.lower()}'",
+                f"INTERVAL '{count}' {unit}",
+                f"INTERVAL {count} {unit}",
+                f"INTERVAL ({count}) {unit}",
+            ]
+        )
+    )
 
 
 def listed(draw, options, fixed=()):
     """Arguments in a random order, behind those that are given by their places."""
-    return ", ".join([*fixed, *(f"{name} {draw(st.sampled_from(['=>', ':=']))} {value}" for name, value in draw(st.permutations(options)))])
+    return ", ".join(
+        [
+            *fixed,
+            *(
+                f"{name} {draw(st.sampled_from(['=>', ':=']))} {value}"
+                for name, value in draw(st.permutations(options))
+            ),
+        ]
+    )
 
 
 @st.composite
@@ -41,7 +58,26 @@ def functions(draw, depth):
     time = draw(st.sampled_from(["ts", "b.ts", "ts + INTERVAL '1 day'", "CAST(ts AS TIMESTAMP)"]))
     length = lambda: draw(intervals())
     extra = draw(st.lists(st.sampled_from([("offset", "INTERVAL '-1 hour'"), ("timezone", "'UTC'")]), unique=True))
-    match draw(st.sampled_from(["tumble", "rows", "hop", "hop rows", "cumulate", "session", "lifetime", "end", "slide", "one", "chop", "quantize", "none", "flink"])):
+    match draw(
+        st.sampled_from(
+            [
+                "tumble",
+                "rows",
+                "hop",
+                "hop rows",
+                "cumulate",
+                "session",
+                "lifetime",
+                "end",
+                "slide",
+                "one",
+                "chop",
+                "quantize",
+                "none",
+                "flink",
+            ]
+        )
+    ):
         case "tumble":
             return f"TUMBLE({source}{keys}, {listed(draw, [('size', length()), *extra], [time])})"
         case "rows":
@@ -49,10 +85,15 @@ def functions(draw, depth):
         case "hop":
             return f"HOP({source}{keys}, {listed(draw, [('slide', length()), ('size', length()), *extra], [time])})"
         case "hop rows":
-            return f"HOP({source}{keys}, {listed(draw, [('slide_rows', draw(st.integers(1, 9))), ('rows', 5)], [time])})"
+            return (
+                f"HOP({source}{keys}, {listed(draw, [('slide_rows', draw(st.integers(1, 9))), ('rows', 5)], [time])})"
+            )
         case "cumulate":
             step = draw(st.integers(1, 9))
-            return f"CUMULATE({source}, {time}, INTERVAL '{step} hours', INTERVAL '{step * draw(st.integers(1, 9))} hours')"
+            return (
+                f"CUMULATE({source}, {time}, INTERVAL '{step} hours', INTERVAL "
+                f"'{step * draw(st.integers(1, 9))} hours')"
+            )
         case "session":
             return f"SESSION({source}{keys}, {listed(draw, [('gap', length()), ('max_size', length())], [time])})"
         case "lifetime":
@@ -74,15 +115,24 @@ def functions(draw, depth):
 
 @st.composite
 def patterns(draw, depth=3):
-    kind = draw(st.sampled_from(["variable", "sequence", "choice", "repeat", "group", "anchor", "empty"] if depth else ["variable"]))
+    kind = draw(
+        st.sampled_from(
+            ["variable", "sequence", "choice", "repeat", "group", "anchor", "empty"] if depth else ["variable"]
+        )
+    )
     match kind:
         case "sequence":
-            return " ".join(f"({part})" if "|" in part else part for part in draw(st.lists(patterns(depth - 1), min_size=1, max_size=3)))
+            return " ".join(
+                f"({part})" if "|" in part else part
+                for part in draw(st.lists(patterns(depth - 1), min_size=1, max_size=3))
+            )
         case "choice":
             return draw(st.sampled_from(["|", " | "])).join(draw(st.lists(patterns(depth - 1), min_size=2, max_size=3)))
         case "repeat":
             low = draw(st.integers(0, 3))
-            quantifier = draw(st.sampled_from(["*", "+", "?", f"{{{low + 1}}}", f"{{{low},}}", f"{{{low},{low + 2}}}", "{,4}"]))
+            quantifier = draw(
+                st.sampled_from(["*", "+", "?", f"{{{low + 1}}}", f"{{{low},}}", f"{{{low},{low + 2}}}", "{,4}"])
+            )
             return f"({draw(patterns(depth - 1))}){quantifier}{draw(st.sampled_from(['', '?']))}"
         case "group":
             return f"({draw(patterns(depth - 1))})"
@@ -99,10 +149,26 @@ def matches(draw, depth):
     clauses = [
         draw(st.sampled_from(["", "PARTITION BY k", "PARTITION BY k, a + 1"])),
         draw(st.sampled_from(["", "ORDER BY ts", "ORDER BY ts DESC, a"])),
-        draw(st.sampled_from(["", "MEASURES FINAL last(A.x, 1) AS f", "MEASURES match_number() AS n, RUNNING count(A.*) + 1 AS m"])),
+        draw(
+            st.sampled_from(
+                ["", "MEASURES FINAL last(A.x, 1) AS f", "MEASURES match_number() AS n, RUNNING count(A.*) + 1 AS m"]
+            )
+        ),
         draw(st.sampled_from(["", "ONE ROW PER MATCH", "ALL ROWS PER MATCH", "ALL ROWS PER MATCH SHOW EMPTY MATCHES"])),
-        draw(st.sampled_from(["", "AFTER MATCH SKIP PAST LAST ROW", "AFTER MATCH SKIP TO NEXT ROW", "AFTER MATCH SKIP TO A", "AFTER MATCH SKIP TO FIRST A"])),
-        f"PATTERN (A {draw(patterns())})".replace("A ^", "^ A") if draw(st.booleans()) else f"PATTERN (A ({draw(patterns())}))",
+        draw(
+            st.sampled_from(
+                [
+                    "",
+                    "AFTER MATCH SKIP PAST LAST ROW",
+                    "AFTER MATCH SKIP TO NEXT ROW",
+                    "AFTER MATCH SKIP TO A",
+                    "AFTER MATCH SKIP TO FIRST A",
+                ]
+            )
+        ),
+        f"PATTERN (A {draw(patterns())})".replace("A ^", "^ A")
+        if draw(st.booleans())
+        else f"PATTERN (A ({draw(patterns())}))",
         draw(st.sampled_from(["", f"WITHIN {draw(intervals())}"])),
         draw(st.sampled_from(["", "SUBSET u = (A)"])),
         "DEFINE A AS prev(A.x, 2) > next(x) OR first(A.y) = classifier()",
@@ -132,7 +198,9 @@ def joins(draw, depth):
         case "asof":
             side = draw(st.sampled_from(["", " LEFT", " INNER"]))
             condition = draw(st.sampled_from(["ON x.k = y.k AND x.ts >= y.ts", "USING (k, ts)"]))
-            return f" ASOF{side} JOIN {right} AS y {condition}" + draw(st.sampled_from(["", f" TOLERANCE {draw(intervals(0))}"]))
+            return f" ASOF{side} JOIN {right} AS y {condition}" + draw(
+                st.sampled_from(["", f" TOLERANCE {draw(intervals(0))}"])
+            )
         case "clip":
             return f" CLIP JOIN {right} AS y ON x.k = y.k"
         case "as of":
@@ -155,7 +223,12 @@ def queries(draw, depth, inner=False):
     if draw(st.booleans()):
         text = f"WITH c AS ({draw(queries(depth - 1, inner=True))}) {text}"
     span = draw(intervals())
-    emit = [" EMIT FINAL", f" EMIT CHANGES WITHIN {span}", f" EMIT EVERY {span} BEFORE WATERMARK, CHANGES AFTER WATERMARK", f" PROGRESSIVE EVERY 2.5 PERCENT WITHIN {span} SEED 3"]
+    emit = [
+        " EMIT FINAL",
+        f" EMIT CHANGES WITHIN {span}",
+        f" EMIT EVERY {span} BEFORE WATERMARK, CHANGES AFTER WATERMARK",
+        f" PROGRESSIVE EVERY 2.5 PERCENT WITHIN {span} SEED 3",
+    ]
     return text + draw(st.sampled_from(["", *emit]))
 
 
@@ -191,8 +264,8 @@ def test_literal_intervals_have_the_length_that_duckdb_gives_them(text):
 
 
 def test_damaged_statements_are_read_or_refused():
-    """A word is dropped, doubled, exchanged or taken from elsewhere. What is refused is refused by the grammar: an error that has a
-    cause would mean that the parser has stumbled over its own feet."""
+    """A word is dropped, doubled, exchanged or taken from elsewhere. What is refused is refused by the grammar: an
+    error that has a cause would mean that the parser has stumbled over its own feet."""
     words = [[text[token.start : token.end + 1] for token in parse(text)[0].tokens] for text in EXAMPLES]
     anywhere = [word for statement in words for word in statement]
     choice = random.Random(7)

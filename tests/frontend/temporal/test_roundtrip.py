@@ -1,4 +1,5 @@
-"""Text to tree and back: the canonical text reads back to an equal tree, and two spellings of one thing give one tree."""
+"""Text to tree and back: the canonical text reads back to an equal tree, and two spellings of one thing give one
+tree."""
 
 from __future__ import annotations
 
@@ -78,4 +79,6 @@ def test_comments_and_lines_between_the_words():
         PATTERN /* the pattern */ ( A -- first
         B /* then | */ + ? ) DEFINE A AS TRUE ) AS m EMIT
         FINAL"""
-    assert tree(spread) == tree("SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY a ORDER BY ts PATTERN (A B+?) DEFINE A AS TRUE) AS m EMIT FINAL")
+    assert tree(spread) == tree(
+        "SELECT * FROM t MATCH_RECOGNIZE (PARTITION BY a ORDER BY ts PATTERN (A B+?) DEFINE A AS TRUE) AS m EMIT FINAL"
+    )

@@ -1,4 +1,5 @@
-"""Temporal SQL through a session: what has no plan, and what stands where it means nothing, is one error with its place."""
+"""Temporal SQL through a session: what has no plan, and what stands where it means nothing, is one error with its
+place."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from tsql.statements.script import split
 @pytest.fixture(scope="module")
 def db():
     with tsql.connect(threads=1) as session:
-        session.register("bids", pa.table({"id": [1, 2], "k": ["a", "b"], "ts": [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2)]}))
+        session.register(
+            "bids", pa.table({"id": [1, 2], "k": ["a", "b"], "ts": [dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 2)]})
+        )
         yield session
 
 
@@ -109,9 +112,14 @@ def test_an_interval_that_a_literal_cannot_be_is_none_that_a_parameter_can_be(db
 def test_parameters_in_the_place_of_intervals(db, value):
     extended = db.sql("SELECT valid_from, valid_to FROM EXTEND(CLIP(LIFETIME(bids, ts), $1), $1) WHERE id = 1", [value])
     assert extended.fetchall() == [(dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 0, 0, 40))]
-    shifted = db.sql("SELECT valid_from, valid_to FROM SHIFT(LIFETIME(bids, ts), -($1::INTERVAL)) WHERE id = 1", [value])
+    shifted = db.sql(
+        "SELECT valid_from, valid_to FROM SHIFT(LIFETIME(bids, ts), -($1::INTERVAL)) WHERE id = 1", [value]
+    )
     assert shifted.fetchall() == [(dt.datetime(2019, 12, 31, 23, 59, 40), None)]
-    assert db.sql("SELECT id FROM EXTEND(LIFETIME(bids, ts), $1)", [None]).fetchall() == db.sql("SELECT id FROM EXTEND(LIFETIME(bids, ts), NULL)").fetchall()
+    assert (
+        db.sql("SELECT id FROM EXTEND(LIFETIME(bids, ts), $1)", [None]).fetchall()
+        == db.sql("SELECT id FROM EXTEND(LIFETIME(bids, ts), NULL)").fetchall()
+    )
 
 
 @pytest.mark.parametrize(
@@ -132,8 +140,14 @@ def test_what_the_plan_depends_on_is_no_parameter(db, text, value, column, name)
 
 
 def test_an_instant_that_names_no_column(db):
-    db.sql("CREATE OR REPLACE TABLE rates (rate INTEGER, since TIMESTAMP, until TIMESTAMP, PERIOD FOR valid_time (since, until))")
+    db.sql(
+        "CREATE OR REPLACE TABLE rates (rate INTEGER, since TIMESTAMP, until TIMESTAMP, PERIOD FOR "
+        "valid_time (since, until))"
+    )
     with pytest.raises(BindError) as caught:
         db.sql("SELECT * FROM bids JOIN rates FOR VALID_TIME AS OF bids.nope ON TRUE")
-    assert caught.value.message == 'column "nope" does not exist: AS OF takes constants and columns of the relations around it'
+    assert (
+        caught.value.message
+        == 'column "nope" does not exist: AS OF takes constants and columns of the relations around it'
+    )
     assert caught.value.line_column == (1, 52)

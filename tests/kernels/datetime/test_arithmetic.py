@@ -73,12 +73,24 @@ def test_makers_of_intervals():
     ("expression", "message"),
     [
         (lambda: call("+", lit(18292, DATE), lit(2**31 - 1, INTEGER)), "Date out of range"),
-        (lambda: call("+", lit(2**63 - 2, TIMESTAMP), lit((0, 1, 0), INTERVAL)), "Date and time not in timestamp range"),
-        (lambda: call("-", lit(-9223372022400000000, TIMESTAMP), lit((0, 0, 1), INTERVAL)), "Date and time not in timestamp range"),
-        (lambda: call("+", lit(0, TIMESTAMP), lit((2**31 - 1, 0, 0), INTERVAL)), "Date and time not in timestamp range"),
+        (
+            lambda: call("+", lit(2**63 - 2, TIMESTAMP), lit((0, 1, 0), INTERVAL)),
+            "Date and time not in timestamp range",
+        ),
+        (
+            lambda: call("-", lit(-9223372022400000000, TIMESTAMP), lit((0, 0, 1), INTERVAL)),
+            "Date and time not in timestamp range",
+        ),
+        (
+            lambda: call("+", lit(0, TIMESTAMP), lit((2**31 - 1, 0, 0), INTERVAL)),
+            "Date and time not in timestamp range",
+        ),
         (lambda: call("+", lit(2**31 - 5, DATE), lit((0, 1, 0), INTERVAL)), "Date and time not in timestamp range"),
         (lambda: call("-", lit(2**63 - 1, TIMESTAMP), lit(0, TIMESTAMP)), "Cannot subtract infinite timestamps"),
-        (lambda: call("+", lit((2**31 - 1, 0, 0), INTERVAL), lit((1, 0, 0), INTERVAL)), "Overflow in addition of INT32"),
+        (
+            lambda: call("+", lit((2**31 - 1, 0, 0), INTERVAL), lit((1, 0, 0), INTERVAL)),
+            "Overflow in addition of INT32",
+        ),
         (lambda: call("*", lit((2**31 - 1, 0, 0), INTERVAL), lit(2, BIGINT)), "Overflow in multiplication of INT32"),
         (lambda: call("*", lit((1, 0, 0), INTERVAL), lit(1e30, DOUBLE)), "Overflow in multiplication of INTERVAL."),
         (lambda: call("/", lit((1, 0, 0), INTERVAL), lit(0.0, DOUBLE)), "Division by zero"),

@@ -41,7 +41,9 @@ def test_strftime_with_the_format_first_and_far_years():
     ]
     for text in ("0012-03-04 (BC)", "12012-03-04", "infinity", "-infinity"):
         ((value,),) = connect().execute(f"SELECT DATE '{text}' - DATE '1970-01-01'").fetchall()
-        pairs.append((f"strftime(DATE '{text}', '%Y %y %G %-y')", call("strftime", lit(value, DATE), lit("%Y %y %G %-y"))))
+        pairs.append(
+            (f"strftime(DATE '{text}', '%Y %y %G %-y')", call("strftime", lit(value, DATE), lit("%Y %y %G %-y")))
+        )
     check(pairs, TABLE)
 
 
@@ -50,7 +52,9 @@ def test_nanoseconds():
 
 
 def test_null_and_bad_formats():
-    assert both([call("strftime", lit(0, TIMESTAMP), lit(None, VARCHAR)), call("strptime", lit("1"), lit(None, VARCHAR))])[0].to_pylist() == [None]
+    assert both(
+        [call("strftime", lit(0, TIMESTAMP), lit(None, VARCHAR)), call("strptime", lit("1"), lit(None, VARCHAR))]
+    )[0].to_pylist() == [None]
     for bad in ("%i", "%-f", "%", "%-", "%Y%Q"):
         with pytest.raises(BindError, match="Failed to parse format specifier"):
             both([call("strftime", lit(0, TIMESTAMP), lit(bad))])
@@ -60,7 +64,20 @@ def test_null_and_bad_formats():
 
 
 TEXTS = {
-    "%Y-%m-%d": ["2020-01-02", " 2020-1-2  ", "2020-1-2x", "2020-13-2", "2020-02-30", "x", "", "2020-02-29", "1900-02-29", "12345-01-01", "-44-01-01", None],
+    "%Y-%m-%d": [
+        "2020-01-02",
+        " 2020-1-2  ",
+        "2020-1-2x",
+        "2020-13-2",
+        "2020-02-30",
+        "x",
+        "",
+        "2020-02-29",
+        "1900-02-29",
+        "12345-01-01",
+        "-44-01-01",
+        None,
+    ],
     "%y-%m-%d": ["68-02-03", "69-02-03", "20-2-3"],
     "%b %d, %Y": ["Jan 2, 2020", "JAN 2, 2020", "feb 29,  2020", "january 2, 2020", "Ja"],
     "%A %B %-d %Y": ["monday january 2 2020", "Sunday May 31 1999", "Someday May 1 2000"],
@@ -95,11 +112,18 @@ def test_offsets_and_zones():
 
 
 def test_special_texts():
-    check([(f"strptime('{text}', '%Y')", call("strptime", lit(text), lit("%Y"))) for text in ("infinity", "-infinity", "epoch")])
+    check(
+        [
+            (f"strptime('{text}', '%Y')", call("strptime", lit(text), lit("%Y")))
+            for text in ("infinity", "-infinity", "epoch")
+        ]
+    )
 
 
 def test_a_text_that_does_not_fit_is_an_error():
-    with pytest.raises(ExecutionError, match='Could not parse string "2020-1-2x" according to format specifier "%Y-%m-%d"'):
+    with pytest.raises(
+        ExecutionError, match='Could not parse string "2020-1-2x" according to format specifier "%Y-%m-%d"'
+    ):
         both([call("strptime", lit("2020-1-2x"), lit("%Y-%m-%d"))])
 
 

@@ -43,19 +43,30 @@ def test_differences_of_close_times():
             "b": pa.array([1, 0, 10**15 - 1, 86_400_000_000, 1], pa.int64()).cast(pa.timestamp("us")),
         }
     )
-    pairs = [(f"{name}('{part}', a, b)", call(name, lit(part), col(table, "a"), col(table, "b"))) for name in ("date_diff", "date_sub") for part in COUNTABLE]
+    pairs = [
+        (f"{name}('{part}', a, b)", call(name, lit(part), col(table, "a"), col(table, "b")))
+        for name in ("date_diff", "date_sub")
+        for part in COUNTABLE
+    ]
     check(pairs, table)
 
 
 def test_age():
     check(
-        [("age(ts, us)", call("age", c("ts"), c("us"))), ("age(tz, uz)", call("age", c("tz"), c("uz"))), ("age(us, ts)", call("age", c("us"), c("ts")))], TABLE
+        [
+            ("age(ts, us)", call("age", c("ts"), c("us"))),
+            ("age(tz, uz)", call("age", c("tz"), c("uz"))),
+            ("age(us, ts)", call("age", c("us"), c("ts"))),
+        ],
+        TABLE,
     )
 
 
 @pytest.mark.parametrize("column", ["d", "ts", "tz", "iv"])
 def test_date_trunc(column):
-    check([(f"date_trunc('{part}', {column})", call("date_trunc", lit(part), c(column))) for part in TRUNCATABLE], TABLE)
+    check(
+        [(f"date_trunc('{part}', {column})", call("date_trunc", lit(part), c(column))) for part in TRUNCATABLE], TABLE
+    )
 
 
 def test_parts_from_a_column():
@@ -71,7 +82,12 @@ def test_parts_from_a_column():
     )
 
 
-WIDTHS = {"7 hours": (0, 0, 420 * MINUTE), "10 days": (0, 10, 0), "1 day 1 hour": (0, 1, 60 * MINUTE), "5 months": (5, 0, 0)}
+WIDTHS = {
+    "7 hours": (0, 0, 420 * MINUTE),
+    "10 days": (0, 10, 0),
+    "1 day 1 hour": (0, 1, 60 * MINUTE),
+    "5 months": (5, 0, 0),
+}
 
 
 @pytest.mark.parametrize("column", ["d", "ts", "tz", "tm"])
@@ -84,20 +100,39 @@ def test_time_bucket(column):
             continue
         width = lit(parts, INTERVAL)
         pairs.append((f"time_bucket(INTERVAL '{text}', {column})", call("time_bucket", width, c(column))))
-        pairs.append((f"time_bucket(INTERVAL '{text}', {column}, {other})", call("time_bucket", width, c(column), c(other))))
+        pairs.append(
+            (f"time_bucket(INTERVAL '{text}', {column}, {other})", call("time_bucket", width, c(column), c(other)))
+        )
         for offset_text, offset in offsets.items():
-            pairs.append((f"time_bucket(INTERVAL '{text}', {column}, INTERVAL '{offset_text}')", call("time_bucket", width, c(column), lit(offset, INTERVAL))))
+            pairs.append(
+                (
+                    f"time_bucket(INTERVAL '{text}', {column}, INTERVAL '{offset_text}')",
+                    call("time_bucket", width, c(column), lit(offset, INTERVAL)),
+                )
+            )
     check(pairs, TABLE.slice(0, 40))
 
 
 def test_names_and_last_days():
-    check([(f"{name}({column})", call(name, c(column))) for name in ("dayname", "monthname", "last_day") for column in ("d", "ts", "tz")], TABLE)
+    check(
+        [
+            (f"{name}({column})", call(name, c(column)))
+            for name in ("dayname", "monthname", "last_day")
+            for column in ("d", "ts", "tz")
+        ],
+        TABLE,
+    )
 
 
 def test_epochs():
-    pairs = [(f"{name}({column})", call(name, c(column))) for name in ("epoch_ms", "epoch_us") for column in ("d", "ts", "tz", "tm", "iv")]
+    pairs = [
+        (f"{name}({column})", call(name, c(column)))
+        for name in ("epoch_ms", "epoch_us")
+        for column in ("d", "ts", "tz", "tm", "iv")
+    ]
     pairs += [
-        (f"{name}({column})", call(name, c(column))) for name, column in (("epoch_ns", "tm"), ("epoch_ns", "iv"), ("nanosecond", "ts"), ("nanosecond", "tm"))
+        (f"{name}({column})", call(name, c(column)))
+        for name, column in (("epoch_ns", "tm"), ("epoch_ns", "iv"), ("nanosecond", "ts"), ("nanosecond", "tm"))
     ]
     check(pairs, TABLE)
 
@@ -112,10 +147,21 @@ def test_makers():
         [
             ("make_date(y, m, d)", call("make_date", v("y"), v("m"), v("d"))),
             ("make_time(h, i, s)", call("make_time", v("h"), v("i"), v("s"))),
-            ("make_timestamp(y, m, d, h, i, s)", call("make_timestamp", *(v(n) for n in ("y", "m", "d", "h", "i", "s")))),
+            (
+                "make_timestamp(y, m, d, h, i, s)",
+                call("make_timestamp", *(v(n) for n in ("y", "m", "d", "h", "i", "s"))),
+            ),
             (
                 "make_timestamptz(abs(y) + 1, m, 1, h, i, s)",
-                call("make_timestamptz", call("+", call("abs", v("y")), lit(1, BIGINT)), v("m"), lit(1, BIGINT), v("h"), v("i"), v("s")),
+                call(
+                    "make_timestamptz",
+                    call("+", call("abs", v("y")), lit(1, BIGINT)),
+                    v("m"),
+                    lit(1, BIGINT),
+                    v("h"),
+                    v("i"),
+                    v("s"),
+                ),
             ),
             ("make_timestamp(us)", call("make_timestamp", v("us"))),
             ("epoch_ms(us)", call("epoch_ms", v("us"))),
@@ -138,7 +184,10 @@ def test_the_current_time_is_one_per_query():
     ("expression", "message"),
     [
         (lambda: call("make_date", lit(2020, BIGINT), lit(13, BIGINT), lit(2, BIGINT)), "Date out of range: 2020-13-2"),
-        (lambda: call("make_date", lit(5881580, BIGINT), lit(7, BIGINT), lit(11, BIGINT)), "Date out of range: 5881580-7-11"),
+        (
+            lambda: call("make_date", lit(5881580, BIGINT), lit(7, BIGINT), lit(11, BIGINT)),
+            "Date out of range: 5881580-7-11",
+        ),
         (lambda: call("make_time", lit(25, BIGINT), lit(2, BIGINT), lit(3.5)), "Time out of range: 25:2:3"),
         (lambda: call("make_time", lit(1, BIGINT), lit(2, BIGINT), lit(float("nan"))), "Time out of range"),
         (lambda: call("make_timestamp", lit(2**63 - 1, BIGINT)), "Timestamp microseconds out of range"),
@@ -147,9 +196,18 @@ def test_the_current_time_is_one_per_query():
         (lambda: call("to_timestamp", lit(float("inf"), DOUBLE)), "Epoch seconds out of range"),
         (lambda: call("time_bucket", lit((0, 0, 0), INTERVAL), lit(0, TIMESTAMP)), "Period must be greater than 0"),
         (lambda: call("time_bucket", lit((-1, 0, 0), INTERVAL), lit(0, TIMESTAMP)), "Period must be greater than 0"),
-        (lambda: call("time_bucket", lit((1, 1, 0), INTERVAL), lit(0, TIMESTAMP)), "Month intervals cannot have day or time component"),
-        (lambda: call("time_bucket", lit((0, 1, 1), INTERVAL), lit(0, TIMESTAMPTZ)), "Day intervals cannot have time component"),
-        (lambda: call("date_trunc", lit("year"), lit(-9223372022400000000, TIMESTAMP)), "Date and time not in timestamp range"),
+        (
+            lambda: call("time_bucket", lit((1, 1, 0), INTERVAL), lit(0, TIMESTAMP)),
+            "Month intervals cannot have day or time component",
+        ),
+        (
+            lambda: call("time_bucket", lit((0, 1, 1), INTERVAL), lit(0, TIMESTAMPTZ)),
+            "Day intervals cannot have time component",
+        ),
+        (
+            lambda: call("date_trunc", lit("year"), lit(-9223372022400000000, TIMESTAMP)),
+            "Date and time not in timestamp range",
+        ),
         (lambda: call("date_trunc", lit("month"), lit(2**31 - 5, DATE)), "Date and time not in timestamp range"),
     ],
 )
@@ -173,9 +231,18 @@ def test_infinity():
             ("date_trunc('century', TIMESTAMP 'infinity')", call("date_trunc", lit("century"), infinity)),
             ("time_bucket(INTERVAL 1 DAY, TIMESTAMP 'infinity')", call("time_bucket", day, infinity)),
             ("time_bucket(INTERVAL 1 DAY, DATE 'infinity')", call("time_bucket", day, lit(2**31 - 1, DATE))),
-            ("time_bucket(INTERVAL 1 DAY, TIMESTAMP '2020-01-01', TIMESTAMP 'infinity')", call("time_bucket", day, lit(1577836800000000, TIMESTAMP), infinity)),
-            ("date_diff('month', TIMESTAMP 'infinity', TIMESTAMP '2020-01-01')", call("date_diff", lit("month"), infinity, lit(1577836800000000, TIMESTAMP))),
-            ("age(TIMESTAMP 'infinity', TIMESTAMP '2020-01-01')", call("age", infinity, lit(1577836800000000, TIMESTAMP))),
+            (
+                "time_bucket(INTERVAL 1 DAY, TIMESTAMP '2020-01-01', TIMESTAMP 'infinity')",
+                call("time_bucket", day, lit(1577836800000000, TIMESTAMP), infinity),
+            ),
+            (
+                "date_diff('month', TIMESTAMP 'infinity', TIMESTAMP '2020-01-01')",
+                call("date_diff", lit("month"), infinity, lit(1577836800000000, TIMESTAMP)),
+            ),
+            (
+                "age(TIMESTAMP 'infinity', TIMESTAMP '2020-01-01')",
+                call("age", infinity, lit(1577836800000000, TIMESTAMP)),
+            ),
             ("dayname(TIMESTAMP 'infinity')", call("dayname", infinity)),
             ("last_day(TIMESTAMP 'infinity')", call("last_day", infinity)),
             ("isfinite(TIMESTAMP 'infinity')", call("isfinite", infinity)),

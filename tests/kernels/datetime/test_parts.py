@@ -21,18 +21,33 @@ def c(name):
 
 @pytest.mark.parametrize("column", ["d", "ts", "tz"])
 def test_parts_of_dates_and_timestamps(column):
-    check([(f"date_part('{part}', {column})", call("date_part", lit(part), c(column))) for part in ALL_PARTS if column != "d" or part not in ZONE_PARTS], TABLE)
+    check(
+        [
+            (f"date_part('{part}', {column})", call("date_part", lit(part), c(column)))
+            for part in ALL_PARTS
+            if column != "d" or part not in ZONE_PARTS
+        ],
+        TABLE,
+    )
 
 
 def test_parts_of_times_and_intervals():
-    pairs = [(f"date_part('{part}', tm)", call("date_part", lit(part), c("tm"))) for part in ("epoch", *CLOCK, *ZONE_PARTS)]
-    pairs += [(f"date_part('{part}', iv)", call("date_part", lit(part), c("iv"))) for part in ("epoch", "month", "quarter", "day", *MONTHS_PER, *CLOCK)]
+    pairs = [
+        (f"date_part('{part}', tm)", call("date_part", lit(part), c("tm"))) for part in ("epoch", *CLOCK, *ZONE_PARTS)
+    ]
+    pairs += [
+        (f"date_part('{part}', iv)", call("date_part", lit(part), c("iv")))
+        for part in ("epoch", "month", "quarter", "day", *MONTHS_PER, *CLOCK)
+    ]
     check(pairs, TABLE)
 
 
 @pytest.mark.parametrize("column", ["d", "ts"])
 def test_shortcuts(column):
-    check([(f"{name}({column})", call(name, c(column))) for name in SHORTCUTS if column != "d" or name not in ZONE_PARTS], TABLE)
+    check(
+        [(f"{name}({column})", call(name, c(column))) for name in SHORTCUTS if column != "d" or name not in ZONE_PARTS],
+        TABLE,
+    )
 
 
 def test_parts_of_infinity_are_null():
@@ -46,7 +61,10 @@ def test_parts_of_infinity_are_null():
 
 def test_a_part_from_a_column():
     table = pa.table(
-        {"p": ["year", "MONTH", "epoch", None, "doy"], "ts": pa.array([10**15, 10**15 + 1, 10**15 + 500_000, 0, None], pa.int64()).cast(pa.timestamp("us"))}
+        {
+            "p": ["year", "MONTH", "epoch", None, "doy"],
+            "ts": pa.array([10**15, 10**15 + 1, 10**15 + 500_000, 0, None], pa.int64()).cast(pa.timestamp("us")),
+        }
     )
     check([("date_part(p, ts)", call("date_part", col(table, "p"), col(table, "ts")))], table)
 

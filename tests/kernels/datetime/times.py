@@ -14,7 +14,8 @@ SPECIAL_DATES = ("2000-01-01", "2000-01-03", "1999-12-31", "2000-02-29", "1900-0
 
 
 def make_times(seed: int = 11, rows: int = ROWS) -> pa.Table:
-    """Columns d, e (DATE), ts, us (TIMESTAMP), tz, uz (TIMESTAMPTZ), tm, un (TIME), iv, iw (INTERVAL), n (INTEGER), x (DOUBLE)."""
+    """Columns d, e (DATE), ts, us (TIMESTAMP), tz, uz (TIMESTAMPTZ), tm, un (TIME), iv, iw (INTERVAL), n (INTEGER), x
+    (DOUBLE)."""
     rng = random.Random(seed)
 
     def column(make, special=()):

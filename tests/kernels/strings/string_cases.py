@@ -1,4 +1,5 @@
-"""What the tests of string functions share: nasty strings, calls built by hand, and DuckDB's answer to the same call."""
+"""What the tests of string functions share: nasty strings, calls built by hand, and DuckDB's answer to the same
+call."""
 
 from __future__ import annotations
 
@@ -49,13 +50,27 @@ def nasty_table(rows: int, seed: int, **columns: Any) -> pa.Table:
                 values[: min(rows, len(NASTY))] = NASTY[:rows]
                 data[name] = pa.array(values, pa.string())
             case "short":
-                data[name] = pa.array([rng.choice([None, "", "a", "b", "l", "é", ",", "X", "ab", "aa", "🦆", "\u0301", "語", "%", "\0", " "]) for _ in range(rows)], pa.string())
+                data[name] = pa.array(
+                    [
+                        rng.choice(
+                            [None, "", "a", "b", "l", "é", ",", "X", "ab", "aa", "🦆", "\u0301", "語", "%", "\0", " "]
+                        )
+                        for _ in range(rows)
+                    ],
+                    pa.string(),
+                )
             case "number":
                 data[name] = pa.array([rng.choice(NUMBERS) for _ in range(rows)], pa.int64())
             case "int":
                 data[name] = pa.array([rng.choice(NUMBERS) for _ in range(rows)], pa.int32())
             case "blob":
-                data[name] = pa.array([None if v is None else v.encode() + b"\xff" * rng.randrange(2) for v in (rng.choice(NASTY) for _ in range(rows))], pa.binary())
+                data[name] = pa.array(
+                    [
+                        None if v is None else v.encode() + b"\xff" * rng.randrange(2)
+                        for v in (rng.choice(NASTY) for _ in range(rows))
+                    ],
+                    pa.binary(),
+                )
             case _:
                 data[name] = pa.array([rng.choice(kind) for _ in range(rows)])
     return pa.table(data)
@@ -85,9 +100,12 @@ def duckdb_values(sql: str, table: pa.Table | None = None) -> list[Any]:
 
 
 def check(name: str, table: pa.Table, sql: str | None = None, random_from: int | None = None) -> None:
-    """The function of all columns of `table`, compiled and interpreted, must give what DuckDB gives. (`both` has `random_from`.)"""
+    """The function of all columns of `table`, compiled and interpreted, must give what DuckDB gives. (`both` has
+    `random_from`.)"""
     columns = columns_of(table)
     expected = duckdb_values(sql or f"{name}({', '.join(table.column_names)})", table)
     (result,) = both([call(name, *columns)], table, random_from=random_from)
     for row, (got, want) in enumerate(zip(result.to_pylist(), expected, strict=True)):
-        assert got == want, f"{name}{tuple(table.slice(row, 1).to_pylist()[0].values())!r}: {got!r}, DuckDB has {want!r}"
+        assert got == want, (
+            f"{name}{tuple(table.slice(row, 1).to_pylist()[0].values())!r}: {got!r}, DuckDB has {want!r}"
+        )

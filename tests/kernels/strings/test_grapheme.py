@@ -1,4 +1,5 @@
-"""Grapheme clusters against DuckDB: reversal, lengths and parts of strings with marks, emoji sequences, flags and Hangul."""
+"""Grapheme clusters against DuckDB: reversal, lengths and parts of strings with marks, emoji sequences, flags and
+Hangul."""
 
 from __future__ import annotations
 
@@ -43,7 +44,11 @@ def test_parts(name: str) -> None:
 
 def test_the_class_of_every_character() -> None:
     """Of those that Python's character database knows: newer ones differ between versions of Unicode."""
-    codes = [c for c in (*range(1, 0x3400), *range(0xA000, 0xD7FF), *range(0xF900, 0x1FC00), *range(0xE0000, 0xE0200)) if unicodedata.category(chr(c)) != "Cn"]
+    codes = [
+        c
+        for c in (*range(1, 0x3400), *range(0xA000, 0xD7FF), *range(0xF900, 0x1FC00), *range(0xE0000, 0xE0200))
+        if unicodedata.category(chr(c)) != "Cn"
+    ]
     for form in ("a{}a", "🦆{}\u200d🦆", "\u1100{}\u11a8", "{}\u0301"):
         table = pa.table({"s": [form.format(chr(c)) for c in codes]})
         (got,) = evaluate([call("length_grapheme", *columns_of(table))], table)

@@ -21,7 +21,20 @@ SIZES = (0, 1, 3, 31, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 200)
 @pytest.mark.parametrize("name", ["md5", "sha1", "sha256"])
 def test_digests(name: str) -> None:
     rng = random.Random(1)
-    check(name, pa.table({"s": pa.array([*(None if s is None else s for s in NASTY[:12]), *("".join(rng.choice("abé🦆") for _ in range(n)) for n in (3, 40))], pa.string())}))
+    check(
+        name,
+        pa.table(
+            {
+                "s": pa.array(
+                    [
+                        *(None if s is None else s for s in NASTY[:12]),
+                        *("".join(rng.choice("abé🦆") for _ in range(n)) for n in (3, 40)),
+                    ],
+                    pa.string(),
+                )
+            }
+        ),
+    )
     table = pa.table({"b": pa.array([rng.randbytes(n) for n in (*SIZES, 1000)], pa.binary())})
     (got,) = evaluate([call(name, *columns_of(table))], table)
     assert got.to_pylist() == duckdb_values(f"{name}(b)", table)
@@ -34,7 +47,9 @@ def test_encodings(name: str) -> None:
     texts = [s for s in NASTY if s is None or "\0" not in s]
     match name:
         case "unhex":
-            table = pa.table({"s": pa.array([None if b is None else b.hex()[i % 2 :] for i, b in enumerate(blobs)], pa.string())})
+            table = pa.table(
+                {"s": pa.array([None if b is None else b.hex()[i % 2 :] for i, b in enumerate(blobs)], pa.string())}
+            )
         case "from_base64":
             table = pa.table({"s": duckdb_values("base64(b)", pa.table({"b": pa.array(blobs, pa.binary())}))})
         case "base64":
@@ -90,6 +105,12 @@ def test_hash_of_equal_values_is_equal() -> None:
 
 
 def test_hash_differs() -> None:
-    values = [*(Literal(i, BIGINT) for i in range(-20, 20)), *(text("x" * n) for n in range(20)), Literal(None, VARCHAR), Literal(2**70, HUGEINT), Literal(1.5, DOUBLE)]
+    values = [
+        *(Literal(i, BIGINT) for i in range(-20, 20)),
+        *(text("x" * n) for n in range(20)),
+        Literal(None, VARCHAR),
+        Literal(2**70, HUGEINT),
+        Literal(1.5, DOUBLE),
+    ]
     got = evaluate([call("hash", v) for v in values])
     assert len({g.to_pylist()[0] for g in got}) == len(values)

@@ -1,4 +1,5 @@
-"""LIKE and ILIKE against DuckDB: constant patterns (taken apart at emission) and patterns from a column (the matcher)."""
+"""LIKE and ILIKE against DuckDB: constant patterns (taken apart at emission) and patterns from a column (the
+matcher)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,16 @@ import pyarrow as pa
 import pytest
 
 from tests.kernels.harness import both, evaluate
-from tests.kernels.strings.string_cases import NASTY, call, check, check_nasty, columns_of, duckdb_values, nasty_table, text
+from tests.kernels.strings.string_cases import (
+    NASTY,
+    call,
+    check,
+    check_nasty,
+    columns_of,
+    duckdb_values,
+    nasty_table,
+    text,
+)
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.functions.strings.like import like_pieces
 
@@ -31,7 +41,9 @@ def test_constant_patterns(name: str) -> None:
     expected = [duckdb_values(f"s {name} ({sql_text(p)})", table) for p in PATTERNS]
     got = both([call(name, s, text(p)) for p in PATTERNS], table)
     for pattern, result, want in zip(PATTERNS, got, expected, strict=True):
-        assert dict(zip(NASTY, result.to_pylist(), strict=True)) == dict(zip(NASTY, want, strict=True)), f"{name} {pattern!r}"
+        assert dict(zip(NASTY, result.to_pylist(), strict=True)) == dict(zip(NASTY, want, strict=True)), (
+            f"{name} {pattern!r}"
+        )
 
 
 @pytest.mark.parametrize("name", ["like", "ilike"])
@@ -67,7 +79,11 @@ def test_escape() -> None:
             known = [p for p in patterns if p is not None]
             got = both([call(name, s, text(p), text(escape)) for p in known], table)
             for pattern, result in zip(known, got, strict=True):
-                assert result.to_pylist() == duckdb_values(f"s {name} '{pattern}' ESCAPE '{escape}'", table), (name, pattern, escape)
+                assert result.to_pylist() == duckdb_values(f"s {name} '{pattern}' ESCAPE '{escape}'", table), (
+                    name,
+                    pattern,
+                    escape,
+                )
 
 
 def test_the_escape_character_ignores_case_in_ilike() -> None:
@@ -101,5 +117,8 @@ def test_pieces() -> None:
 def test_null_patterns() -> None:
     table = pa.table({"s": ["a", None]})
     (s,) = columns_of(table)
-    got = both([call("like", s, text(None)), call("ilike", text(None), text("a")), call("like", s, text("a"), text(None))], table)
+    got = both(
+        [call("like", s, text(None)), call("ilike", text(None), text("a")), call("like", s, text("a"), text(None))],
+        table,
+    )
     assert [g.to_pylist() for g in got] == [[None, None]] * 3

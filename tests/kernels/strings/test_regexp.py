@@ -1,4 +1,5 @@
-"""Regular expressions against DuckDB: matching, replacing, extracting, options, patterns from a column, bad patterns."""
+"""Regular expressions against DuckDB: matching, replacing, extracting, options, patterns from a column, bad
+patterns."""
 
 from __future__ import annotations
 
@@ -14,7 +15,18 @@ from tsql.kernels.expr.types import INTEGER, VARCHAR, Type
 from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.functions.strings.regexp import only_group
 
-STRINGS = [*NASTY, "a\nb", "abc123def456", "2020-01-02", "hello world", "Hello World", "foo.bar", "a+b", "(x)", "aaa bbb aaa"]
+STRINGS = [
+    *NASTY,
+    "a\nb",
+    "abc123def456",
+    "2020-01-02",
+    "hello world",
+    "Hello World",
+    "foo.bar",
+    "a+b",
+    "(x)",
+    "aaa bbb aaa",
+]
 PATTERNS = [
     "", "a", "^a", "a$", "a*", "(a)(b)?", "[a-z]+", "(an)*", r"\d+", r"(\d+)-(\d+)-(\d+)", ".", "..", "é", "[é語]", r"\bw", r"l\B", r"\w+$", "a|b", "(?i)HELLO",
     r"\.", r"\Qa+b\E", "[(]x[)]", "[]a]", "[[:alpha:]]+", "(?P<year>\\d{4})-(?:\\d+)-(\\d+)", "(a(b)(c))", "a.b", "^$", r"\pL+", "(l+)(o)",
@@ -23,7 +35,10 @@ PATTERNS = [
 
 def host(name: str, *args: Any) -> Any:
     """Call a host function with a column of strings and constants."""
-    values = [a if isinstance(a, pa.Array | pa.Scalar) else pa.scalar(a, pa.int32() if isinstance(a, int) else pa.string()) for a in args]
+    values = [
+        a if isinstance(a, pa.Array | pa.Scalar) else pa.scalar(a, pa.int32() if isinstance(a, int) else pa.string())
+        for a in args
+    ]
     kinds: tuple[Type, ...] = tuple(INTEGER if pa.types.is_integer(v.type) else VARCHAR for v in values)
     function = SCALARS.find(name, kinds)
     assert function.host is not None
@@ -95,7 +110,9 @@ def test_constants_and_nulls() -> None:
     assert host("regexp_extract", pa.scalar(None, pa.string()), "b").as_py() is None
     strings = pa.array(["abc", None])
     assert host("regexp_matches", strings, pa.scalar(None, pa.string())).to_pylist() == [None, None]
-    assert host("regexp_extract", strings, "b", pa.scalar(None, pa.int32())).to_pylist() == duckdb_values("regexp_extract(s, 'b', NULL::INTEGER)", pa.table({"s": strings}))
+    assert host("regexp_extract", strings, "b", pa.scalar(None, pa.int32())).to_pylist() == duckdb_values(
+        "regexp_extract(s, 'b', NULL::INTEGER)", pa.table({"s": strings})
+    )
 
 
 @pytest.mark.parametrize(

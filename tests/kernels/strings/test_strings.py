@@ -1,4 +1,5 @@
-"""String functions against DuckDB on nasty strings: empty, NULL, every width of UTF-8, combining marks, NUL, long ones."""
+"""String functions against DuckDB on nasty strings: empty, NULL, every width of UTF-8, combining marks, NUL, long
+ones."""
 
 from __future__ import annotations
 
@@ -8,7 +9,17 @@ import pyarrow as pa
 import pytest
 
 from tests.kernels.harness import both, evaluate
-from tests.kernels.strings.string_cases import NASTY, NUMBERS, call, check, check_nasty, columns_of, duckdb_values, nasty_table, text
+from tests.kernels.strings.string_cases import (
+    NASTY,
+    NUMBERS,
+    call,
+    check,
+    check_nasty,
+    columns_of,
+    duckdb_values,
+    nasty_table,
+    text,
+)
 from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Call, Literal
 from tsql.kernels.expr.schema import Schema
@@ -34,7 +45,9 @@ def test_as_duckdb(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["trim", "ltrim", "rtrim"])
 def test_trim_of_characters(name: str) -> None:
-    check_nasty(name, nasty_table(200, 3, s="text", characters=[None, "", "a", "ab", "é", "xé ", "🦆a", "語日", "\u0301e"]))
+    check_nasty(
+        name, nasty_table(200, 3, s="text", characters=[None, "", "a", "ab", "é", "xé ", "🦆a", "語日", "\u0301e"])
+    )
 
 
 @pytest.mark.parametrize("name", ["lpad", "rpad"])
@@ -58,13 +71,21 @@ def test_repeat_of_blobs() -> None:
 
 
 def test_chr() -> None:
-    codes = pa.table({"c": pa.array([0, 1, 65, 127, 128, 255, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF, None], pa.int32())})
+    codes = pa.table(
+        {
+            "c": pa.array(
+                [0, 1, 65, 127, 128, 255, 0x7FF, 0x800, 0xD7FF, 0xE000, 0xFFFF, 0x10000, 0x10FFFF, None], pa.int32()
+            )
+        }
+    )
     check("chr", codes)
 
 
 @pytest.mark.parametrize("kind", ["lower", "upper"])
 def test_case_of_every_letter(kind: str) -> None:
-    letters = [c for c in map(chr, range(1, 0x20000)) if not 0xD800 <= ord(c) < 0xE000 and (c.lower() != c or c.upper() != c)]
+    letters = [
+        c for c in map(chr, range(1, 0x20000)) if not 0xD800 <= ord(c) < 0xE000 and (c.lower() != c or c.upper() != c)
+    ]
     table = pa.table({"s": letters})
     (got,) = evaluate([call(kind, *columns_of(table))], table)
     assert got.to_pylist() == duckdb_values(f"{kind}(s)", table)
@@ -102,8 +123,16 @@ def test_failures(name: str, args: tuple, message: str, interpret: bool) -> None
 def test_limits_that_hold() -> None:
     lowest, highest = Literal(-(2**63), BIGINT), Literal(2**63 - 1, BIGINT)
     hello = text("hello")
-    calls = [call("left", hello, lowest), call("right", hello, lowest), call("right", hello, highest), call("substr", hello, Literal(-(2**32), BIGINT))]
-    calls += [call("split_part", text("a,b"), text(","), n) for n in (lowest, highest)] + [call("repeat", text(""), highest), call("repeat", hello, lowest)]
+    calls = [
+        call("left", hello, lowest),
+        call("right", hello, lowest),
+        call("right", hello, highest),
+        call("substr", hello, Literal(-(2**32), BIGINT)),
+    ]
+    calls += [call("split_part", text("a,b"), text(","), n) for n in (lowest, highest)] + [
+        call("repeat", text(""), highest),
+        call("repeat", hello, lowest),
+    ]
     assert [r.to_pylist()[0] for r in both(calls)] == ["", "", "hello", "hell", "", "", "", ""]
 
 
@@ -174,7 +203,9 @@ def test_every_function_has_an_example() -> None:
     for f in (f for name in SCALARS.names() for f in SCALARS.overloads[name]):
         body = f.emit or f.host
         if body.__module__.rpartition(".")[2].startswith(("strings", "like", "regexp", "hashing", "encoding")):
-            assert any(g.examples for other in with_examples for g in SCALARS.overloads[other] if (g.emit or g.host) is body), f.name
+            assert any(
+                g.examples for other in with_examples for g in SCALARS.overloads[other] if (g.emit or g.host) is body
+            ), f.name
 
 
 def test_search_in_all_lengths() -> None:
@@ -186,7 +217,12 @@ def test_search_in_all_lengths() -> None:
         return "".join(rng.choice(alphabet[: rng.randrange(2, 8)]) for _ in range(length))
 
     haystacks = [some(n) for n in range(40) for _ in range(12)]
-    needles = [h[(start := rng.randrange(len(h) + 1)) : start + rng.randrange(8)] if rng.random() < 0.6 else some(rng.randrange(5)) for h in haystacks]
+    needles = [
+        h[(start := rng.randrange(len(h) + 1)) : start + rng.randrange(8)]
+        if rng.random() < 0.6
+        else some(rng.randrange(5))
+        for h in haystacks
+    ]
     haystacks += ["x" * 30 + "y" * n for n in (50, 64, 65, 90)] + ["a" * 200]
     needles += ["xy" + "y" * (n - 2) for n in (50, 64, 65, 90)] + ["a" * 100 + "b"]
     table = pa.table({"s": haystacks, "needle": needles})
@@ -205,11 +241,22 @@ def test_length_and_skips_in_all_lengths() -> None:
 def test_bar() -> None:
     rng = random.Random(41)
     special = [0.0, 1.0, 10.0, -3.0, float("nan"), float("inf"), None]
-    rows = [[rng.choice(special) if rng.random() < 0.2 else rng.uniform(lo, hi) for lo, hi in ((-5, 15), (-2, 2), (5, 12))] for _ in range(150)]
+    rows = [
+        [rng.choice(special) if rng.random() < 0.2 else rng.uniform(lo, hi) for lo, hi in ((-5, 15), (-2, 2), (5, 12))]
+        for _ in range(150)
+    ]
     data = {name: pa.array([row[i] for row in rows], pa.float64()) for i, name in enumerate("xlh")}
     check("bar", pa.table(data))
-    check("bar", pa.table({**data, "w": pa.array([rng.choice([1.0, 1.5, 3.0, 10.5, 25.0, None]) for _ in rows], pa.float64())}))
-    for width, message in ((0.5, ">= 1"), (1001.0, "<= 1000"), (float("nan"), "must not be NaN"), (float("inf"), "must not be NaN")):
+    check(
+        "bar",
+        pa.table({**data, "w": pa.array([rng.choice([1.0, 1.5, 3.0, 10.5, 25.0, None]) for _ in rows], pa.float64())}),
+    )
+    for width, message in (
+        (0.5, ">= 1"),
+        (1001.0, "<= 1000"),
+        (float("nan"), "must not be NaN"),
+        (float("inf"), "must not be NaN"),
+    ):
         with pytest.raises(ExecutionError, match=message):
             evaluate([call("bar", *(Literal(v, DOUBLE) for v in (1.0, 0.0, 2.0, width)))])
     with pytest.raises(ExecutionError, match="Bar width must not be NaN"):

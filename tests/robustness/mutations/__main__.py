@@ -1,4 +1,5 @@
-"""The command: `python -m tests.robustness.mutations --kind sql --seed 1 --cases 10000`, or `--minutes 60` for all kinds."""
+"""The command: `python -m tests.robustness.mutations --kind sql --seed 1 --cases 10000`, or `--minutes 60` for all
+kinds."""
 
 from __future__ import annotations
 
@@ -11,12 +12,18 @@ from tests.robustness.mutations.kinds import KINDS
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.robustness.mutations", description="Mutated input of every kind.")
-    parser.add_argument("--kind", choices=sorted(KINDS), action="append", help="one kind of input; may be given again (default: all)")
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.robustness.mutations", description="Mutated input of every kind."
+    )
+    parser.add_argument(
+        "--kind", choices=sorted(KINDS), action="append", help="one kind of input; may be given again (default: all)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=1000, help="cases of each kind")
     parser.add_argument("--first", type=int, default=0, help="the number of the first case")
-    parser.add_argument("--minutes", type=float, help="take turns between the kinds for so long; --cases is then the size of a turn")
+    parser.add_argument(
+        "--minutes", type=float, help="take turns between the kinds for so long; --cases is then the size of a turn"
+    )
     options = parser.parse_args()
     kinds, found, first = options.kind or sorted(KINDS), 0, options.first
     until = None if options.minutes is None else time.monotonic() + 60 * options.minutes

@@ -37,7 +37,9 @@ class CacheEntries:
         """Some files, with what is in them now."""
         names = random.sample(sorted(self.whole), random.choice((1, 1, 2, 5, len(self.whole))))
         if random.randrange(4) == 0:
-            return dict(zip(names, [self.whole[name] for name in random.sample(sorted(self.whole), len(names))], strict=True))
+            return dict(
+                zip(names, [self.whole[name] for name in random.sample(sorted(self.whole), len(names))], strict=True)
+            )
         return {name: mutate_bytes(self.whole[name], random) for name in names}
 
     def show(self, case: dict[str, bytes]) -> str:

@@ -35,7 +35,9 @@ class Report:
         return f"{self.kind}, seed {self.seed}: {self.cases} cases, {len(self.findings)} findings ({counts})"
 
 
-def run(kind: str, seed: int, cases: int, *, first: int = 0, until: float | None = None, report: Report | None = None) -> Report:
+def run(
+    kind: str, seed: int, cases: int, *, first: int = 0, until: float | None = None, report: Report | None = None
+) -> Report:
     """Run cases `first` up to `cases`, or until the clock (`time.monotonic`) says `until`."""
     report = report or Report(kind, seed)
     at = first
@@ -46,8 +48,18 @@ def run(kind: str, seed: int, cases: int, *, first: int = 0, until: float | None
 
 def _run_worker(report: Report, first: int, end: int, until: float | None) -> int:
     """One process; returns the number of the next case."""
-    command = [sys.executable, "-m", "tests.robustness.mutations.worker", report.kind, str(report.seed), str(first), str(end - first)]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONFAULTHANDLER": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "tests.robustness.mutations.worker",
+        report.kind,
+        str(report.seed),
+        str(first),
+        str(end - first),
+    ]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONFAULTHANDLER": "1"}
+    )
     running: int | None = None
     try:
         for line in _lines(process):

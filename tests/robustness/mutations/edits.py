@@ -16,7 +16,7 @@ ALIKE = (
     "+ - * / // % || & | ^ << >>", "= <> < <= > >=", "AND OR", "LEFT RIGHT FULL INNER CROSS SEMI ANTI NATURAL ASOF", "UNION INTERSECT EXCEPT",
     "count sum min max avg median stddev var_pop bool_and bit_or product quantile_cont", "ASC DESC", "FIRST LAST", "ALL DISTINCT ANY SOME",
     "IN LIKE ILIKE GLOB", "WHERE HAVING QUALIFY", "ROLLUP CUBE", "ROWS RANGE GROUPS", "PRECEDING FOLLOWING", "NULL TRUE FALSE",
-    "INTEGER BIGINT HUGEINT SMALLINT TINYINT UBIGINT DOUBLE FLOAT VARCHAR DATE TIMESTAMP TIME BOOLEAN DECIMAL(9,2) DECIMAL(38,0) INTERVAL",
+    ("INTEGER BIGINT HUGEINT SMALLINT TINYINT UBIGINT DOUBLE FLOAT VARCHAR DATE TIMESTAMP TIME BOOLEAN " "DECIMAL(9,2) DECIMAL(38,0) INTERVAL"),
     "lower upper trim reverse length md5 ltrim", "abs ceil floor round sqrt ln exp sign", "year month day hour week quarter dow epoch",
 )  # fmt: skip
 """Words that can stand in each other's place: such a change mostly leaves a query that means something else."""
@@ -26,7 +26,31 @@ CLAUSES = (
     " NOT ", " IS NULL ", " IS NOT DISTINCT FROM 1 ", " ESCAPE '!' ", " WITH ORDINALITY ", " LATERAL ", " EXCLUDE CURRENT ROW ", " IGNORE NULLS ",
     " RECURSIVE ", " MATERIALIZED ", " USING SAMPLE 50% ", " ::VARCHAR ", " AT TIME ZONE 'UTC' ", " HAVING count(*) > 1 ", " BY NAME ", " DESC ",
 )  # fmt: skip
-NOISE = ("\x00", "\ufeff", "\u00a0", "'", '"', "(", ")", ";", "--", "/*", "*/", "$1", "?", ",", "\\", "`", "[", "]", "{", "}", "@", "#", "\u0130")
+NOISE = (
+    "\x00",
+    "\ufeff",
+    "\u00a0",
+    "'",
+    '"',
+    "(",
+    ")",
+    ";",
+    "--",
+    "/*",
+    "*/",
+    "$1",
+    "?",
+    ",",
+    "\\",
+    "`",
+    "[",
+    "]",
+    "{",
+    "}",
+    "@",
+    "#",
+    "\u0130",
+)
 
 
 def mutate_bytes(data: bytes, random: Random) -> bytes:

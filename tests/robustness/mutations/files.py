@@ -66,7 +66,8 @@ class Files:
 
 
 def _validate(table: pa.Table) -> None:
-    """Every value is what Arrow allows. A decimal past its precision may be in a damaged file, and is read as it is there."""
+    """Every value is what Arrow allows. A decimal past its precision may be in a damaged file, and is read as it is
+    there."""
     try:
         table.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -90,7 +91,10 @@ def _write(folder: Path) -> list[Path]:
         "plain.parquet": {"compression": "none", "use_dictionary": False},
         "snappy.parquet": {"compression": "snappy", "row_group_size": 100},
         "zstd.parquet": {"compression": "zstd", "data_page_version": "2.0", "write_page_index": True},
-        "delta.parquet": {"use_dictionary": False, "column_encoding": {"i": "DELTA_BINARY_PACKED", "s": "DELTA_BYTE_ARRAY"}},
+        "delta.parquet": {
+            "use_dictionary": False,
+            "column_encoding": {"i": "DELTA_BINARY_PACKED", "s": "DELTA_BYTE_ARRAY"},
+        },
     }.items():
         paths.append(folder / name)
         pq.write_table(table, paths[-1], **options)
@@ -101,7 +105,10 @@ def _write(folder: Path) -> list[Path]:
         stream.write_table(table, max_chunksize=100)
     rows = table.set_column(3, "d", table["d"].cast(pa.float64())).to_pylist()
     paths.append(folder / "file.csv")
-    paths[-1].write_text("i,s,f,d,t,b\n" + "".join(",".join("" if v is None else str(v) for v in row.values()) + "\n" for row in rows), encoding="utf-8")
+    paths[-1].write_text(
+        "i,s,f,d,t,b\n" + "".join(",".join("" if v is None else str(v) for v in row.values()) + "\n" for row in rows),
+        encoding="utf-8",
+    )
     paths.append(folder / "file.ndjson")
     paths[-1].write_text("".join(json.dumps(row, default=str) + "\n" for row in rows), encoding="utf-8")
     return paths

@@ -9,7 +9,10 @@ from random import Random
 
 from tests.robustness.mutations.edits import mutate_bytes
 
-QUERY = "SELECT s, sum(i), avg(i / 3.0) FROM (SELECT i, 'x' || i % 9 AS s FROM range(100) t(i)) WHERE s LIKE 'x%' GROUP BY s ORDER BY 2"
+QUERY = (
+    "SELECT s, sum(i), avg(i / 3.0) FROM (SELECT i, 'x' || i % 9 AS s FROM range(100) t(i)) WHERE s LIKE "
+    "'x%' GROUP BY s ORDER BY 2"
+)
 VALUES = (0, 1, 0x7F, 0x80, 0xFF)
 
 
@@ -28,7 +31,9 @@ class Objects:
         with tsql.connect(threads=1) as db:
             db.sql(QUERY).fetchall()
         flush()
-        self.objects = [ObjectCode.decode(content_of(path)) for path in entries(folder / "cache") if label_of(path)[1] == "code"]
+        self.objects = [
+            ObjectCode.decode(content_of(path)) for path in entries(folder / "cache") if label_of(path)[1] == "code"
+        ]
 
     def case(self, random: Random) -> tuple[int, bytes]:
         """Most changes are to the tables, where they matter, and not to the instructions."""
@@ -45,7 +50,9 @@ class Objects:
     def show(self, case: tuple[int, bytes]) -> str:
         number, code = case
         before = self.objects[number].code
-        changes = [f"{at:#x}: {old:#04x} -> {new:#04x}" for at, (old, new) in enumerate(zip(before, code)) if old != new]
+        changes = [
+            f"{at:#x}: {old:#04x} -> {new:#04x}" for at, (old, new) in enumerate(zip(before, code)) if old != new
+        ]
         return f"object {number} of {len(before)} bytes, now {len(code)}: " + ", ".join(changes[:40])
 
     def run(self, case: tuple[int, bytes]) -> str:

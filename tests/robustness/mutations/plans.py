@@ -1,5 +1,5 @@
-"""Mutated plan files: each is refused with its line, or gives the rows of its query, or `check` says that it does not.
-"""
+"""Mutated plan files: each is refused with its line, or gives the rows of its query, or `check` says that it does
+not."""
 
 from __future__ import annotations
 

@@ -79,7 +79,11 @@ class Queries:
     def _only_ours(self, case: str) -> str:
         from tsql.kernels.expr.errors import TsqlError
 
-        if re.search(r"\b(copy|export|attach|insert|update|delete|drop|alter|create|set|compile|load|install)\b", case, re.IGNORECASE):
+        if re.search(
+            r"\b(copy|export|attach|insert|update|delete|drop|alter|create|set|compile|load|install)\b",
+            case,
+            re.IGNORECASE,
+        ):
             return "left out"
         try:
             with expect_project_errors():

@@ -1,4 +1,5 @@
-"""Runs cases in a process of its own and tells what came of each, a line of JSON at a time; `campaign` reads the lines."""
+"""Runs cases in a process of its own and tells what came of each, a line of JSON at a time; `campaign` reads the
+lines."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Every temporal construct as a query in our dialect beside its reference; `test_constructs.py` runs each over all shapes of data.
+"""Every temporal construct as a query in our dialect beside its reference; `test_constructs.py` runs each over all
+shapes of data.
 
-A construct that the engine does not take yet is skipped with the engine's message. To add one, write its text and its reference here.
-"""
+A construct that the engine does not take yet is skipped with the engine's message. To add one, write its text and its
+reference here."""
 
 from __future__ import annotations
 
@@ -19,8 +20,9 @@ Tables = dict[str, Rows]
 
 @dataclass(frozen=True)
 class Construct:
-    """A query and what it means. `keep`: the columns of a table that decide ties by input order (`data.shuffled`). `instants`: only what is alive
-    at each instant is defined, not how lifetimes are cut. `setup`: statements that run before it."""
+    """A query and what it means. `keep`: the columns of a table that decide ties by input order (`data.shuffled`).
+    `instants`: only what is alive at each instant is defined, not how lifetimes are cut. `setup`: statements that run
+    before it."""
 
     name: str
     sql: str
@@ -32,11 +34,14 @@ class Construct:
 
 @cache
 def tables(shape: str, seed: int = 0, rows: int = 40, closed: bool = False) -> dict[str, pa.Table]:
-    """`events` and `others` are points in time, `periods` and `more` have lifetimes (`vs`, `ve`), `names` has no time."""
+    """`events` and `others` are points in time, `periods` and `more` have lifetimes (`vs`, `ve`), `names` has no
+    time."""
     return {
         "events": events(shape, seed, rows),
         "others": events(shape, seed + 1, rows),
         "periods": periods(shape, seed, rows // 2, closed),
         "more": periods(shape, seed + 1, rows // 2, closed),
-        "names": pa.table({"k": pa.array([0, 1, 2, None, 2], pa.int64()), "title": ["zero", "one", "two", "none", "too"]}),
+        "names": pa.table(
+            {"k": pa.array([0, 1, 2, None, 2], pa.int64()), "title": ["zero", "one", "two", "none", "too"]}
+        ),
     }

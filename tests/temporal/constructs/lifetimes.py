@@ -55,7 +55,10 @@ def payload(t: Tables, table: str = "periods") -> Rows:
 
 def right(t: Tables) -> Rows:
     """The right side of a join, with names of its own."""
-    return [{"j": row["k"], "w": row["id"], "valid_from": row["valid_from"], "valid_to": row["valid_to"]} for row in living(t, "more")]
+    return [
+        {"j": row["k"], "w": row["id"], "valid_from": row["valid_from"], "valid_to": row["valid_to"]}
+        for row in living(t, "more")
+    ]
 
 
 def on(left: Row, other: Row) -> bool:
@@ -74,14 +77,18 @@ def _joined(name: str, join: str, result: Callable[[Tables], Rows]) -> Construct
 
 def _combined(name: str, operator: str, result: Callable[[Rows, Rows], Rows], instants: bool = False) -> Construct:
     sql = f"SELECT k, v FROM {PERIODS} {operator} SELECT k, v FROM {MORE}"
-    return Construct(name, sql, lambda t: selected(result(payload(t), payload(t, "more")), "k", "v", *LIFE), instants=instants)
+    return Construct(
+        name, sql, lambda t: selected(result(payload(t), payload(t, "more")), "k", "v", *LIFE), instants=instants
+    )
 
 
 LIFETIMES = (
     _rows("lifetime from start and end", PERIODS, living),
     _rows("lifetime without an end", "LIFETIME(periods, start => vs)", lambda t: lifetime(t["periods"], "vs")),
     _rows(
-        "lifetime of a duration", "LIFETIME(events, start => ts, duration => INTERVAL '10 seconds')", lambda t: lifetime(t["events"], "ts", duration=10 * S)
+        "lifetime of a duration",
+        "LIFETIME(events, start => ts, duration => INTERVAL '10 seconds')",
+        lambda t: lifetime(t["events"], "ts", duration=10 * S),
     ),
     _rows(
         "lifetime of a duration of the row",
@@ -93,7 +100,11 @@ LIFETIMES = (
     _rows("extend", f"EXTEND({PERIODS}, INTERVAL '4 seconds')", lambda t: extend(living(t), 4 * S)),
     _rows("clip", f"CLIP({PERIODS}, INTERVAL '4 seconds')", lambda t: clip(living(t), 4 * S)),
     _rows("chop", f"CHOP({CLOSED}, INTERVAL '10 seconds')", lambda t: chop(clip(living(t), 60 * S), 10 * S)),
-    _rows("quantize", f"QUANTIZE({PERIODS}, slide => INTERVAL '5 seconds', size => INTERVAL '10 seconds')", lambda t: quantize(living(t), 5 * S, 10 * S)),
+    _rows(
+        "quantize",
+        f"QUANTIZE({PERIODS}, slide => INTERVAL '5 seconds', size => INTERVAL '10 seconds')",
+        lambda t: quantize(living(t), 5 * S, 10 * S),
+    ),
     _rows("point at end", f"POINT_AT_END({PERIODS})", lambda t: point_at_end(living(t))),
     Construct("stitch", f"SELECT * FROM STITCH((SELECT k, v FROM {PERIODS}))", lambda t: stitch(payload(t))),
     Construct(
@@ -105,31 +116,57 @@ LIFETIMES = (
 SNAPSHOTS = (
     Construct(
         "snapshot aggregates",
-        f"SELECT k, count(*) AS n, sum(v)::BIGINT AS total, max(v) AS high, count(DISTINCT v) AS kinds FROM {PERIODS} GROUP BY k",
-        lambda t: aggregate(living(t), ("k",), n=count, total=total("v"), high=greatest("v"), kinds=distinct_count("v")),
+        (
+            "SELECT k, count(*) AS n, sum(v)::BIGINT AS total, max(v) AS high, count(DISTINCT v) AS kinds "
+            f"FROM {PERIODS} GROUP BY k"
+        ),
+        lambda t: aggregate(
+            living(t), ("k",), n=count, total=total("v"), high=greatest("v"), kinds=distinct_count("v")
+        ),
     ),
-    Construct("snapshot count of all rows", f"SELECT count(*) AS n FROM {PERIODS}", lambda t: aggregate(living(t), (), n=count)),
-    Construct("snapshot max stays", f"SELECT max(v) AS high FROM {PERIODS}", lambda t: aggregate(living(t), (), high=greatest("v"))),
     Construct(
-        "sliding count", "SELECT k, count(*) AS n FROM SLIDE(events, ts, INTERVAL '10 seconds') GROUP BY k", lambda t: aggregate(slide(t["events"], "ts", 10 * S), ("k",), n=count)
+        "snapshot count of all rows",
+        f"SELECT count(*) AS n FROM {PERIODS}",
+        lambda t: aggregate(living(t), (), n=count),
     ),
     Construct(
-        "count of rows that stay", "SELECT count(*) AS n FROM LIFETIME(events, start => ts)", lambda t: aggregate(lifetime(t["events"], "ts"), (), n=count)
+        "snapshot max stays",
+        f"SELECT max(v) AS high FROM {PERIODS}",
+        lambda t: aggregate(living(t), (), high=greatest("v")),
+    ),
+    Construct(
+        "sliding count",
+        "SELECT k, count(*) AS n FROM SLIDE(events, ts, INTERVAL '10 seconds') GROUP BY k",
+        lambda t: aggregate(slide(t["events"], "ts", 10 * S), ("k",), n=count),
+    ),
+    Construct(
+        "count of rows that stay",
+        "SELECT count(*) AS n FROM LIFETIME(events, start => ts)",
+        lambda t: aggregate(lifetime(t["events"], "ts"), (), n=count),
     ),
     Construct(
         "snapshot HAVING",
         f"SELECT k, count(*) AS n FROM {PERIODS} WHERE v > 0 GROUP BY k HAVING count(*) > 1",
-        lambda t: [row for row in aggregate([row for row in living(t) if row["v"] > 0], ("k",), n=count) if row["n"] > 1],
+        lambda t: [
+            row for row in aggregate([row for row in living(t) if row["v"] > 0], ("k",), n=count) if row["n"] > 1
+        ],
     ),
     Construct(
         "quantized points",
-        "SELECT k, count(*) AS n FROM QUANTIZE(LIFETIME(events, start => ts, duration => INTERVAL '1 microsecond'), slide => INTERVAL '10 seconds', size => INTERVAL '10 seconds') GROUP BY k",
+        (
+            "SELECT k, count(*) AS n FROM QUANTIZE(LIFETIME(events, start => ts, duration => INTERVAL '1 "
+            "microsecond'), slide => INTERVAL '10 seconds', size => INTERVAL '10 seconds') GROUP BY k"
+        ),
         lambda t: aggregate(quantize(points(t["events"], "ts"), 10 * S, 10 * S), ("k",), n=count),
     ),
     Construct("snapshot DISTINCT", f"SELECT DISTINCT k, v FROM {PERIODS}", lambda t: distinct(payload(t))),
     _joined("temporal join", "JOIN", lambda t: inner_join(living(t), right(t), on)),
     _joined("temporal left join", "LEFT JOIN", lambda t: left_join(living(t), right(t), on, ("j", "w"))),
-    _joined("temporal full join", "FULL JOIN", lambda t: full_join(living(t), right(t), on, ("id", "k", "v", "vs", "ve"), ("j", "w"))),
+    _joined(
+        "temporal full join",
+        "FULL JOIN",
+        lambda t: full_join(living(t), right(t), on, ("id", "k", "v", "vs", "ve"), ("j", "w")),
+    ),
     Construct(
         "temporal join with an untimed relation",
         f"SELECT l.id AS id, n.title AS title, valid_from, valid_to FROM {PERIODS} l JOIN names n ON l.k = n.k",

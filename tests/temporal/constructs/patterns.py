@@ -31,15 +31,25 @@ MEASURES: Mapping[str, Condition] = {
 MEASURED = "MEASURES FIRST(id) AS first_id, LAST(id) AS last_id, count(*) AS n, MATCH_NUMBER() AS number"
 
 
-def _pattern(name: str, pattern: str, more: str = "", define: str | None = None, conditions: Mapping[str, Condition] = MOVES, **options: Any) -> Construct:
-    """One row per match, by key; `more` stands before PATTERN, and WITHIN after it if it is in `options`. DEFINE may only name variables
-    of the pattern."""
+def _pattern(
+    name: str,
+    pattern: str,
+    more: str = "",
+    define: str | None = None,
+    conditions: Mapping[str, Condition] = MOVES,
+    **options: Any,
+) -> Construct:
+    """One row per match, by key; `more` stands before PATTERN, and WITHIN after it if it is in `options`. DEFINE may
+    only name variables of the pattern."""
     if define is None:
         define = f"DEFINE {', '.join(text for variable, text in DEFINITIONS.items() if variable in pattern)}"
     within = f" WITHIN INTERVAL '{options['within'] // SECOND} seconds'" if "within" in options else ""
     return Construct(
         name,
-        f"SELECT k, first_id, last_id, n, number FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts {MEASURED} {more} PATTERN ({pattern}){within} {define})",
+        (
+            "SELECT k, first_id, last_id, n, number FROM events MATCH_RECOGNIZE (PARTITION BY k ORDER BY ts "
+            f"{MEASURED} {more} PATTERN ({pattern}){within} {define})"
+        ),
         lambda t: match_recognize(t["events"], pattern, conditions, MEASURES, "ts", ("k",), **options),
         keep={"events": ("k", "ts")},
     )
@@ -62,13 +72,21 @@ PATTERNS = (
         "aggregates in conditions",
         "A B*",
         define="DEFINE B AS sum(B.v) < 20 AND B.v >= FIRST(A.v)",
-        conditions={"B": lambda m: less(sum(values(m.mapped("B"), "v")) if values(m.mapped("B"), "v") else None, 20) and _at_least(m.last("v", "B"), m.first("v", "A"))},
+        conditions={
+            "B": lambda m: (
+                less(sum(values(m.mapped("B"), "v")) if values(m.mapped("B"), "v") else None, 20)
+                and _at_least(m.last("v", "B"), m.first("v", "A"))
+            )
+        },
     ),
     _pattern(
         "steps forwards and back",
         "A B",
         define="DEFINE A AS NEXT(v) > v, B AS PREV(v, 2) IS NULL OR v > PREV(v, 2)",
-        conditions={"A": lambda m: less(m.last("v"), m.next("v")), "B": lambda m: m.prev("v", 2) is None or less(m.prev("v", 2), m.last("v"))},
+        conditions={
+            "A": lambda m: less(m.last("v"), m.next("v")),
+            "B": lambda m: m.prev("v", 2) is None or less(m.prev("v", 2), m.last("v")),
+        },
     ),
     Construct(
         "all rows per match",

@@ -26,16 +26,29 @@ def rates(rows: Rows) -> Rows:
 
 
 VALID_TIMES = (
-    Construct("lifetime of a period", "SELECT id, valid_from, valid_to FROM LIFETIME(rates)", lambda t: selected(living(t), "id", *LIFE), setup=SETUP),
+    Construct(
+        "lifetime of a period",
+        "SELECT id, valid_from, valid_to FROM LIFETIME(rates)",
+        lambda t: selected(living(t), "id", *LIFE),
+        setup=SETUP,
+    ),
     Construct(
         "sequenced aggregate",
         "SEQUENCED VALIDTIME SELECT k, count(*) AS n FROM rates GROUP BY k",
         lambda t: aggregate(living(t), ("k",), n=count),
         setup=SETUP,
     ),
-    Construct("sequenced DISTINCT", "SEQUENCED VALIDTIME SELECT DISTINCT k, v FROM rates", lambda t: distinct(payload(t)), setup=SETUP),
     Construct(
-        "sequenced filter", "SEQUENCED VALIDTIME SELECT id FROM rates WHERE v > 0", lambda t: selected([r for r in living(t) if r["v"] > 0], "id", *LIFE), setup=SETUP
+        "sequenced DISTINCT",
+        "SEQUENCED VALIDTIME SELECT DISTINCT k, v FROM rates",
+        lambda t: distinct(payload(t)),
+        setup=SETUP,
+    ),
+    Construct(
+        "sequenced filter",
+        "SEQUENCED VALIDTIME SELECT id FROM rates WHERE v > 0",
+        lambda t: selected([r for r in living(t) if r["v"] > 0], "id", *LIFE),
+        setup=SETUP,
     ),
     Construct(
         "sequenced join",

@@ -1,4 +1,5 @@
-"""Snapshot aggregates: every way in which a kernel follows the rows that are alive, against the reference over random lifetimes."""
+"""Snapshot aggregates: every way in which a kernel follows the rows that are alive, against the reference over random
+lifetimes."""
 
 from __future__ import annotations
 
@@ -11,7 +12,18 @@ import pyarrow as pa
 import pytest
 from hypothesis import strategies as st
 
-from tests.temporal.data import EVENTS, NOON, SECOND, assert_same_rows, batches, event_tables, repeatable, shuffled, to_rows, to_table
+from tests.temporal.data import (
+    EVENTS,
+    NOON,
+    SECOND,
+    assert_same_rows,
+    batches,
+    event_tables,
+    repeatable,
+    shuffled,
+    to_rows,
+    to_table,
+)
 from tests.temporal.live.lives import CONFIGURATIONS, ask
 from tests.temporal.reference.lifetimes import lifetime
 from tests.temporal.reference.rows import Rows, count, distinct_count, greatest, least, median, total, values
@@ -30,7 +42,9 @@ SOURCES: dict[str, tuple[str, Callable[[Rows], Rows]]] = {
 
 
 def average(column: str) -> Callable[[Rows], float | None]:
-    return lambda rows: sum(map(float, values(rows, column))) / len(values(rows, column)) if values(rows, column) else None
+    return lambda rows: (
+        sum(map(float, values(rows, column))) / len(values(rows, column)) if values(rows, column) else None
+    )
 
 
 AGGREGATES: dict[str, Callable[[Rows], Any]] = {
@@ -44,7 +58,9 @@ AGGREGATES: dict[str, Callable[[Rows], Any]] = {
     "max(v)": greatest("v"),
     "max(name)": greatest("name"),
     "min(name)": least("name"),
-    "max(v) FILTER (WHERE x > 0)": lambda rows: greatest("v")([row for row in rows if row["x"] is not None and row["x"] > 0]),
+    "max(v) FILTER (WHERE x > 0)": lambda rows: greatest("v")(
+        [row for row in rows if row["x"] is not None and row["x"] > 0]
+    ),
     "sum(x)": total("x"),
     "avg(x)": average("x"),
     "bool_or(v > 3)": lambda rows: any(value > 3 for value in values(rows, "v")) if values(rows, "v") else None,
@@ -63,7 +79,11 @@ def test_aggregates(source: str, call: str) -> None:
     made: Rows = []
     for place in range(70):
         time = None if rng.random() < 0.05 else NOON + rng.randrange(40) * SECOND // 2
-        about = {"k": rng.choice((None, 1, 2)), "name": rng.choice((None, "a", "bb", "a longer name than fits a view")), "v": rng.choice((None, *range(-3, 6)))}
+        about = {
+            "k": rng.choice((None, 1, 2)),
+            "name": rng.choice((None, "a", "bb", "a longer name than fits a view")),
+            "v": rng.choice((None, *range(-3, 6))),
+        }
         made.append({"id": place, **about, "x": rng.choice((None, 0.5, -2.0, 0.25)), "ts": time})
     check(source, call, to_table(made, EVENTS))
 
@@ -71,7 +91,10 @@ def test_aggregates(source: str, call: str) -> None:
 def test_random_tables(pytestconfig: pytest.Config) -> None:
     @repeatable(25 if pytestconfig.getoption("--all-configurations") else 13)
     @hypothesis.given(
-        event_tables(), st.sampled_from(sorted(SOURCES)), st.sampled_from(sorted(AGGREGATES)), st.sampled_from(sorted(set(CONFIGURATIONS) - {"interp"}))
+        event_tables(),
+        st.sampled_from(sorted(SOURCES)),
+        st.sampled_from(sorted(AGGREGATES)),
+        st.sampled_from(sorted(set(CONFIGURATIONS) - {"interp"})),
     )
     def look(table: pa.Table, source: str, call: str, configuration: str) -> None:
         check(source, call, table, configuration)
@@ -85,25 +108,50 @@ def check(source: str, call: str, table: pa.Table, configuration: str = "shards_
     for keys in (("k",), ()):
         shown = "".join(f"{key}, " for key in keys)
         sql = f"SELECT {shown}{call} AS result FROM {text}" + (" GROUP BY k" if keys else "")
-        assert_same_rows(ask(sql, {"events": table}, configuration=configuration), aggregate(rows, keys, result=AGGREGATES[call]))
+        assert_same_rows(
+            ask(sql, {"events": table}, configuration=configuration), aggregate(rows, keys, result=AGGREGATES[call])
+        )
 
 
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 def test_input_order(configuration: str) -> None:
-    """The rows of a snapshot are in the order of the input, also where they pass joins: those of one lifetime, and those that start later but come first."""
-    rows = [{"id": 0, "k": 1, "s": 2, "e": 4}, {"id": 1, "k": 1, "s": 2, "e": 4}, {"id": 2, "k": 2, "s": 3, "e": 5}, {"id": 3, "k": 2, "s": 1, "e": 5}]
-    table = to_table(rows, pa.schema([("id", pa.int64()), ("k", pa.int64()), ("s", pa.timestamp("us")), ("e", pa.timestamp("us"))]))
+    """The rows of a snapshot are in the order of the input, also where they pass joins: those of one lifetime, and
+    those that start later but come first."""
+    rows = [
+        {"id": 0, "k": 1, "s": 2, "e": 4},
+        {"id": 1, "k": 1, "s": 2, "e": 4},
+        {"id": 2, "k": 2, "s": 3, "e": 5},
+        {"id": 3, "k": 2, "s": 1, "e": 5},
+    ]
+    table = to_table(
+        rows, pa.schema([("id", pa.int64()), ("k", pa.int64()), ("s", pa.timestamp("us")), ("e", pa.timestamp("us"))])
+    )
     calls = "first(id) AS f, last(id) AS l, string_agg(id::VARCHAR, ',') AS s, mode(id) AS m, arg_max(id, k) AS a"
-    found = ask(f"SELECT k, {calls} FROM LIFETIME(a, start => s, \"end\" => e) GROUP BY k", {"a": table}, configuration=configuration)
+    found = ask(
+        f'SELECT k, {calls} FROM LIFETIME(a, start => s, "end" => e) GROUP BY k',
+        {"a": table},
+        configuration=configuration,
+    )
     expected = [(1, 0, 1, "0,1", 0, 0, 2, 4), (2, 3, 3, "3", 3, 3, 1, 3), (2, 2, 3, "2,3", 2, 2, 3, 5)]
     assert sorted(tuple(row.values()) for row in found) == sorted(expected)
 
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_many_at_once_in_any_arrangement(source: str) -> None:
-    """Several aggregates are one row as long as none of them changes; the order of the rows and their batches do not matter."""
+    """Several aggregates are one row as long as none of them changes; the order of the rows and their batches do not
+    matter."""
     rng = random.Random(f"arrangement {source}")
-    made = [{"id": i, "k": rng.randrange(3), "name": None, "v": rng.randrange(4), "x": 0.5, "ts": NOON + rng.randrange(30) * SECOND} for i in range(80)]
+    made = [
+        {
+            "id": i,
+            "k": rng.randrange(3),
+            "name": None,
+            "v": rng.randrange(4),
+            "x": 0.5,
+            "ts": NOON + rng.randrange(30) * SECOND,
+        }
+        for i in range(80)
+    ]
     table = to_table(made, EVENTS)
     text, living = SOURCES[source]
     sql = f"SELECT k, count(*) AS n, max(v) AS high, min(v) AS low, sum(x) AS total FROM {text} GROUP BY k"
@@ -117,7 +165,10 @@ def test_many_at_once_in_any_arrangement(source: str) -> None:
 
 def test_the_interpreter_agrees() -> None:
     """The kernels of each way, interpreted."""
-    made = [{"id": i, "k": i % 2, "name": "ab"[i % 2], "v": i * 5 % 4, "x": 0.5 * i, "ts": NOON + i * 3 % 7 * SECOND} for i in range(12)]
+    made = [
+        {"id": i, "k": i % 2, "name": "ab"[i % 2], "v": i * 5 % 4, "x": 0.5 * i, "ts": NOON + i * 3 % 7 * SECOND}
+        for i in range(12)
+    ]
     table = to_table(made, EVENTS)
     for source in SOURCES:
         for call in ("count(*)", "max(v)", "sum(x)", "min(name)"):

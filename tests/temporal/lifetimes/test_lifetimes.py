@@ -33,7 +33,8 @@ LIFE = ("valid_from", "valid_to")
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.in_turn(6)
 def test_configurations(configuration: str, sixth: int) -> None:
-    """How a query runs does not change its rows. By default each configuration has every sixth construct; the interpreter is slow, and gets fewer rows."""
+    """How a query runs does not change its rows. By default each configuration has every sixth construct; the
+    interpreter is slow, and gets fewer rows."""
     data = tables("few_times", seed=9, rows=12 if configuration == "interp" else 40)
     for construct in (*LIFETIMES, *SNAPSHOTS)[sixth::6]:
         ours = ask(construct.sql, data, construct.setup, configuration)
@@ -65,12 +66,17 @@ def _check_joins(one: pa.Table, other: pa.Table, shards: int) -> None:
     data = {"periods": one, "more": other}
     left = lifetime(to_rows(one), "vs", end="ve")
     right = [
-        {"w": r["v"], "j": r["id"], "k": r["k"], "valid_from": r["valid_from"], "valid_to": r["valid_to"]} for r in lifetime(to_rows(other), "vs", end="ve")
+        {"w": r["v"], "j": r["id"], "k": r["k"], "valid_from": r["valid_from"], "valid_to": r["valid_to"]}
+        for r in lifetime(to_rows(other), "vs", end="ve")
     ]
     condition = "l.k = r.k AND l.v <= r.v"
 
     def joined(kind: str) -> Rows:
-        return ask(f"SELECT l.id AS id, r.id AS j FROM {PERIODS} l {kind} JOIN {MORE} r ON {condition}", data, configuration=f"shards_{shards}")
+        return ask(
+            f"SELECT l.id AS id, r.id AS j FROM {PERIODS} l {kind} JOIN {MORE} r ON {condition}",
+            data,
+            configuration=f"shards_{shards}",
+        )
 
     assert_same_rows(joined(""), selected(inner_join(left, right, on), "id", "j", *LIFE))
     assert_same_rows(joined("LEFT"), selected(left_join(left, right, on, ("w", "j")), "id", "j", *LIFE))
@@ -100,8 +106,12 @@ def _check_sets(one: pa.Table, other: pa.Table, shards: int) -> None:
     for operator, reference in (("INTERSECT ALL", intersect_all), ("EXCEPT ALL", except_all)):
         ours = ask(f"SELECT k, v FROM {PERIODS} {operator} SELECT k, v FROM {MORE}", data, configuration=configuration)
         assert_same_rows(ours, reference(left, right))
-    assert_same_rows(ask(f"SELECT * FROM STITCH((SELECT k, v FROM {PERIODS}))", data, configuration=configuration), stitch(left))
-    assert_same_rows(ask(f"SELECT DISTINCT k FROM {PERIODS}", data, configuration=configuration), coalesce(payload(left, "k")))
+    assert_same_rows(
+        ask(f"SELECT * FROM STITCH((SELECT k, v FROM {PERIODS}))", data, configuration=configuration), stitch(left)
+    )
+    assert_same_rows(
+        ask(f"SELECT DISTINCT k FROM {PERIODS}", data, configuration=configuration), coalesce(payload(left, "k"))
+    )
 
 
 def test_a_plain_relation_is_alive_always() -> None:

@@ -1,4 +1,5 @@
-"""Plans of snapshot aggregates: what is known of ends, filters below them, the text of the step, and what is refused of it."""
+"""Plans of snapshot aggregates: what is known of ends, filters below them, the text of the step, and what is refused of
+it."""
 
 from __future__ import annotations
 
@@ -48,11 +49,15 @@ def pipelines(db: Any, sql: str) -> str:
 def test_how_aggregates_follow(db: Any) -> None:
     """The choice is shown."""
     calls = "count(*) AS n, sum(v) AS s, max(v) AS m, max(name) AS t, sum(x) AS f"
-    assert 'n=count(*) (removing) s=sum(v) (removing) m=max(v) (two stacks) t=max("name") (heap) f=sum(x) (two stacks)' in pipelines(
-        db, f"SELECT {calls} FROM {SLIDE}"
+    assert (
+        'n=count(*) (removing) s=sum(v) (removing) m=max(v) (two stacks) t=max("name") (heap) f=sum(x) (two stacks)'
+        in pipelines(db, f"SELECT {calls} FROM {SLIDE}")
     )
     own = "LIFETIME(events, start => ts, end => ts + INTERVAL '1 second' * v)"
-    assert 'n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max("name") (heap) f=sum(x) (tree)' in pipelines(db, f"SELECT {calls} FROM {own}")
+    assert (
+        'n=count(*) (removing) s=sum(v) (removing) m=max(v) (heap) t=max("name") (heap) f=sum(x) (tree)'
+        in pipelines(db, f"SELECT {calls} FROM {own}")
+    )
 
 
 def test_holistic_aggregates_have_another_plan(db: Any) -> None:
@@ -84,7 +89,16 @@ output whole (k, n, since, until)
 
 
 def test_a_written_plan(db: Any) -> None:
-    expected = sorted(map(str, rows_of(db.sql(f"SELECT k, count(*) AS n, valid_from AS since, valid_to AS until FROM {SLIDE} GROUP BY k").arrow())))
+    expected = sorted(
+        map(
+            str,
+            rows_of(
+                db.sql(
+                    f"SELECT k, count(*) AS n, valid_from AS since, valid_to AS until FROM {SLIDE} GROUP BY k"
+                ).arrow()
+            ),
+        )
+    )
     for ends in ("", "ends=any ", "ends=in_order "):
         plan = tsql.load_plan_text(STEPS.format(ends=ends))
         assert sorted(map(str, rows_of(plan.run(db).arrow()))) == expected
@@ -100,7 +114,11 @@ def test_a_written_plan(db: Any) -> None:
         ("{ends}", "ends=soon ", "ends=soon: it is one of any, in_order, none"),
         ("n=count(*)", "n=median(v)", "cannot follow rows that come and go"),
         ("n=count(*)", "n=count(DISTINCT v)", "cannot follow rows that come and go"),
-        ("placed = redistribute keyed scope=local shards=2", "placed = reshard keyed", "step groups: snapshot requires of placed"),
+        (
+            "placed = redistribute keyed scope=local shards=2",
+            "placed = reshard keyed",
+            "step groups: snapshot requires of placed",
+        ),
     ],
 )
 def test_refused_plans(db: Any, old: str, new: str, message: str) -> None:
@@ -111,14 +129,18 @@ def test_refused_plans(db: Any, old: str, new: str, message: str) -> None:
 
 def test_a_wrong_promise_about_ends_is_an_error(db: Any) -> None:
     """Rows that do not end in their order would be removed at wrong times."""
-    text = STEPS.format(ends="ends=in_order ").replace("(ts + INTERVAL '10 seconds')", "(ts + to_seconds(1 + k * 7919 % 13 + v % 7))")
+    text = STEPS.format(ends="ends=in_order ").replace(
+        "(ts + INTERVAL '10 seconds')", "(ts + to_seconds(1 + k * 7919 % 13 + v % 7))"
+    )
     with pytest.raises(tsql.ExecutionError, match="rows do not end in the order in which they start"):
         tsql.load_plan_text(text).run(db).arrow()
 
 
 def test_a_group_larger_than_memory_is_refused_clearly(tmp_path) -> None:
     rows = 400_000
-    table = pa.table({"ts": pa.array(range(rows), pa.int64()).cast(pa.timestamp("us")), "v": pa.array(range(rows), pa.int64())})
+    table = pa.table(
+        {"ts": pa.array(range(rows), pa.int64()).cast(pa.timestamp("us")), "v": pa.array(range(rows), pa.int64())}
+    )
     sql = "SELECT max(v) AS m FROM LIFETIME(big, start => ts, duration => (v % 5 + 1) * INTERVAL '1 second')"
     with tsql.connect(threads=2, memory_limit="6MB") as session:
         session.register("big", table)

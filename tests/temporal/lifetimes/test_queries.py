@@ -1,4 +1,5 @@
-"""Lifetimes in whole queries: what is shown, what is refused and how, nesting, and tables that say their time themselves."""
+"""Lifetimes in whole queries: what is shown, what is refused and how, nesting, and tables that say their time
+themselves."""
 
 from __future__ import annotations
 
@@ -16,7 +17,17 @@ from tests.temporal.data import ALL_SHAPES, assert_same_rows, selected, to_rows
 from tests.temporal.live.lives import ask, rows_of
 from tests.temporal.reference.lifetimes import chop, clip, content, extend, lifetime, points, quantize, slide
 from tests.temporal.reference.rows import SECOND, Rows, count, equal, greatest, group_by, total
-from tests.temporal.reference.snapshot import aggregate, anti_join, coalesce, distinct, inner_join, left_join, per_snapshot, same_snapshots, union_all
+from tests.temporal.reference.snapshot import (
+    aggregate,
+    anti_join,
+    coalesce,
+    distinct,
+    inner_join,
+    left_join,
+    per_snapshot,
+    same_snapshots,
+    union_all,
+)
 
 LIFE = ("valid_from", "valid_to")
 T = "LIFETIME(t, start => s, end => e)"
@@ -26,7 +37,8 @@ T = "LIFETIME(t, start => s, end => e)"
 def db():
     with tsql.connect(threads=2) as session:
         session.sql(
-            "CREATE TABLE t AS SELECT * FROM (VALUES (1, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-05'), (1, TIMESTAMP '2024-01-03', NULL), "
+            "CREATE TABLE t AS SELECT * FROM (VALUES (1, TIMESTAMP '2024-01-01', TIMESTAMP '2024-01-05'), "
+            "(1, TIMESTAMP '2024-01-03', NULL), "
             "(2, TIMESTAMP '2024-01-02', TIMESTAMP '2024-01-03')) v(k, s, e)"
         )
         session.sql("CREATE TABLE p AS SELECT 1 AS k, 'x' AS name")
@@ -45,7 +57,13 @@ def db():
         (f"WITH q(a) AS (SELECT k FROM {T}) SELECT * FROM q", "a valid_from valid_to"),
         (f"SELECT * FROM (SELECT k FROM {T}) x(a) JOIN p ON p.k = a", "a k name valid_from valid_to"),
         (f"SELECT k, count(*) AS n FROM {T} GROUP BY k", "k n valid_from valid_to"),
-        ("SELECT * FROM LIFETIME((SELECT k, s AS valid_from, e AS valid_to FROM t), start => valid_from, end => valid_to)", "k valid_from valid_to"),
+        (
+            (
+                "SELECT * FROM LIFETIME((SELECT k, s AS valid_from, e AS valid_to FROM t), start => "
+                "valid_from, end => valid_to)"
+            ),
+            "k valid_from valid_to",
+        ),
         (f"SELECT k FROM {T} UNION SELECT k FROM p", "k valid_from valid_to"),
         (f"SELECT x.k, x.s FROM {T} x", "k s valid_from valid_to"),
         (f"SELECT t.k FROM {T}", "k valid_from valid_to"),
@@ -56,36 +74,91 @@ def test_columns_of_results(db, query: str, names: str) -> None:
 
 
 REFUSED = [
-    ("SELECT * FROM SHIFT(t, INTERVAL '1 day')", "SHIFT(", "SHIFT needs a temporal relation: this one has no lifetimes", "SHIFT(LIFETIME(t, start => ts"),
+    (
+        "SELECT * FROM SHIFT(t, INTERVAL '1 day')",
+        "SHIFT(",
+        "SHIFT needs a temporal relation: this one has no lifetimes",
+        "SHIFT(LIFETIME(t, start => ts",
+    ),
     ("SELECT * FROM LIFETIME(t)", "LIFETIME", "LIFETIME needs start, or a table with a PERIOD", "start => ts"),
     ("SELECT * FROM LIFETIME(t, start => k)", "k)", "start of LIFETIME is a time, not INTEGER", "to_timestamp"),
-    ("SELECT * FROM LIFETIME(t, start => s, duration => k)", "k)", "duration of LIFETIME is an interval, not INTEGER", "INTERVAL"),
+    (
+        "SELECT * FROM LIFETIME(t, start => s, duration => k)",
+        "k)",
+        "duration of LIFETIME is an interval, not INTEGER",
+        "INTERVAL",
+    ),
     ("SELECT * FROM SLIDE(t, x, INTERVAL '1 day')", "x,", 'column "x" does not exist', None),
     (f"SELECT * FROM CHOP({T}, k * INTERVAL '1 day')", "k *", "size of CHOP is a constant interval", "INTERVAL"),
-    (f"SELECT count(*) OVER () FROM {T}", "count", "window functions (OVER) are not defined over a temporal relation", "CREATE TABLE"),
+    (
+        f"SELECT count(*) OVER () FROM {T}",
+        "count",
+        "window functions (OVER) are not defined over a temporal relation",
+        "CREATE TABLE",
+    ),
     (f"SELECT DISTINCT ON (k) * FROM {T}", "k)", "DISTINCT ON over a temporal relation is not supported", "group by"),
-    (f"SELECT DISTINCT k FROM {T} ORDER BY s", "s", "ORDER BY of SELECT DISTINCT over a temporal relation takes what the select list has", None),
-    (f"SELECT l.valid_from FROM {T} l JOIN {T} r ON l.k = r.k", "l.valid", '"valid_from" of the select list is not that of the result', "AS"),
+    (
+        f"SELECT DISTINCT k FROM {T} ORDER BY s",
+        "s",
+        "ORDER BY of SELECT DISTINCT over a temporal relation takes what the select list has",
+        None,
+    ),
+    (
+        f"SELECT l.valid_from FROM {T} l JOIN {T} r ON l.k = r.k",
+        "l.valid",
+        '"valid_from" of the select list is not that of the result',
+        "AS",
+    ),
     (f"SELECT 1 AS valid_to FROM {T}", "1", '"valid_to" of the select list is not that of the result', "AS"),
-    (f"SELECT * FROM t CLIP JOIN {T} r ON t.k = r.k", "CLIP", "CLIP JOIN needs a temporal relation on its left side", "LIFETIME"),
+    (
+        f"SELECT * FROM t CLIP JOIN {T} r ON t.k = r.k",
+        "CLIP",
+        "CLIP JOIN needs a temporal relation on its left side",
+        "LIFETIME",
+    ),
     (f"SELECT * FROM {T} l CLIP JOIN p ON l.k = p.k", "p ON", "CLIP JOIN needs the time of its right rows", "LIFETIME"),
-    ("SEQUENCED VALIDTIME SELECT * FROM t", "SEQUENCED", "SEQUENCED VALIDTIME needs a table with a PERIOD, or a stream", "PERIOD FOR"),
-    (f"SELECT (SELECT count(*) FROM {T}) FROM p", "(SELECT", "a subquery over a temporal relation stands in WHERE", "join"),
+    (
+        "SEQUENCED VALIDTIME SELECT * FROM t",
+        "SEQUENCED",
+        "SEQUENCED VALIDTIME needs a table with a PERIOD, or a stream",
+        "PERIOD FOR",
+    ),
+    (
+        f"SELECT (SELECT count(*) FROM {T}) FROM p",
+        "(SELECT",
+        "a subquery over a temporal relation stands in WHERE",
+        "join",
+    ),
     (
         f"SELECT k FROM {T} x WHERE k = 1 OR EXISTS (SELECT 1 FROM {T} y WHERE y.k = x.k)",
         "EXISTS",
         "a subquery over a temporal relation stands in WHERE",
         "join",
     ),
-    (f"SELECT k FROM {T} WHERE k NOT IN (SELECT k FROM {T})", "k NOT", "a subquery over a temporal relation stands in WHERE", "join"),
+    (
+        f"SELECT k FROM {T} WHERE k NOT IN (SELECT k FROM {T})",
+        "k NOT",
+        "a subquery over a temporal relation stands in WHERE",
+        "join",
+    ),
     (
         f"SELECT 1 FROM {T} a LEFT JOIN {T} b ON a.k = b.k AND EXISTS (SELECT 1 FROM p WHERE p.k = a.k)",
         "a.k = b",
         "a subquery in the condition of a join",
         "WHERE",
     ),
-    (f"UPDATE p SET name = 'y' FROM {T} x WHERE x.k = p.k", "UPDATE", "UPDATE or DELETE cannot depend on a temporal relation", "CREATE TABLE"),
-    (f"DELETE FROM p WHERE EXISTS (SELECT 1 FROM {T} x WHERE x.k = p.k)", "DELETE", "UPDATE or DELETE cannot depend on a temporal relation", "CREATE TABLE"),
+    (
+        f"UPDATE p SET name = 'y' FROM {T} x WHERE x.k = p.k",
+        "UPDATE",
+        "UPDATE or DELETE cannot depend on a temporal relation",
+        "CREATE TABLE",
+    ),
+    (
+        f"DELETE FROM p WHERE EXISTS (SELECT 1 FROM {T} x WHERE x.k = p.k)",
+        "DELETE",
+        "UPDATE or DELETE cannot depend on a temporal relation",
+        "CREATE TABLE",
+    ),
     (
         f"WITH RECURSIVE r AS (SELECT k FROM {T} UNION ALL SELECT k + 1 FROM r WHERE k < 3) SELECT * FROM r",
         "r AS",
@@ -102,7 +175,9 @@ def test_refused(db, query: str, place: str, message: str, hint: str | None) -> 
     assert caught.value.message.startswith(message)
     assert caught.value.position is not None
     at = query[caught.value.position :]
-    assert at.startswith(place) or query[: caught.value.position].rstrip().endswith(place) or place in at[: len(place) + 8], at
+    assert (
+        at.startswith(place) or query[: caught.value.position].rstrip().endswith(place) or place in at[: len(place) + 8]
+    ), at
     assert (hint is None) == (caught.value.hint is None)
     if hint is not None:
         assert hint in caught.value.hint
@@ -132,7 +207,11 @@ NESTED: dict[str, tuple[str, Any]] = {
     "an aggregate over a join over an aggregate": (
         f"WITH busy AS (SELECT k, count(*) AS n FROM {PERIODS} GROUP BY k) "
         f"SELECT b.n, count(*) AS pairs FROM busy b JOIN {MORE} m ON b.k = m.k WHERE m.v > 0 GROUP BY b.n",
-        lambda t: aggregate(inner_join(aggregate(living(t), ("k",), n=count), [r for r in living(t, "more") if r["v"] > 0], equal("k")), ("n",), pairs=count),
+        lambda t: aggregate(
+            inner_join(aggregate(living(t), ("k",), n=count), [r for r in living(t, "more") if r["v"] > 0], equal("k")),
+            ("n",),
+            pairs=count,
+        ),
     ),
     "a result that is not shown": (
         f"SELECT k FROM {PERIODS} GROUP BY k HAVING count(*) > 1",
@@ -140,27 +219,42 @@ NESTED: dict[str, tuple[str, Any]] = {
     ),
     "an expression of a result": (
         f"SELECT k, count(*) > 2 AS many FROM {PERIODS} GROUP BY k",
-        lambda t: coalesce([{"k": r["k"], "many": r["n"] > 2} | selected([r], *LIFE)[0] for r in aggregate(living(t), ("k",), n=count)]),
+        lambda t: coalesce(
+            [{"k": r["k"], "many": r["n"] > 2} | selected([r], *LIFE)[0] for r in aggregate(living(t), ("k",), n=count)]
+        ),
     ),
     "a set operation of aggregates": (
         f"SELECT k, count(*) AS n FROM {PERIODS} GROUP BY k UNION ALL SELECT v, sum(id)::BIGINT FROM {MORE} GROUP BY v",
         lambda t: union_all(
             aggregate(living(t), ("k",), n=count),
-            [{"k": r["v"], "n": r["n"]} | selected([r], *LIFE)[0] for r in aggregate(living(t, "more"), ("v",), n=total("id"))],
+            [
+                {"k": r["v"], "n": r["n"]} | selected([r], *LIFE)[0]
+                for r in aggregate(living(t, "more"), ("v",), n=total("id"))
+            ],
         ),
     ),
     "functions of functions": (
-        f"SELECT id FROM CHOP(EXTEND(CLIP({PERIODS}, INTERVAL '20 seconds'), INTERVAL '3 seconds'), INTERVAL '5 seconds', INTERVAL '1 second')",
+        (
+            f"SELECT id FROM CHOP(EXTEND(CLIP({PERIODS}, INTERVAL '20 seconds'), INTERVAL '3 seconds'), "
+            "INTERVAL '5 seconds', INTERVAL '1 second')"
+        ),
         lambda t: selected(chop(extend(clip(living(t), 20 * SECOND), 3 * SECOND), 5 * SECOND, SECOND), "id", *LIFE),
     ),
     "what a correlated aggregate finds": (
-        f"SELECT id FROM {PERIODS} p WHERE EXISTS (SELECT 1 FROM (SELECT k, count(*) AS n FROM {MORE} GROUP BY k) m WHERE m.k = p.k AND m.n > 1)",
+        (
+            f"SELECT id FROM {PERIODS} p WHERE EXISTS (SELECT 1 FROM (SELECT k, count(*) AS n FROM {MORE} "
+            "GROUP BY k) m WHERE m.k = p.k AND m.n > 1)"
+        ),
         lambda t: selected(
             [
                 row
                 for one in living(t)
                 for row in coalesce(
-                    inner_join([one], selected([m for m in aggregate(living(t, "more"), ("k",), n=count) if m["n"] > 1], "k", *LIFE), equal("k"))
+                    inner_join(
+                        [one],
+                        selected([m for m in aggregate(living(t, "more"), ("k",), n=count) if m["n"] > 1], "k", *LIFE),
+                        equal("k"),
+                    )
                 )
             ],
             "id",
@@ -169,12 +263,19 @@ NESTED: dict[str, tuple[str, Any]] = {
     ),
     "a lateral aggregate": (
         f"SELECT p.id, m.n FROM {PERIODS} p, LATERAL (SELECT count(*) AS n FROM {MORE} o WHERE o.k = p.k) m",
-        lambda t: selected(inner_join(living(t), aggregate(living(t, "more"), ("k",), n=count), equal("k")), "id", "n", *LIFE),
+        lambda t: selected(
+            inner_join(living(t), aggregate(living(t, "more"), ("k",), n=count), equal("k")), "id", "n", *LIFE
+        ),
     ),
     "an aggregate over an outer join": (
         f"SELECT count(m.id) AS matched, count(*) AS n FROM {PERIODS} p LEFT JOIN {MORE} m ON p.k = m.k",
         lambda t: aggregate(
-            left_join(living(t), [{"k": r["k"], "w": r["id"]} | selected([r], *LIFE)[0] for r in living(t, "more")], equal("k"), ("w",)),
+            left_join(
+                living(t),
+                [{"k": r["k"], "w": r["id"]} | selected([r], *LIFE)[0] for r in living(t, "more")],
+                equal("k"),
+                ("w",),
+            ),
             (),
             matched=lambda rows: sum(1 for r in rows if r["w"] is not None),
             n=count,
@@ -183,7 +284,8 @@ NESTED: dict[str, tuple[str, Any]] = {
     "grouping sets": (
         f"SELECT k, v, grouping(k, v) AS g, count(*) AS n FROM {PERIODS} GROUP BY GROUPING SETS ((k, v), (v), ())",
         lambda t: [
-            {"k": r.get("k"), "v": r.get("v"), "g": (0 if "k" in keys else 2) + (0 if "v" in keys else 1), "n": r["n"]} | selected([r], *LIFE)[0]
+            {"k": r.get("k"), "v": r.get("v"), "g": (0 if "k" in keys else 2) + (0 if "v" in keys else 1), "n": r["n"]}
+            | selected([r], *LIFE)[0]
             for keys in (("k", "v"), ("v",), ())
             for r in aggregate(living(t), keys, n=count)
         ],
@@ -193,10 +295,15 @@ NESTED: dict[str, tuple[str, Any]] = {
         lambda t: distinct(selected(living(t), "k", *LIFE) + selected(living(t, "more"), "k", *LIFE)),
     ),
     "EXISTS twice": (
-        f"SELECT id FROM {PERIODS} p WHERE v < 2 AND NOT EXISTS (SELECT 1 FROM {MORE} m WHERE m.k = p.k AND m.v = 0) AND NOT EXISTS (SELECT 1 FROM {MORE} m WHERE m.v > p.v + 1)",
+        (
+            f"SELECT id FROM {PERIODS} p WHERE v < 2 AND NOT EXISTS (SELECT 1 FROM {MORE} m WHERE m.k = p.k "
+            f"AND m.v = 0) AND NOT EXISTS (SELECT 1 FROM {MORE} m WHERE m.v > p.v + 1)"
+        ),
         lambda t: selected(
             anti_join(
-                anti_join([r for r in living(t) if r["v"] < 2], [r for r in living(t, "more") if r["v"] == 0], equal("k")),
+                anti_join(
+                    [r for r in living(t) if r["v"] < 2], [r for r in living(t, "more") if r["v"] == 0], equal("k")
+                ),
                 living(t, "more"),
                 lambda one, other: other["v"] > one["v"] + 1,
             ),
@@ -207,22 +314,29 @@ NESTED: dict[str, tuple[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("shape", ["empty", "one_row", "duplicates", "unsorted", "few_times", "null_keys", "null_times"])
+@pytest.mark.parametrize(
+    "shape", ["empty", "one_row", "duplicates", "unsorted", "few_times", "null_keys", "null_times"]
+)
 @pytest.mark.parametrize("configuration", ["shards_1", "shards_3"])
 @pytest.mark.parametrize("name", NESTED)
 @pytest.mark.in_turn(2)
 def test_nesting(name: str, configuration: str, shape: str) -> None:
     sql, reference = NESTED[name]
     data = tables(shape, seed=3)
-    assert_same_rows(ask(sql, data, configuration=configuration), reference({table: to_rows(rows) for table, rows in data.items()}))
+    assert_same_rows(
+        ask(sql, data, configuration=configuration), reference({table: to_rows(rows) for table, rows in data.items()})
+    )
 
 
 def test_bots_by_definition() -> None:
-    """Quill's bot elimination from the definitions alone: who clicks often is a bot while it does, and its clicks do not count."""
+    """Quill's bot elimination from the definitions alone: who clicks often is a bot while it does, and its clicks do
+    not count."""
     from tests.temporal.asking import text_of
 
     for shape in ALL_SHAPES:
-        clicks = tables(shape, seed=2, rows=60)["events"].select(["k", "v", "ts"]).rename_columns(["user_id", "ad_id", "ts"])
+        clicks = (
+            tables(shape, seed=2, rows=60)["events"].select(["k", "v", "ts"]).rename_columns(["user_id", "ad_id", "ts"])
+        )
         rows = to_rows(clicks)
         bots = [row for row in aggregate(slide(rows, "ts", 10 * SECOND), ("user_id",), n=count) if row["n"] > 3]
         clean = anti_join(points(rows, "ts"), bots, equal("user_id"))
@@ -250,7 +364,8 @@ class Timed:
 
 
 def test_tables_that_say_their_time(monkeypatch) -> None:
-    """A PERIOD is a lifetime, a stream is points; SEQUENCED VALIDTIME takes both, and a WITH before it is not sequenced."""
+    """A PERIOD is a lifetime, a stream is points; SEQUENCED VALIDTIME takes both, and a WITH before it is not
+    sequenced."""
     data = tables("few_times", seed=6)
     known = {"periods": Timed(period=("vs", "ve")), "events": Timed(event_time="ts")}
     rows = {name: to_rows(table) for name, table in data.items()}
@@ -267,14 +382,34 @@ def test_tables_that_say_their_time(monkeypatch) -> None:
         periods = lifetime(rows["periods"], "vs", end="ve")
         clicks = points(rows["events"], "ts")
         assert_same_rows(ours("SELECT id FROM LIFETIME(periods)"), selected(periods, "id", *LIFE))
-        assert_same_rows(ours("SELECT id FROM EXTEND(periods, INTERVAL '1 second')"), selected(extend(periods, SECOND), "id", *LIFE))
-        assert_same_rows(ours("SEQUENCED VALIDTIME SELECT k, count(*) AS n FROM events GROUP BY k"), aggregate(clicks, ("k",), n=count))
-        joined = inner_join(selected(periods, "id", "k", *LIFE), [{"k": r["k"], "e": r["id"]} | selected([r], *LIFE)[0] for r in clicks], equal("k"))
-        assert_same_rows(ours("SEQUENCED VALIDTIME SELECT p.id, e.id AS e FROM periods p JOIN events e ON p.k = e.k"), selected(joined, "id", "e", *LIFE))
-        nested = "SEQUENCED VALIDTIME SELECT n, count(*) AS groups FROM (SELECT k, count(*) AS n FROM periods GROUP BY k) GROUP BY n"
+        assert_same_rows(
+            ours("SELECT id FROM EXTEND(periods, INTERVAL '1 second')"), selected(extend(periods, SECOND), "id", *LIFE)
+        )
+        assert_same_rows(
+            ours("SEQUENCED VALIDTIME SELECT k, count(*) AS n FROM events GROUP BY k"),
+            aggregate(clicks, ("k",), n=count),
+        )
+        joined = inner_join(
+            selected(periods, "id", "k", *LIFE),
+            [{"k": r["k"], "e": r["id"]} | selected([r], *LIFE)[0] for r in clicks],
+            equal("k"),
+        )
+        assert_same_rows(
+            ours("SEQUENCED VALIDTIME SELECT p.id, e.id AS e FROM periods p JOIN events e ON p.k = e.k"),
+            selected(joined, "id", "e", *LIFE),
+        )
+        nested = (
+            "SEQUENCED VALIDTIME SELECT n, count(*) AS groups FROM (SELECT k, count(*) AS n FROM periods GROUP "
+            "BY k) GROUP BY n"
+        )
         assert_same_rows(ours(nested), aggregate(aggregate(periods, ("k",), n=count), ("n",), groups=count))
-        plain = "WITH all_rows AS (SELECT count(*) AS c FROM periods) SEQUENCED VALIDTIME SELECT DISTINCT c FROM periods, all_rows"
-        assert_same_rows(ours(plain), distinct([{"c": len(rows["periods"])} | selected([r], *LIFE)[0] for r in periods]))
+        plain = (
+            "WITH all_rows AS (SELECT count(*) AS c FROM periods) SEQUENCED VALIDTIME SELECT DISTINCT c FROM "
+            "periods, all_rows"
+        )
+        assert_same_rows(
+            ours(plain), distinct([{"c": len(rows["periods"])} | selected([r], *LIFE)[0] for r in periods])
+        )
         assert ours("SELECT count(*) AS n FROM periods") == [{"n": len(rows["periods"])}]
 
 
@@ -295,10 +430,34 @@ def test_views_keep_lifetimes(db) -> None:
         ("SELECT id FROM LIFETIME(gaps, start => ts, duration => INTERVAL '1 second')", 2),
         ("SELECT id FROM LIFETIME(gaps, start => ts, end => ending)", 2),
         ("SELECT id FROM LIFETIME(gaps, start => ending)", 3),
-        ("SELECT k, median(id) AS m FROM CHOP(SLIDE(gaps, ts, INTERVAL '5 seconds'), INTERVAL '2 seconds') GROUP BY k", 2),
-        ("SELECT a.id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') a LEFT JOIN SLIDE(more_gaps, ts, INTERVAL '5 seconds') b ON a.k = b.k", 3),
-        ("SELECT id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') a WHERE NOT EXISTS (SELECT 1 FROM SLIDE(more_gaps, ts, INTERVAL '5 seconds') b WHERE a.k = b.k)", 3),
-        ("SELECT DISTINCT k FROM SLIDE(gaps, ts, INTERVAL '5 seconds') EXCEPT SELECT k FROM SLIDE(more_gaps, ts, INTERVAL '5 seconds')", 3),
+        (
+            (
+                "SELECT k, median(id) AS m FROM CHOP(SLIDE(gaps, ts, INTERVAL '5 seconds'), INTERVAL '2 "
+                "seconds') GROUP BY k"
+            ),
+            2,
+        ),
+        (
+            (
+                "SELECT a.id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') a LEFT JOIN SLIDE(more_gaps, ts, "
+                "INTERVAL '5 seconds') b ON a.k = b.k"
+            ),
+            3,
+        ),
+        (
+            (
+                "SELECT id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') a WHERE NOT EXISTS (SELECT 1 FROM "
+                "SLIDE(more_gaps, ts, INTERVAL '5 seconds') b WHERE a.k = b.k)"
+            ),
+            3,
+        ),
+        (
+            (
+                "SELECT DISTINCT k FROM SLIDE(gaps, ts, INTERVAL '5 seconds') EXCEPT SELECT k FROM "
+                "SLIDE(more_gaps, ts, INTERVAL '5 seconds')"
+            ),
+            3,
+        ),
         ("SELECT k FROM LIFETIME(gap_periods)", 1),
         ("SEQUENCED VALIDTIME SELECT k FROM gap_periods", 1),
         ("SELECT id FROM SLIDE(gaps, ts, INTERVAL '5 seconds') WHERE id > 100", 2),
@@ -310,9 +469,18 @@ def test_rows_without_a_start_are_counted(sql: str, missing: int) -> None:
     seconds = [0, None, 5, None, 7]
     ends = [9, 9, None, None, None]
     with tsql.connect() as session:
-        session.register("gaps", pa.table({"id": [1, 2, 3, 4, 5], "k": [1, 1, 2, 2, None], "ts": _seconds(seconds), "ending": _seconds(ends)}))
+        session.register(
+            "gaps",
+            pa.table(
+                {"id": [1, 2, 3, 4, 5], "k": [1, 1, 2, 2, None], "ts": _seconds(seconds), "ending": _seconds(ends)}
+            ),
+        )
         session.register("more_gaps", pa.table({"k": [1, 2, 2], "ts": _seconds([0, None, 5])}))
-        session.register("gap_periods", pa.table({"k": [1, 2], "vs": _seconds([None, 0]), "ve": _seconds([None, None])}), period=("vs", "ve"))
+        session.register(
+            "gap_periods",
+            pa.table({"k": [1, 2], "vs": _seconds([None, 0]), "ve": _seconds([None, None])}),
+            period=("vs", "ve"),
+        )
         relation = session.sql(sql)
         relation.arrow()
         assert relation.counts == {"rows without a time": missing}
@@ -322,7 +490,12 @@ def test_an_infinite_start_is_a_time() -> None:
     """It is not counted; a row that has always been alive is alive, and one that will never be is not."""
     infinite = 2**63 - 1
     with tsql.connect() as session:
-        session.register("ends", pa.table({"id": [1, 2, 3], "ts": pa.array([-infinite, infinite, None], pa.int64()).cast(pa.timestamp("us"))}))
+        session.register(
+            "ends",
+            pa.table(
+                {"id": [1, 2, 3], "ts": pa.array([-infinite, infinite, None], pa.int64()).cast(pa.timestamp("us"))}
+            ),
+        )
         relation = session.sql("SELECT id FROM LIFETIME(ends, start => ts)")
         assert relation.arrow()["id"].to_pylist() == [1]
         assert relation.counts == {"rows without a time": 1}
@@ -335,13 +508,29 @@ def _seconds(values: list[int | None]) -> pa.Array:
 def test_pivot_and_unpivot_per_snapshot() -> None:
     """A value that comes again later is one column; rows under each other keep their lifetimes."""
     with tsql.connect() as session:
-        session.register("points", pa.table({"id": [1, 2, 3], "k": ["a", "b", "a"], "v": [5, None, 7], "ts": _seconds([0, 3, 9])}))
+        session.register(
+            "points", pa.table({"id": [1, 2, 3], "k": ["a", "b", "a"], "v": [5, None, 7], "ts": _seconds([0, 3, 9])})
+        )
         lives = "SLIDE(points, ts, INTERVAL '1 second')"
-        found = session.sql(f"SELECT * FROM (PIVOT (SELECT k, v FROM {lives}) ON k USING count(*)) ORDER BY valid_from").arrow()
+        found = session.sql(
+            f"SELECT * FROM (PIVOT (SELECT k, v FROM {lives}) ON k USING count(*)) ORDER BY valid_from"
+        ).arrow()
         assert found.column_names == ["v", "a", "b", "valid_from", "valid_to"]
-        assert [row[:3] for row in zip(*found.to_pydict().values(), strict=True)] == [(5, 1, 0), (None, 0, 1), (7, 1, 0)]
+        assert [row[:3] for row in zip(*found.to_pydict().values(), strict=True)] == [
+            (5, 1, 0),
+            (None, 0, 1),
+            (7, 1, 0),
+        ]
         assert found["valid_from"].cast(pa.int64()).to_pylist() == [0, 3 * SECOND, 9 * SECOND]
-        found = session.sql(f"SELECT * FROM (UNPIVOT (SELECT id, v FROM {lives}) ON id, v INTO NAME n VALUE x) ORDER BY valid_from, n").arrow()
+        found = session.sql(
+            f"SELECT * FROM (UNPIVOT (SELECT id, v FROM {lives}) ON id, v INTO NAME n VALUE x) ORDER BY valid_from, n"
+        ).arrow()
         assert found.column_names == ["n", "x", "valid_from", "valid_to"]
-        assert list(zip(found["n"].to_pylist(), found["x"].to_pylist(), strict=True)) == [("id", 1), ("v", 5), ("id", 2), ("id", 3), ("v", 7)]
+        assert list(zip(found["n"].to_pylist(), found["x"].to_pylist(), strict=True)) == [
+            ("id", 1),
+            ("v", 5),
+            ("id", 2),
+            ("id", 3),
+            ("v", 7),
+        ]
         assert found["valid_to"].cast(pa.int64()).to_pylist() == [SECOND, SECOND, 4 * SECOND, 10 * SECOND, 10 * SECOND]

@@ -1,4 +1,5 @@
-"""Asks our engine about lifetimes under any configuration; answers are rows with times as integers, so that infinite ones are values too."""
+"""Asks our engine about lifetimes under any configuration; answers are rows with times as integers, so that infinite
+ones are values too."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random plans over rows that arrive: the rows are those of the plain run; `test_random.py` runs a fixed part.
 
-    python -m tests.temporal.live.random_live SEED COUNT      a longer run; it prints what differs
+python -m tests.temporal.live.random_live SEED COUNT      a longer run; it prints what differs
 """
 
 from __future__ import annotations
@@ -67,14 +67,22 @@ def _tables(random: Random, rows: int) -> dict[str, pa.Table]:
     def time() -> int | None:
         if random.random() < 0.06:
             return None
-        return random.choice(special) if special and random.random() < 0.1 else start + random.randint(-span, span) * unit
+        return (
+            random.choice(special) if special and random.random() < 0.1 else start + random.randint(-span, span) * unit
+        )
 
     def events() -> pa.Table:
         return pa.table(
             {
                 "id": pa.array(range(rows), pa.int64()),
                 "k": pa.array([_some(random, lambda: random.randint(0, 4)) for _ in range(rows)], pa.int64()),
-                "s": pa.array([_some(random, lambda: random.choice(("a", "b", "long enough to be elsewhere"))) for _ in range(rows)], pa.string()),
+                "s": pa.array(
+                    [
+                        _some(random, lambda: random.choice(("a", "b", "long enough to be elsewhere")))
+                        for _ in range(rows)
+                    ],
+                    pa.string(),
+                ),
                 "v": pa.array([_some(random, lambda: random.randint(-20, 20)) for _ in range(rows)], pa.int32()),
                 "ts": pa.array([time() for _ in range(rows)], pa.timestamp("us")),
             }
@@ -82,9 +90,26 @@ def _tables(random: Random, rows: int) -> dict[str, pa.Table]:
 
     def periods() -> pa.Table:
         starts = [time() for _ in range(rows)]
-        ends = [None if s is None or random.random() < 0.15 else s if abs(s) == INFINITY else s + random.randint(-1, 30) * unit for s in starts]
-        columns = {"id": pa.array(range(rows), pa.int64()), "k": pa.array([_some(random, lambda: random.randint(0, 3)) for _ in range(rows)], pa.int64())}
-        return pa.table({**columns, "v": pa.array([random.randint(0, 3) for _ in range(rows)], pa.int32()), "vs": pa.array(starts, pa.timestamp("us")), "ve": pa.array(ends, pa.timestamp("us"))})
+        ends = [
+            None
+            if s is None or random.random() < 0.15
+            else s
+            if abs(s) == INFINITY
+            else s + random.randint(-1, 30) * unit
+            for s in starts
+        ]
+        columns = {
+            "id": pa.array(range(rows), pa.int64()),
+            "k": pa.array([_some(random, lambda: random.randint(0, 3)) for _ in range(rows)], pa.int64()),
+        }
+        return pa.table(
+            {
+                **columns,
+                "v": pa.array([random.randint(0, 3) for _ in range(rows)], pa.int32()),
+                "vs": pa.array(starts, pa.timestamp("us")),
+                "ve": pa.array(ends, pa.timestamp("us")),
+            }
+        )
 
     first_day = start // DAY
     days = [_some(random, lambda: first_day + random.randint(-3, 3)) for _ in range(rows)]
@@ -92,8 +117,16 @@ def _tables(random: Random, rows: int) -> dict[str, pa.Table]:
         "e": events(),
         "o": events(),
         "p": periods(),
-        "days": pa.table({"k": pa.array([random.randint(0, 4) for _ in days], pa.int64()), "w": pa.array([random.randint(0, 9) for _ in days], pa.int64()), "day": pa.array(days, pa.int32()).cast(pa.date32())}),
-        "names": pa.table({"k": pa.array([0, 1, 2, None, 2], pa.int64()), "title": ["zero", "one", "two", "none", "too"]}),
+        "days": pa.table(
+            {
+                "k": pa.array([random.randint(0, 4) for _ in days], pa.int64()),
+                "w": pa.array([random.randint(0, 9) for _ in days], pa.int64()),
+                "day": pa.array(days, pa.int32()).cast(pa.date32()),
+            }
+        ),
+        "names": pa.table(
+            {"k": pa.array([0, 1, 2, None, 2], pa.int64()), "title": ["zero", "one", "two", "none", "too"]}
+        ),
     }
 
 
@@ -102,7 +135,10 @@ def _some(random: Random, value: Any) -> Any:
 
 
 def _iv(random: Random, low: int = 1, high: int = 20) -> str:
-    return f"INTERVAL '{random.randint(low, high)} {random.choice(('microseconds', 'milliseconds', 'seconds', 'seconds', 'seconds'))}'"
+    return (
+        f"INTERVAL '{random.randint(low, high)} "
+        f"{random.choice(('microseconds', 'milliseconds', 'seconds', 'seconds', 'seconds'))}'"
+    )
 
 
 def _computed_time(random: Random, ts: str = "ts") -> str:
@@ -126,25 +162,57 @@ def _rows(random: Random, depth: int = 2) -> str:
         case 0:
             return f"(SELECT id, k, s, v, {_computed_time(random)} AS ts FROM {_rows(random, depth - 1)} x0)"
         case 1:
-            return f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x1 UNION ALL SELECT id + 1000, k, s, v, {_computed_time(random)} FROM {_rows(random, depth - 1)} x2)"
+            return (
+                f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x1 UNION ALL SELECT id + 1000, k, s, "
+                f"v, {_computed_time(random)} FROM {_rows(random, depth - 1)} x2)"
+            )
         case 2:
             return f"(SELECT id, k, s, v, ts FROM {_rows(random, depth - 1)} x3 WHERE {_condition(random)})"
         case 3:
-            return f"(SELECT a.id, b.k, b.s, a.v, {random.choice(('a.ts', 'b.ts', 'greatest(a.ts, b.ts)'))} AS ts FROM {_rows(random, depth - 1)} a JOIN {_rows(random, 0)} b ON {_on(random)})"
+            return (
+                f"(SELECT a.id, b.k, b.s, a.v, {random.choice(('a.ts', 'b.ts', 'greatest(a.ts, b.ts)'))} AS ts "
+                f"FROM {_rows(random, depth - 1)} a JOIN {_rows(random, 0)} b ON {_on(random)})"
+            )
         case 4:
-            return f"(SELECT a.id, a.k, a.s, b.v, {random.choice(('a.ts', 'a.ts', 'coalesce(b.ts, a.ts)'))} AS ts FROM {_rows(random, depth - 1)} a LEFT JOIN {_rows(random, 0)} b ON {_on(random)})"
+            return (
+                f"(SELECT a.id, a.k, a.s, b.v, {random.choice(('a.ts', 'a.ts', 'coalesce(b.ts, a.ts)'))} AS ts "
+                f"FROM {_rows(random, depth - 1)} a LEFT JOIN {_rows(random, 0)} b ON {_on(random)})"
+            )
         case 5:
-            return f"(SELECT a.id, a.k, a.s, a.v, a.ts FROM {_rows(random, depth - 1)} a WHERE {random.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {_rows(random, 0)} b WHERE {_on(random)}))"
+            return (
+                f"(SELECT a.id, a.k, a.s, a.v, a.ts FROM {_rows(random, depth - 1)} a WHERE "
+                f"{random.choice(('', 'NOT '))}EXISTS (SELECT 1 FROM {_rows(random, 0)} b WHERE {_on(random)}))"
+            )
         case 6:
-            return f"(SELECT a.id, a.k, a.s, b.v, {random.choice(('a.ts', 'a.ts', 'b.ts'))} AS ts FROM {_rows(random, depth - 1)} a ASOF {random.choice(('', 'LEFT '))}JOIN {_rows(random, 0)} b ON {_asof(random)})"
+            return (
+                f"(SELECT a.id, a.k, a.s, b.v, {random.choice(('a.ts', 'a.ts', 'b.ts'))} AS ts FROM "
+                f"{_rows(random, depth - 1)} a ASOF {random.choice(('', 'LEFT '))}JOIN {_rows(random, 0)} b ON "
+                f"{_asof(random)})"
+            )
         case 7:
-            end = random.choice(("window_start", "window_end", "max(ts)", "min(ts)", "window_end - INTERVAL '1 microsecond'"))
-            return f"(SELECT count(*) AS id, k, max(s) AS s, sum(v)::INTEGER AS v, {end} AS ts FROM {_windows(random, _rows(random, depth - 1))} GROUP BY k, window_start, window_end{random.choice(('', '', ' HAVING count(*) > 1'))})"
+            end = random.choice(
+                ("window_start", "window_end", "max(ts)", "min(ts)", "window_end - INTERVAL '1 microsecond'")
+            )
+            return (
+                f"(SELECT count(*) AS id, k, max(s) AS s, sum(v)::INTEGER AS v, {end} AS ts FROM "
+                f"{_windows(random, _rows(random, depth - 1))} GROUP BY k, window_start, "
+                f"window_end{random.choice(('', '', ' HAVING count(*) > 1'))})"
+            )
     return f"(SELECT DISTINCT id, k, s, v, ts FROM {_rows(random, depth - 1)} x4)"
 
 
 def _condition(random: Random) -> str:
-    return random.choice(("v > 0", "k IS NOT NULL", "v > (SELECT avg(v) FROM o)", "k IN (SELECT k FROM names)", "k NOT IN (SELECT k FROM names WHERE k IS NOT NULL)", "id NOT IN (SELECT v FROM o)", "ts > TIMESTAMP '1970-01-01'"))
+    return random.choice(
+        (
+            "v > 0",
+            "k IS NOT NULL",
+            "v > (SELECT avg(v) FROM o)",
+            "k IN (SELECT k FROM names)",
+            "k NOT IN (SELECT k FROM names WHERE k IS NOT NULL)",
+            "id NOT IN (SELECT v FROM o)",
+            "ts > TIMESTAMP '1970-01-01'",
+        )
+    )
 
 
 def _on(random: Random) -> str:
@@ -160,7 +228,10 @@ def _on(random: Random) -> str:
 
 def _asof(random: Random) -> str:
     keys = random.choice(("a.k = b.k AND ", "a.k = b.k AND a.s = b.s AND ", ""))
-    return f"{keys}a.ts {random.choice(('>=', '>', '<=', '<'))} b.ts{random.choice(('', f' TOLERANCE {_iv(random)}', f' TOLERANCE {_iv(random)}'))}"
+    return (
+        f"{keys}a.ts {random.choice(('>=', '>', '<=', '<'))} "
+        f"b.ts{random.choice(('', f' TOLERANCE {_iv(random)}', f' TOLERANCE {_iv(random)}'))}"
+    )
 
 
 def _windows(random: Random, rows: str) -> str:
@@ -174,20 +245,39 @@ def _windows(random: Random, rows: str) -> str:
         case 2:
             return f"HOP({rows}, ts, slide => {step}, size => INTERVAL '{random.randint(1, 30)} {unit}'{offset})"
         case 3:
-            return f"CUMULATE({rows}, ts, step => {step}, size => INTERVAL '{amount * random.randint(1, 5)} {unit}'{offset})"
+            return (
+                f"CUMULATE({rows}, ts, step => {step}, size => INTERVAL '{amount * random.randint(1, 5)} "
+                f"{unit}'{offset})"
+            )
         case 4:
-            return f"SESSION({rows} PARTITION BY k, ts, gap => {step}{random.choice(('', '', f', max_size => {_iv(random, 5, 30)}'))})"
+            return (
+                f"SESSION({rows} PARTITION BY k, ts, gap => "
+                f"{step}{random.choice(('', '', f', max_size => {_iv(random, 5, 30)}'))})"
+            )
     return f"TUMBLE({rows} PARTITION BY k, ts, rows => {random.randint(1, 4)})"
 
 
-CALLS = ("count(*)", "sum(v)", "min(v)", "max(s)", "median(v)", "count(DISTINCT s)", "sum(v) FILTER (WHERE v > 0)", "max(ts)", "min(ts)", "avg(v)", "bool_or(v > 3)", "min(s)")
+CALLS = (
+    "count(*)",
+    "sum(v)",
+    "min(v)",
+    "max(s)",
+    "median(v)",
+    "count(DISTINCT s)",
+    "sum(v) FILTER (WHERE v > 0)",
+    "max(ts)",
+    "min(ts)",
+    "avg(v)",
+    "bool_or(v > 3)",
+    "min(s)",
+)
 
 
 def _lives(random: Random, name: str) -> str:
     return random.choice(
         (
             "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})", f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
-            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))", f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 seconds')",
+            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))", (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 " "seconds')"),
             f"POINT_AT_END(SLIDE(e, ts, {_iv(random)}))",
         )
     ) + f" {name}"  # fmt: skip
@@ -200,33 +290,75 @@ def query(random: Random) -> str:
         case 0:
             return f"SELECT * FROM {_rows(random, 3)} q"
         case 1 | 2:
-            return f"SELECT k, window_start, window_end, {some} FROM {_windows(random, _rows(random))} GROUP BY k, window_start, window_end"
+            return (
+                f"SELECT k, window_start, window_end, {some} FROM {_windows(random, _rows(random))} GROUP BY "
+                "k, window_start, window_end"
+            )
         case 3:
-            return f"SELECT window_end, {some} FROM {_windows(random, _rows(random))} GROUP BY window_end{random.choice(('', ' HAVING count(*) > 1', ' ORDER BY window_end', ' ORDER BY window_end DESC NULLS LAST LIMIT 3'))}"
+            return (
+                f"SELECT window_end, {some} FROM {_windows(random, _rows(random))} GROUP BY "
+                f"window_end{random.choice(('', ' HAVING count(*) > 1', ' ORDER BY window_end', ' ORDER BY window_end DESC NULLS LAST LIMIT 3'))}"
+            )
         case 4:
             return f"SELECT * FROM {_windows(random, _rows(random))}"
         case 5:
             key = _computed_time(random)
             return f"SELECT {key} AS t, {some} FROM {_rows(random)} q GROUP BY {key}"
         case 6:
-            return f"SELECT k, ts::DATE AS d, {some} FROM {_rows(random)} q GROUP BY {random.choice(('ROLLUP (ts::DATE, k)', 'CUBE (k, ts::DATE)', 'GROUPING SETS ((ts::DATE, k), (k), ())', 'k, ts::DATE'))}"
+            return (
+                f"SELECT k, ts::DATE AS d, {some} FROM {_rows(random)} q GROUP BY "
+                f"{random.choice(('ROLLUP (ts::DATE, k)', 'CUBE (k, ts::DATE)', 'GROUPING SETS ((ts::DATE, k), (k), ())', 'k, ts::DATE'))}"
+            )
         case 7:
-            return f"WITH c AS (SELECT k, window_start AS t, count(*) AS n FROM {_windows(random, _rows(random))} GROUP BY ALL) SELECT a.*, b.n AS m FROM c a {random.choice(('', 'LEFT ', 'FULL '))}JOIN c b ON a.k = b.k AND {random.choice(('a.t = b.t', 'a.t < b.t', f'b.t BETWEEN a.t AND a.t + {_iv(random)}'))}"
+            return (
+                f"WITH c AS (SELECT k, window_start AS t, count(*) AS n FROM {_windows(random, _rows(random))} "
+                f"GROUP BY ALL) SELECT a.*, b.n AS m FROM c a {random.choice(('', 'LEFT ', 'FULL '))}JOIN c b "
+                "ON a.k = b.k AND "
+                f"{random.choice(('a.t = b.t', 'a.t < b.t', f'b.t BETWEEN a.t AND a.t + {_iv(random)}'))}"
+            )
         case 8:
-            return f"WITH c AS (SELECT id, k, s, v, ts FROM {_rows(random)} q) SELECT k, ts, count(*) AS n FROM (SELECT * FROM c UNION ALL SELECT * FROM c WHERE v > 0) u GROUP BY ALL"
+            return (
+                f"WITH c AS (SELECT id, k, s, v, ts FROM {_rows(random)} q) SELECT k, ts, count(*) AS n FROM "
+                "(SELECT * FROM c UNION ALL SELECT * FROM c WHERE v > 0) u GROUP BY ALL"
+            )
         case 9:
-            return f"SELECT q.*, n.title FROM {_rows(random)} q {random.choice(('', 'LEFT ', 'RIGHT ', 'FULL '))}JOIN names n ON q.k = n.k"
+            return (
+                f"SELECT q.*, n.title FROM {_rows(random)} q "
+                f"{random.choice(('', 'LEFT ', 'RIGHT ', 'FULL '))}JOIN names n ON q.k = n.k"
+            )
         case 10:
-            return f"SELECT q.id, d.w, d.day FROM {_rows(random)} q {random.choice(('', 'LEFT '))}JOIN days d ON q.k = d.k AND {random.choice(('q.ts::DATE = d.day', 'q.ts >= d.day', 'd.day > q.ts', 'd.day BETWEEN q.ts AND q.ts + INTERVAL 1 DAY'))}"
+            return (
+                f"SELECT q.id, d.w, d.day FROM {_rows(random)} q {random.choice(('', 'LEFT '))}JOIN days d ON "
+                "q.k = d.k AND "
+                f"{random.choice(('q.ts::DATE = d.day', 'q.ts >= d.day', 'd.day > q.ts', 'd.day BETWEEN q.ts AND q.ts + INTERVAL 1 DAY'))}"
+            )
         case 11:
-            return random.choice((f"SELECT day, sum(w) AS w, count(*) AS n FROM days GROUP BY {random.choice(('day', 'ALL'))}", "SELECT day + INTERVAL 1 DAY AS d, count(*) AS n FROM days GROUP BY ALL", "SELECT window_end, sum(w) AS w FROM TUMBLE(days, day, INTERVAL '2 days') GROUP BY ALL", "SELECT day + 1 AS d, count(*) AS n FROM days GROUP BY ALL", "SELECT a.w, b.w AS x FROM days a ASOF JOIN days b ON a.k = b.k AND a.day > b.day"))
+            return random.choice(
+                (
+                    f"SELECT day, sum(w) AS w, count(*) AS n FROM days GROUP BY {random.choice(('day', 'ALL'))}",
+                    "SELECT day + INTERVAL 1 DAY AS d, count(*) AS n FROM days GROUP BY ALL",
+                    "SELECT window_end, sum(w) AS w FROM TUMBLE(days, day, INTERVAL '2 days') GROUP BY ALL",
+                    "SELECT day + 1 AS d, count(*) AS n FROM days GROUP BY ALL",
+                    "SELECT a.w, b.w AS x FROM days a ASOF JOIN days b ON a.k = b.k AND a.day > b.day",
+                )
+            )
         case 12:
-            return f"SELECT k, count(*) AS n, {random.choice(('sum(v)', 'max(v)', 'avg(v)', 'min(v)'))} AS a FROM {_lives(random, 'l')} GROUP BY k"
+            return (
+                f"SELECT k, count(*) AS n, {random.choice(('sum(v)', 'max(v)', 'avg(v)', 'min(v)'))} AS a FROM "
+                f"{_lives(random, 'l')} GROUP BY k"
+            )
         case 13:
-            return f"SELECT l.id, r.id AS other FROM {_lives(random, 'l')} {random.choice(('', 'LEFT '))}JOIN {_lives(random, 'r')} ON l.k = r.k"
+            return (
+                f"SELECT l.id, r.id AS other FROM {_lives(random, 'l')} {random.choice(('', 'LEFT '))}JOIN "
+                f"{_lives(random, 'r')} ON l.k = r.k"
+            )
         case 14:
             return f"SELECT count(*) AS n, max(v) AS top FROM {_lives(random, 'l')}"
-    return f"SELECT id, k, v, ts, {random.choice(('sum(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)', 'count(*) OVER (PARTITION BY k)', 'max(ts) OVER (PARTITION BY s)'))} AS w FROM {_rows(random)} q"
+    return (
+        "SELECT id, k, v, ts, "
+        f"{random.choice(('sum(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)', 'count(*) OVER (PARTITION BY k)', 'max(ts) OVER (PARTITION BY s)'))} "
+        f"AS w FROM {_rows(random)} q"
+    )
 
 
 def plan_of(session: tsql.Session, sql: str) -> PhysicalPlan:
@@ -262,7 +394,10 @@ def _messages(asked: Case, table: str) -> list[Message]:
     """How the rows of a table arrive; times are microseconds on the way, for dates too."""
     time = TIMES[table]
     unit = DAY if pa.types.is_date(asked.tables[table].schema.field(time).type) else 1
-    rows = [{n: (v * unit if n == time and v is not None else v) for n, v in row.items()} for row in _integers(asked.tables[table])]
+    rows = [
+        {n: (v * unit if n == time and v is not None else v) for n, v in row.items()}
+        for row in _integers(asked.tables[table])
+    ]
     return arrivals(rows, time, asked.how, asked.seed, asked.disorder)
 
 
@@ -271,7 +406,9 @@ def _integers(table: pa.Table) -> list[dict[str, Any]]:
     columns = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind = column.type
-        columns[name] = column.cast(pa.int64() if pa.types.is_timestamp(kind) else pa.int32() if pa.types.is_date(kind) else kind).to_pylist()
+        columns[name] = column.cast(
+            pa.int64() if pa.types.is_timestamp(kind) else pa.int32() if pa.types.is_date(kind) else kind
+        ).to_pylist()
     return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
 
 
@@ -300,7 +437,11 @@ def differs(asked: Case) -> str | None:
             return None  # An error of the data: that of the live run comes at another time.
         ours = _bag(live_rows(plan_of(planner, asked.sql), asked))
     missing, more = expected - ours, ours - expected
-    return None if not missing and not more else f"missing {list(missing.elements())[:4]}, too many {list(more.elements())[:4]}"
+    return (
+        None
+        if not missing and not more
+        else f"missing {list(missing.elements())[:4]}, too many {list(more.elements())[:4]}"
+    )
 
 
 def _unknown(table: pa.Table) -> pa.Table:
@@ -323,7 +464,13 @@ def main(first: int, count: int) -> None:
             why = f"{type(error).__name__}: {error}"
         if why is not None:
             found += 1
-            print(f"seed {seed}: {asked.settings} {asked.how} {asked.restores} empty={asked.planned_empty} {asked.sql}\n  {why}", flush=True)
+            print(
+                (
+                    f"seed {seed}: {asked.settings} {asked.how} {asked.restores} empty={asked.planned_empty} "
+                    f"{asked.sql}\n  {why}"
+                ),
+                flush=True,
+            )
     print(f"{count} queries from seed {first} on, {found} differ")
 
 

@@ -24,7 +24,9 @@ def live(sql: str, schema: pa.Schema, messages: list, parameters: dict | None = 
     """Rows (lists of times, with v = 1) and punctuations (numbers) in the order in which they come."""
     with tsql.connect(shards=2, **settings) as session:
         session.register("t", schema.empty_table())
-        plan = parse_plan(session.sql(sql, parameters).plan(), session.catalog, parameters=dict.fromkeys(parameters or {}, BIGINT))
+        plan = parse_plan(
+            session.sql(sql, parameters).plan(), session.catalog, parameters=dict.fromkeys(parameters or {}, BIGINT)
+        )
         query = LiveQuery(plan, {"t": "ts"}, Run(parameters=parameters or {}))
         found = []
         for message in messages:
@@ -35,7 +37,10 @@ def live(sql: str, schema: pa.Schema, messages: list, parameters: dict | None = 
                 found += query.punctuate("t", message)
         found += query.punctuate("t")
         table = pa.Table.from_batches(found, schema=plan.schema)
-        dates = [table.column(n).cast(pa.int32()) if pa.types.is_date(table.schema.field(n).type) else table.column(n) for n in table.column_names]
+        dates = [
+            table.column(n).cast(pa.int32()) if pa.types.is_date(table.schema.field(n).type) else table.column(n)
+            for n in table.column_names
+        ]
         return sorted(rows_of(pa.table(dates, names=table.column_names)), key=repr)
 
 
@@ -54,16 +59,28 @@ BOTH = [-INFINITE, [-INFINITE], -INFINITE, [-INFINITE, 0], 5, [10], INFINITE, [I
 )
 def test_infinite_times_are_one_group(key: str, expected: dict[int, int]) -> None:
     found = live(f"SELECT {key} AS key, count(*) AS n FROM t GROUP BY ALL", TIMES, BOTH)
-    assert [(row["key"], row["n"]) for row in found] == sorted(expected.items(), key=lambda pair: repr({"key": pair[0], "n": pair[1]}))
+    assert [(row["key"], row["n"]) for row in found] == sorted(
+        expected.items(), key=lambda pair: repr({"key": pair[0], "n": pair[1]})
+    )
 
 
 @pytest.mark.parametrize("key", ["ts", "CAST(ts AS TIMESTAMP)"])
 def test_infinite_dates_are_one_group(key: str) -> None:
     messages = [-INFINITE, [-INFINITE_DAY], -INFINITE, [-INFINITE_DAY], 0, [3]]
-    assert sorted(row["n"] for row in live(f"SELECT {key} AS key, count(*) AS n FROM t GROUP BY ALL", DATES, messages)) == [1, 2]
+    assert sorted(
+        row["n"] for row in live(f"SELECT {key} AS key, count(*) AS n FROM t GROUP BY ALL", DATES, messages)
+    ) == [1, 2]
 
 
-@pytest.mark.parametrize("windows", ["TUMBLE(t, ts, INTERVAL '1 hour', offset => INTERVAL '-7 seconds')", "HOP(t, ts, INTERVAL '1 hour', INTERVAL '2 hours')", "CUMULATE(t, ts, INTERVAL '1 hour', INTERVAL '2 hours')", "SESSION(t, ts, gap => INTERVAL '1 hour')"])
+@pytest.mark.parametrize(
+    "windows",
+    [
+        "TUMBLE(t, ts, INTERVAL '1 hour', offset => INTERVAL '-7 seconds')",
+        "HOP(t, ts, INTERVAL '1 hour', INTERVAL '2 hours')",
+        "CUMULATE(t, ts, INTERVAL '1 hour', INTERVAL '2 hours')",
+        "SESSION(t, ts, gap => INTERVAL '1 hour')",
+    ],
+)
 def test_windows_at_the_edges_of_time(windows: str) -> None:
     sql = f"SELECT window_start, window_end, count(*) AS n FROM {windows} GROUP BY ALL"
     assert live(sql, TIMES, BOTH) == live(sql, TIMES, [[0, 10]])
@@ -71,17 +88,28 @@ def test_windows_at_the_edges_of_time(windows: str) -> None:
 
 @pytest.mark.parametrize("name", ["given", "self", "time", "values"])
 def test_a_key_may_have_any_name(name: str) -> None:
-    assert live(f'SELECT ts AS "{name}", count(*) AS n FROM t GROUP BY ALL', TIMES, [[0], 5, [7]]) == [{name: 0, "n": 1}, {name: 7, "n": 1}]
+    assert live(f'SELECT ts AS "{name}", count(*) AS n FROM t GROUP BY ALL', TIMES, [[0], 5, [7]]) == [
+        {name: 0, "n": 1},
+        {name: 7, "n": 1},
+    ]
 
 
 def test_a_parameter_may_be_called_as_a_key_is() -> None:
-    found = live("SELECT CAST(ts AS DATE) AS d, sum(v + $d)::BIGINT AS n FROM t GROUP BY ALL", TIMES, [[0], 5 * DAY_US, [7 * DAY_US]], {"d": 100})
+    found = live(
+        "SELECT CAST(ts AS DATE) AS d, sum(v + $d)::BIGINT AS n FROM t GROUP BY ALL",
+        TIMES,
+        [[0], 5 * DAY_US, [7 * DAY_US]],
+        {"d": 100},
+    )
     assert found == [{"d": 0, "n": 101}, {"d": 7, "n": 101}]
 
 
 def test_sums_of_intervals_have_no_bound() -> None:
     """Without the optimizer they stand in the plan as they were written."""
-    sql = "SELECT ts, CAST(INTERVAL '1 day' + INTERVAL '1 hour' AS VARCHAR) AS i, count(*) AS n FROM t GROUP BY ts, INTERVAL '1 day' + INTERVAL '1 hour'"
+    sql = (
+        "SELECT ts, CAST(INTERVAL '1 day' + INTERVAL '1 hour' AS VARCHAR) AS i, count(*) AS n FROM t GROUP "
+        "BY ts, INTERVAL '1 day' + INTERVAL '1 hour'"
+    )
     assert len(live(sql, TIMES, [[0], 5, [7]], optimizer=False)) == 2
 
 

@@ -18,8 +18,13 @@ from tsql.planner.cost import constants as cost
 from tsql.planner.physical.planfile import parse_plan
 
 DAY = 86_400 * SECOND
-QUERY = "SELECT window_start, k, count(*) AS n, sum(v)::BIGINT AS s FROM TUMBLE('{}', ts, INTERVAL '1 day') GROUP BY ALL"
-ORACLE = "SELECT time_bucket(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01') AS window_start, k, count(*) AS n, sum(v)::BIGINT AS s FROM '{}' WHERE ts IS NOT NULL GROUP BY ALL"
+QUERY = (
+    "SELECT window_start, k, count(*) AS n, sum(v)::BIGINT AS s FROM TUMBLE('{}', ts, INTERVAL '1 day') GROUP BY ALL"
+)
+ORACLE = (
+    "SELECT time_bucket(INTERVAL '1 day', ts, TIMESTAMP '1970-01-01') AS window_start, k, count(*) AS n, "
+    "sum(v)::BIGINT AS s FROM '{}' WHERE ts IS NOT NULL GROUP BY ALL"
+)
 
 
 @pytest.fixture
@@ -28,7 +33,11 @@ def year(tmp_path: Path) -> str:
     rng = random.Random(4)
     for month in range(12):
         times = sorted(month * 30 * DAY + rng.randrange(30 * DAY) + rng.randrange(2 * DAY) for _ in range(600))
-        rows = {"k": [rng.randrange(20) for _ in times], "v": [rng.randrange(100) for _ in times], "ts": pa.array([None if rng.random() < 0.01 else t for t in times], pa.timestamp("us"))}
+        rows = {
+            "k": [rng.randrange(20) for _ in times],
+            "v": [rng.randrange(100) for _ in times],
+            "ts": pa.array([None if rng.random() < 0.01 else t for t in times], pa.timestamp("us")),
+        }
         pq.write_table(pa.table(rows), tmp_path / f"{11 - month:02}.parquet", row_group_size=100)
     return str(tmp_path / "*.parquet")
 
@@ -44,7 +53,9 @@ def expected_of(files: str) -> list[tuple]:
     return sorted(duckdb.sql(ORACLE.format(files)).fetchall(), key=repr)
 
 
-def test_planner_reads_in_order_where_groups_are_many(year: str, small_rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_planner_reads_in_order_where_groups_are_many(
+    year: str, small_rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held: list[int] = []
     before = LiveQuery._advance
 
@@ -65,12 +76,19 @@ def test_planner_reads_in_order_where_groups_are_many(year: str, small_rounds: N
 
 @pytest.mark.parametrize("call", ["first(v)", "last(v)", "string_agg(v, ',')", "arg_max(v, k)"])
 @pytest.mark.parametrize("in_order", [True, False])
-def test_the_order_of_files_is_kept_where_it_matters(call: str, in_order: bool, tmp_path: Path, small_rounds: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_files_is_kept_where_it_matters(
+    call: str, in_order: bool, tmp_path: Path, small_rounds: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files that overlap a little: in the order of time they are read as they lie, otherwise `progress` is left out."""
     rng = random.Random(7)
     for day in range(10):
         times = pa.array([day * DAY + rng.randrange(DAY + DAY // 2) for _ in range(100)], pa.timestamp("us"))
-        pq.write_table(pa.table({"k": [rng.randrange(3) for _ in range(100)], "v": [day * 100 + n for n in range(100)], "ts": times}), tmp_path / f"{day if in_order else 9 - day}.parquet")
+        pq.write_table(
+            pa.table(
+                {"k": [rng.randrange(3) for _ in range(100)], "v": [day * 100 + n for n in range(100)], "ts": times}
+            ),
+            tmp_path / f"{day if in_order else 9 - day}.parquet",
+        )
     sql = f"SELECT CAST(ts AS DATE) AS d, {call} AS a, count(*) AS n FROM '{tmp_path}/*.parquet' GROUP BY ALL"
     monkeypatch.setattr(cost, "PROGRESS_BYTES", 100)
     with tsql.connect(threads=2) as session:
@@ -92,7 +110,11 @@ def test_planner_leaves_small_groups_alone(year: str) -> None:
 def test_files_out_of_order_are_read_as_they_are(tmp_path: Path, small_rounds: None) -> None:
     rng = random.Random(1)
     times = [rng.randrange(100 * DAY) for _ in range(3_000)]
-    pq.write_table(pa.table({"k": [1] * 3_000, "v": list(range(3_000)), "ts": pa.array(times, pa.timestamp("us"))}), tmp_path / "a.parquet", row_group_size=100)
+    pq.write_table(
+        pa.table({"k": [1] * 3_000, "v": list(range(3_000)), "ts": pa.array(times, pa.timestamp("us"))}),
+        tmp_path / "a.parquet",
+        row_group_size=100,
+    )
     with tsql.connect(threads=2) as session:
         assert "progress" not in session.sql(QUERY.format(tmp_path / "a.parquet")).plan()
 
@@ -101,7 +123,10 @@ def test_files_out_of_order_are_read_as_they_are(tmp_path: Path, small_rounds: N
 def test_a_plan_may_say_it(year: str, backend: str, small_rounds: None, tmp_path: Path) -> None:
     """Any plan, whatever its steps: what nothing closes is held until the end."""
     with tsql.connect(threads=2, backend=backend) as session:
-        for sql in (f"SELECT k, count(*) AS n, max(ts) AS last FROM '{year}' GROUP BY k ORDER BY k", f"SELECT count(*) AS n FROM '{year}' WHERE ts IS NULL"):
+        for sql in (
+            f"SELECT k, count(*) AS n, max(ts) AS last FROM '{year}' GROUP BY k ORDER BY k",
+            f"SELECT count(*) AS n FROM '{year}' WHERE ts IS NULL",
+        ):
             text = session.sql(sql).plan()
             if " progress=" not in text:
                 text = text.replace(", ts)", ", ts) progress=ts").replace("columns=(ts)", "columns=(ts) progress=ts")
@@ -130,7 +155,10 @@ def test_a_plan_file_has_no_logical_plan(year: str, tmp_path: Path) -> None:
 
 def test_a_join_of_two_scans_goes_on_with_the_one_behind(year: str, small_rounds: None, tmp_path: Path) -> None:
     with tsql.connect(threads=2) as session:
-        sql = f"SELECT a.k, a.v, b.v AS w FROM '{year}' a JOIN '{year}' b ON a.k = b.k AND b.ts BETWEEN a.ts AND a.ts + INTERVAL '1 hour'"
+        sql = (
+            f"SELECT a.k, a.v, b.v AS w FROM '{year}' a JOIN '{year}' b ON a.k = b.k AND b.ts BETWEEN a.ts AND "
+            "a.ts + INTERVAL '1 hour'"
+        )
         text = session.sql(sql).plan().replace("columns=(k, v, ts)", "columns=(k, v, ts) progress=ts")
         assert text.count("progress=ts") == 2
         path = tmp_path / "q.plan"
@@ -164,7 +192,12 @@ def test_tables_in_memory_have_no_progress() -> None:
 def test_a_cluster_has_no_progress(year: str, small_rounds: None, tmp_path: Path) -> None:
     with tsql.connect(threads=2) as session:
         path = tmp_path / "q.plan"
-        path.write_text(session.sql(QUERY.format(year)).plan().replace("target local", "target spark").replace("scope=local", "scope=global"))
+        path.write_text(
+            session.sql(QUERY.format(year))
+            .plan()
+            .replace("target local", "target spark")
+            .replace("scope=local", "scope=global")
+        )
         with pytest.raises(tsql.PlanError, match="a scan in the order of a time runs in one process"):
             tsql.load_plan(path).run(session).arrow()
 
@@ -176,6 +209,8 @@ def test_parts_without_bounds_come_first(year: str) -> None:
         parts = bounded.timed_splits(scan)
         assert [t for t, _ in parts] == sorted(t for t, _ in parts)
         unknown = parts[3][1]
-        scan.source.split_bounds = lambda split, column, known=scan.source.split_bounds: None if split.order == unknown.order else known(split, column)
+        scan.source.split_bounds = lambda split, column, known=scan.source.split_bounds: (
+            None if split.order == unknown.order else known(split, column)
+        )
         assert [split.order for t, split in bounded.timed_splits(scan) if t is None] == [unknown.order]
         assert bounded.timed_splits(scan)[0][0] is None

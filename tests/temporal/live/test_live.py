@@ -1,4 +1,5 @@
-"""Plans over rows that arrive: whatever the batches, the order and the punctuations, and saved and restored on the way, the rows are those of the reference."""
+"""Plans over rows that arrive: whatever the batches, the order and the punctuations, and saved and restored on the way,
+the rows are those of the reference."""
 
 from __future__ import annotations
 
@@ -75,7 +76,8 @@ def _arrivals(table: pa.Table, time: str, how: str, seed: int) -> list[Message]:
 @pytest.mark.parametrize("construct", CONSTRUCTS, ids=lambda construct: construct.name)
 @pytest.mark.in_turn(3)
 def test_arrival_does_not_matter(construct: Construct, how: str) -> None:
-    """Punctuations after every row, sometimes, or only at the end; restored in the middle at one, two or three shards."""
+    """Punctuations after every row, sometimes, or only at the end; restored in the middle at one, two or three
+    shards."""
     seed = CONSTRUCTS.index(construct)
     shape = REARRANGED[(seed + HOW.index(how)) % len(REARRANGED)]
     data = tables(shape, seed=5, rows=16)

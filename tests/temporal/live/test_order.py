@@ -1,5 +1,5 @@
-"""first, last, string_agg and list over rows that arrive: they follow the order of arrival, in whatever batches the rows come and however often the
-states of a group are made anew."""
+"""first, last, string_agg and list over rows that arrive: they follow the order of arrival, in whatever batches the
+rows come and however often the states of a group are made anew."""
 
 from __future__ import annotations
 
@@ -54,9 +54,14 @@ WINDOWS: dict[str, tuple[str, Windows]] = {
 
 
 def expected(windows: Windows) -> list[tuple[Any, ...]]:
-    """By the definition: each group's values in the order in which they came; those of a session in the order of their times."""
+    """By the definition: each group's values in the order in which they came; those of a session in the order of their
+    times."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for at, row in sorted(zip(SECONDS, ROWS, strict=True), key=lambda pair: pair[0]) if windows is sessions else zip(SECONDS, ROWS, strict=True):
+    for at, row in (
+        sorted(zip(SECONDS, ROWS, strict=True), key=lambda pair: pair[0])
+        if windows is sessions
+        else zip(SECONDS, ROWS, strict=True)
+    ):
         for window in windows(at):
             groups.setdefault(window, []).append(row["v"])
     return sorted((start, end, vs[0], vs[-1], ",".join(map(str, vs))) for (start, end), vs in groups.items())
@@ -69,8 +74,9 @@ def expected(windows: Windows) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.in_turn(3)
 def test_order_of_arrival(window: str, strings: bool, times: int, size: int, shards: int) -> None:
-    """strings: with string_agg, which needs all rows of a group at once; without it groups and panes are partial states. times: how many
-    rows the plan was made for; many become panes. Batches of five rows go to a query that was restored at another number of shards."""
+    """strings: with string_agg, which needs all rows of a group at once; without it groups and panes are partial
+    states. times: how many rows the plan was made for; many become panes. Batches of five rows go to a query that was
+    restored at another number of shards."""
     text, windows = WINDOWS[window]
     calls = "first(v) AS f, last(v) AS l" + ", string_agg(v::VARCHAR, ',') AS s" * strings
     sql = f"SELECT window_start AS a, window_end AS b, {calls} FROM TABLE({text}) GROUP BY ALL"

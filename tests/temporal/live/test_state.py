@@ -22,28 +22,60 @@ def events(shift: int = 0) -> pa.Table:
     """A row each second, in order, of five keys."""
     numbers = range(ROWS)
     times = pa.array([START + n * SECOND + shift for n in numbers], pa.timestamp("us"))
-    return pa.table({"id": pa.array(numbers, pa.int64()), "k": pa.array([n % 5 for n in numbers], pa.int64()), "v": pa.array([n * 7 % 50 for n in numbers], pa.int64()), "ts": times})
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "k": pa.array([n % 5 for n in numbers], pa.int64()),
+            "v": pa.array([n * 7 % 50 for n in numbers], pa.int64()),
+            "ts": times,
+        }
+    )
 
 
 BANDS = "events e {} JOIN others o ON e.k = o.k AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '20 seconds'"
 SHRINKING = {
     "tumble": "SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL",
     "tumble, median": "SELECT window_end, k, median(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL",
-    "hop": "SELECT window_end, k, sum(v) AS s FROM HOP(events, ts, slide => INTERVAL '2 seconds', size => INTERVAL '20 seconds') GROUP BY ALL",
-    "cumulate": "SELECT window_end, k, sum(v) AS s FROM CUMULATE(events, ts, step => INTERVAL '2 seconds', size => INTERVAL '20 seconds') GROUP BY ALL",
-    "session": "SELECT window_start, window_end, k, sum(v) AS s FROM SESSION((SELECT * FROM events WHERE v < 20) e PARTITION BY k, ts, gap => INTERVAL '6 seconds') GROUP BY ALL",
-    "session, median": "SELECT window_start, window_end, k, median(v) AS s FROM SESSION((SELECT * FROM events WHERE v < 20) e PARTITION BY k, ts, gap => INTERVAL '6 seconds') GROUP BY ALL",
-    "count windows": "SELECT k, window_id, window_start, sum(v) AS s FROM TUMBLE(events PARTITION BY k, ts, rows => 4) GROUP BY ALL",
+    "hop": (
+        "SELECT window_end, k, sum(v) AS s FROM HOP(events, ts, slide => INTERVAL '2 seconds', size => "
+        "INTERVAL '20 seconds') GROUP BY ALL"
+    ),
+    "cumulate": (
+        "SELECT window_end, k, sum(v) AS s FROM CUMULATE(events, ts, step => INTERVAL '2 seconds', size => "
+        "INTERVAL '20 seconds') GROUP BY ALL"
+    ),
+    "session": (
+        "SELECT window_start, window_end, k, sum(v) AS s FROM SESSION((SELECT * FROM events WHERE v < 20) e "
+        "PARTITION BY k, ts, gap => INTERVAL '6 seconds') GROUP BY ALL"
+    ),
+    "session, median": (
+        "SELECT window_start, window_end, k, median(v) AS s FROM SESSION((SELECT * FROM events WHERE v < 20) "
+        "e PARTITION BY k, ts, gap => INTERVAL '6 seconds') GROUP BY ALL"
+    ),
+    "count windows": (
+        "SELECT k, window_id, window_start, sum(v) AS s FROM TUMBLE(events PARTITION BY k, ts, rows => 4) GROUP BY ALL"
+    ),
     "count windows of all rows": "SELECT window_id, window_end, sum(v) AS s FROM TUMBLE(events, ts, rows => 7) GROUP BY ALL",
     "snapshot": "SELECT k, count(*) AS n, max(v) AS top FROM SLIDE(events, ts, INTERVAL '12 seconds') GROUP BY k",
-    "windows of windows": "SELECT window_start, max(s) AS s FROM (SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL) GROUP BY ALL",
+    "windows of windows": (
+        "SELECT window_start, max(s) AS s FROM (SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, "
+        "INTERVAL '10 seconds') GROUP BY ALL) GROUP BY ALL"
+    ),
     "band join": f"SELECT e.id, o.id AS other FROM {BANDS.format('')}",
     "left band join": f"SELECT e.id, o.id AS other FROM {BANDS.format('LEFT')} AND o.v < 10",
-    "no partner in a band": "SELECT e.id FROM events e WHERE NOT EXISTS (SELECT 1 FROM others o WHERE o.k = e.k AND o.v < 5 AND o.ts BETWEEN e.ts AND e.ts + INTERVAL '20 seconds')",
+    "no partner in a band": (
+        "SELECT e.id FROM events e WHERE NOT EXISTS (SELECT 1 FROM others o WHERE o.k = e.k AND o.v < 5 AND "
+        "o.ts BETWEEN e.ts AND e.ts + INTERVAL '20 seconds')"
+    ),
     "asof join": "SELECT e.id, o.id AS other FROM events e ASOF LEFT JOIN others o ON e.k = o.k AND e.ts >= o.ts",
-    "temporal join": "SELECT e.id, o.id AS other FROM SLIDE(events, ts, INTERVAL '9 seconds') e JOIN SLIDE(others, ts, INTERVAL '9 seconds') o ON e.k = o.k",
-    "join of windows": "SELECT a.window_start, a.k, a.s, b.s AS t FROM (SELECT window_start, k, sum(v) AS s FROM TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL) a "
-    "JOIN (SELECT window_start, k, sum(v) AS s FROM TUMBLE(others, ts, INTERVAL '10 seconds') GROUP BY ALL) b ON a.window_start = b.window_start AND a.k = b.k",
+    "temporal join": (
+        "SELECT e.id, o.id AS other FROM SLIDE(events, ts, INTERVAL '9 seconds') e JOIN SLIDE(others, ts, "
+        "INTERVAL '9 seconds') o ON e.k = o.k"
+    ),
+    "join of windows": "SELECT a.window_start, a.k, a.s, b.s AS t FROM (SELECT window_start, k, sum(v) AS s FROM "
+    "TUMBLE(events, ts, INTERVAL '10 seconds') GROUP BY ALL) a "
+    "JOIN (SELECT window_start, k, sum(v) AS s FROM TUMBLE(others, ts, INTERVAL '10 seconds') GROUP BY "
+    "ALL) b ON a.window_start = b.window_start AND a.k = b.k",
 }
 
 
@@ -57,13 +89,16 @@ def arriving(session: tsql.Session, sql: str) -> Arriving:
     for number, message in found.messages:
         streams.setdefault(number, []).append(message)
     longest = max(map(len, streams.values()))
-    found.messages = [(number, messages[at]) for at in range(longest) for number, messages in streams.items() if at < len(messages)]
+    found.messages = [
+        (number, messages[at]) for at in range(longest) for number, messages in streams.items() if at < len(messages)
+    ]
     return found
 
 
 @pytest.mark.parametrize("name", SHRINKING)
 def test_state_shrinks_as_time_passes(name: str) -> None:
-    """Of 260 rows (520 of two inputs) those of about a minute are held, and the rows are those of the run over all at once."""
+    """Of 260 rows (520 of two inputs) those of about a minute are held, and the rows are those of the run over all at
+    once."""
     with tsql.connect(threads=2) as session:
         found = arriving(session, SHRINKING[name])
         expected = session.sql(SHRINKING[name]).arrow()
@@ -77,7 +112,13 @@ def test_state_shrinks_as_time_passes(name: str) -> None:
 def test_what_is_held_is_described() -> None:
     with tsql.connect(threads=2) as session:
         session.register("events", events())
-        plan = plan_of(session, "SELECT window_end, k, sum(v) AS s FROM HOP(events, ts, slide => INTERVAL '2 seconds', size => INTERVAL '20 seconds') GROUP BY ALL ORDER BY 1 LIMIT 3")
+        plan = plan_of(
+            session,
+            (
+                "SELECT window_end, k, sum(v) AS s FROM HOP(events, ts, slide => INTERVAL '2 seconds', size => "
+                "INTERVAL '20 seconds') GROUP BY ALL ORDER BY 1 LIMIT 3"
+            ),
+        )
         told = LiveQuery(plan, {"events": "ts"}).describe()
         assert any(line == "windows: holds panes while a window that has them is open" for line in told)
         assert any("holds its rows until its input has ended" in line for line in told)
@@ -120,7 +161,8 @@ def test_state_of_another_plan_is_refused() -> None:
 
 
 def test_state_travels_as_arrow() -> None:
-    """Every table of a state can be written to an IPC file and read back; the query goes on as if nothing had happened."""
+    """Every table of a state can be written to an IPC file and read back; the query goes on as if nothing had
+    happened."""
     with tsql.connect() as session:
         whole, first = tumbling(session), tumbling(session)
         rows = events()
@@ -135,15 +177,27 @@ def test_state_travels_as_arrow() -> None:
         second = LiveQuery(first.plan, {"events": "ts"}, shards=5)
         second.restore(kept)
         found += [*second.consume("events", rows.slice(133)), *second.punctuate("events")]
-        assert sorted(map(repr, pa.Table.from_batches(found).to_pylist())) == sorted(map(repr, pa.Table.from_batches(expected).to_pylist()))
+        assert sorted(map(repr, pa.Table.from_batches(found).to_pylist())) == sorted(
+            map(repr, pa.Table.from_batches(expected).to_pylist())
+        )
 
 
-@pytest.mark.parametrize(("least", "runs"), [(2 << 20, False), (16 << 20, True)], ids=["too little is left", "too much is held"])
+@pytest.mark.parametrize(
+    ("least", "runs"), [(2 << 20, False), (16 << 20, True)], ids=["too little is left", "too much is held"]
+)
 def test_what_is_held_counts_against_the_limit(least: int, runs: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second batch needs more memory than the first has left: an error of its fragment. One that may take so much runs, and then too much is held."""
+    """The second batch needs more memory than the first has left: an error of its fragment. One that may take so much
+    runs, and then too much is held."""
     monkeypatch.setattr(fragments, "LEAST_BYTES", least)
     numbers = np.arange(375_000)
-    many = pa.table({"id": numbers, "k": pa.nulls(len(numbers), pa.int64()), "v": numbers, "ts": pa.nulls(len(numbers), pa.timestamp("us"))})
+    many = pa.table(
+        {
+            "id": numbers,
+            "k": pa.nulls(len(numbers), pa.int64()),
+            "v": numbers,
+            "ts": pa.nulls(len(numbers), pa.timestamp("us")),
+        }
+    )
     with tsql.connect() as session:
         session.register("events", events())
         plan = plan_of(session, "SELECT DISTINCT id, v FROM events")

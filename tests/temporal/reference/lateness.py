@@ -38,7 +38,9 @@ class SlowLateness:
         self._advance(clock_us)
 
     def _advance(self, clock_us: int) -> None:
-        active = [p for p in range(self.partitions) if self.idle_us is None or clock_us - self.heard.get(p, 0) < self.idle_us]
+        active = [
+            p for p in range(self.partitions) if self.idle_us is None or clock_us - self.heard.get(p, 0) < self.idle_us
+        ]
         if active and all(p in self.marks for p in active):
             least = min(self.marks[p] for p in active)
             self.current = least if self.current is None else max(self.current, least)

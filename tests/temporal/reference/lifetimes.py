@@ -1,4 +1,5 @@
-"""The functions that give rows a lifetime `[valid_from, valid_to)` or change it: LIFETIME, SLIDE, SHIFT, EXTEND, CLIP, CHOP, STITCH, QUANTIZE, POINT_AT_END.
+"""The functions that give rows a lifetime `[valid_from, valid_to)` or change it: LIFETIME, SLIDE, SHIFT, EXTEND, CLIP,
+CHOP, STITCH, QUANTIZE, POINT_AT_END.
 
 `valid_to` None is an open lifetime. Rows that are never alive (no start, or an empty lifetime) are left out everywhere.
 """
@@ -18,7 +19,8 @@ BEGIN = -(2**63 - 1)
 
 
 def lifetime(rows: Rows, start: Value, duration: Value | None = None, end: Value | None = None) -> Rows:
-    """LIFETIME(t, start => e [, duration => iv | end => e]): without the last two, or where they are NULL, the row stays alive."""
+    """LIFETIME(t, start => e [, duration => iv | end => e]): without the last two, or where they are NULL, the row
+    stays alive."""
     assert duration is None or end is None
     result = []
     for row in rows:
@@ -46,21 +48,28 @@ def always(rows: Rows) -> Rows:
 
 def shift(rows: Rows, by: int) -> Rows:
     """SHIFT(t, by): both ends move."""
-    return [_living(row, row["valid_from"] + by, None if row["valid_to"] is None else row["valid_to"] + by) for row in rows]
+    return [
+        _living(row, row["valid_from"] + by, None if row["valid_to"] is None else row["valid_to"] + by) for row in rows
+    ]
 
 
 def extend(rows: Rows, by: int) -> Rows:
     """EXTEND(t, by): the end moves later (earlier if `by` is negative, which may leave nothing)."""
-    return alive([_living(row, row["valid_from"], None if row["valid_to"] is None else row["valid_to"] + by) for row in rows])
+    return alive(
+        [_living(row, row["valid_from"], None if row["valid_to"] is None else row["valid_to"] + by) for row in rows]
+    )
 
 
 def clip(rows: Rows, longest: int) -> Rows:
     """CLIP(t, longest): no lifetime is longer."""
-    return alive([_living(row, row["valid_from"], earlier(row["valid_to"], row["valid_from"] + longest)) for row in rows])
+    return alive(
+        [_living(row, row["valid_from"], earlier(row["valid_to"], row["valid_from"] + longest)) for row in rows]
+    )
 
 
 def chop(rows: Rows, period: int, offset: int = 0) -> Rows:
-    """CHOP(t, period): each lifetime is cut at the points of the grid. An open one would have no last piece and is refused."""
+    """CHOP(t, period): each lifetime is cut at the points of the grid. An open one would have no last piece and is
+    refused."""
     result = []
     for row in rows:
         if row["valid_to"] is None:
@@ -76,8 +85,8 @@ def chop(rows: Rows, period: int, offset: int = 0) -> Rows:
 def stitch(rows: Rows) -> Rows:
     """STITCH(t): a row that ends where an equal one starts becomes one row with it.
 
-    Where several end or start at that instant, the one that has lived longest goes on with the one that ends first, and so on in this
-    order: lifetimes are determined by the rows alone, not by their order. Overlapping rows stay two rows.
+    Where several end or start at that instant, the one that has lived longest goes on with the one that ends first, and
+    so on in this order: lifetimes are determined by the rows alone, not by their order. Overlapping rows stay two rows.
     """
     pieces = [(content(row), row["valid_from"], row["valid_to"]) for row in rows]
     for instant in sorted({end for _, _, end in pieces if end is not None}):
@@ -92,17 +101,19 @@ def stitch(rows: Rows) -> Rows:
 
 
 def quantize(rows: Rows, slide: int, size: int, offset: int = 0, step: int | None = None) -> Rows:
-    """QUANTIZE(t, slide => .., size => ..): the start moves to the grid below, the end to the grid above, and a row lives at least `size`.
+    """QUANTIZE(t, slide => .., size => ..): the start moves to the grid below, the end to the grid above, and a row
+    lives at least `size`.
 
-    As in Trill: starts are on the grid `offset + k * step` (`step` is `slide` if not given), ends on `offset + size + k * slide`. For points, and
-    a size that is a multiple of slide, the rows alive in `[e - slide, e)` are those of the HOP window that ends at e; with `step` those
-    of the CUMULATE window that ends at e, in `[e - step, e)`.
-    """
+    As in Trill: starts are on the grid `offset + k * step` (`step` is `slide` if not given), ends on `offset + size + k
+    * slide`. For points, and a size that is a multiple of slide, the rows alive in `[e - slide, e)` are those of the
+    HOP window that ends at e; with `step` those of the CUMULATE window that ends at e, in `[e - step, e)`."""
     result = []
     for row in rows:
         end = None
         if row["valid_to"] is not None:
-            end = max(ceil(row["valid_to"], slide, offset + size), floor(row["valid_from"] + size, slide, offset + size))
+            end = max(
+                ceil(row["valid_to"], slide, offset + size), floor(row["valid_from"] + size, slide, offset + size)
+            )
         result.append(_living(row, floor(row["valid_from"], step or slide, offset), end))
     return result
 

@@ -1,8 +1,8 @@
 """Row patterns as trees, and their text: what stands in PATTERN ( .. ) of MATCH_RECOGNIZE.
 
-`routes` lists the ways in which a pattern can match, the preferred one first, as the SQL standard orders them: alternatives from left to right,
-greedy quantifiers with as many repetitions as they can have, reluctant ones with as few.
-"""
+`routes` lists the ways in which a pattern can match, the preferred one first, as the SQL standard orders them:
+alternatives from left to right, greedy quantifiers with as many repetitions as they can have, reluctant ones with as
+few."""
 
 from __future__ import annotations
 
@@ -83,7 +83,8 @@ class Repeat(Pattern):
         if self.most is None or self.most > 0:
             fewer = Repeat(self.part, max(self.least - 1, 0), None if self.most is None else self.most - 1, self.greedy)
             for so_far in self.part.routes(place, labels, accept):
-                # A repetition that takes no row and is not asked for would go on for ever. It is no route, as in ECMAScript and in an automaton.
+                # A repetition that takes no row and is not asked for would go on for ever. It is no route, as in
+                # ECMAScript and in an automaton.
                 if len(so_far) > len(labels) or self.least > 0:
                     yield from fewer.routes(place, so_far, accept)
         if self.least == 0 and self.greedy:

@@ -1,8 +1,9 @@
-"""The band join of seed 004 (figure 4), which takes rows in any order and forgets them as punctuations allow; slow, and right about when a row may go.
+"""The band join of seed 004 (figure 4), which takes rows in any order and forgets them as punctuations allow; slow, and
+right about when a row may go.
 
-`ranges` are as in the paper's Q2 and its figure: a left row joins right rows with `left - ranges[1] <= right <= left + ranges[0]`. (The
-sentence before the figure has the two ranges the other way round; with it the figure's purge rule would lose rows of a band that is not symmetric.)
-"""
+`ranges` are as in the paper's Q2 and its figure: a left row joins right rows with `left - ranges[1] <= right <= left +
+ranges[0]`. (The sentence before the figure has the two ranges the other way round; with it the figure's purge rule
+would lose rows of a band that is not symmetric.)"""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Bound = float
 
 
 class OutOfOrderBandJoin:
-    """`consume` gives the pairs that a row completes, `punctuate` purges; `bounds` is what both inputs have promised."""
+    """`consume` gives the pairs that a row completes, `punctuate` purges; `bounds` is what both inputs have
+    promised."""
 
     def __init__(self, on: On, times: tuple[str, str], ranges: tuple[int, int]):
         self.on, self.times, self.ranges = on, times, ranges
@@ -35,11 +37,15 @@ class OutOfOrderBandJoin:
         return found
 
     def punctuate(self, side: int, time: Bound) -> tuple[Bound, Bound]:
-        """Input `side` will send no row before `time`. Returns what holds for the times of later results: of their left row, of their right row."""
+        """Input `side` will send no row before `time`. Returns what holds for the times of later results: of their left
+        row, of their right row."""
         self.bounds[side] = time
         other = 1 - side
         self.rows[other][:] = [row for row in self.rows[other] if row[self.times[other]] >= time - self.ranges[other]]
-        return (min(self.bounds[1] - self.ranges[0], self.bounds[0]), min(self.bounds[0] - self.ranges[1], self.bounds[1]))
+        return (
+            min(self.bounds[1] - self.ranges[0], self.bounds[0]),
+            min(self.bounds[0] - self.ranges[1], self.bounds[1]),
+        )
 
     def _close(self, left: Row, right: Row) -> bool:
         start, moment = left[self.times[0]], right[self.times[1]]

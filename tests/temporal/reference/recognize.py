@@ -1,7 +1,8 @@
-"""MATCH_RECOGNIZE by backtracking: tries the ways of a pattern in order of preference and takes the first that every row agrees to.
+"""MATCH_RECOGNIZE by backtracking: tries the ways of a pattern in order of preference and takes the first that every
+row agrees to.
 
-Conditions and measures are functions of a `View`, which answers what SQL asks of a match: LAST, FIRST, PREV, NEXT, CLASSIFIER, aggregates.
-"""
+Conditions and measures are functions of a `View`, which answers what SQL asks of a match: LAST, FIRST, PREV, NEXT,
+CLASSIFIER, aggregates."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ class SkipError(ValueError):
 
 @dataclass(frozen=True)
 class View:
-    """A match as seen from one of its rows: `current` counts from its first row. Running: what comes after `current` is not seen."""
+    """A match as seen from one of its rows: `current` counts from its first row. Running: what comes after `current` is
+    not seen."""
 
     rows: Rows
     start: int
@@ -35,7 +37,8 @@ class View:
         return View(self.rows, self.start, self.labels, len(self.labels) - 1, self.match_number)
 
     def last(self, column: str, variable: str | None = None, n: int = 0) -> Any:
-        """LAST(variable.column, n), which is also what plain `variable.column` means: n rows of that variable before its last one."""
+        """LAST(variable.column, n), which is also what plain `variable.column` means: n rows of that variable before
+        its last one."""
         return self._value(self._logical(variable, n, from_end=True), 0, column)
 
     def first(self, column: str, variable: str | None = None, n: int = 0) -> Any:
@@ -43,7 +46,8 @@ class View:
         return self._value(self._logical(variable, n, from_end=False), 0, column)
 
     def prev(self, column: str, n: int = 1, variable: str | None = None, inner: tuple[str, int] = ("last", 0)) -> Any:
-        """PREV(LAST(variable.column, i), n): n rows of the partition before it, be they in the match or not. `inner` is ("first" or "last", i)."""
+        """PREV(LAST(variable.column, i), n): n rows of the partition before it, be they in the match or not. `inner` is
+        ("first" or "last", i)."""
         return self._value(self._logical(variable, inner[1], from_end=inner[0] == "last"), -n, column)
 
     def next(self, column: str, n: int = 1, variable: str | None = None, inner: tuple[str, int] = ("last", 0)) -> Any:
@@ -59,7 +63,11 @@ class View:
         return self.labels[self.current] if 0 <= self.current < len(self.labels) else None
 
     def _places(self, variable: str | None) -> list[int]:
-        return [place for place, label in enumerate(self.labels[: self.current + 1]) if variable is None or label == variable]
+        return [
+            place
+            for place, label in enumerate(self.labels[: self.current + 1])
+            if variable is None or label == variable
+        ]
 
     def _logical(self, variable: str | None, n: int, from_end: bool) -> int | None:
         places = self._places(variable)
@@ -89,10 +97,10 @@ def match_recognize(
 ) -> Rows:
     """The rows of MATCH_RECOGNIZE.
 
-    A variable without a condition accepts every row. `all_rows`: ALL ROWS PER MATCH, with `empty` False OMIT EMPTY MATCHES and with `unmatched` WITH
-    UNMATCHED ROWS. `skip` is PAST LAST ROW, TO NEXT ROW, TO FIRST x, TO LAST x or TO x. `within`: the last row is less than that after the first. Rows
-    are ordered by `order_by`, NULLs last, ties as in the input.
-    """
+    A variable without a condition accepts every row. `all_rows`: ALL ROWS PER MATCH, with `empty` False OMIT EMPTY
+    MATCHES and with `unmatched` WITH UNMATCHED ROWS. `skip` is PAST LAST ROW, TO NEXT ROW, TO FIRST x, TO LAST x or TO
+    x. `within`: the last row is less than that after the first. Rows are ordered by `order_by`, NULLs last, ties as in
+    the input."""
     tree = parse(pattern) if isinstance(pattern, str) else pattern
     result: Rows = []
     for partition in grouped(rows, partition_by).values():
@@ -109,7 +117,10 @@ def match_recognize(
                 seen = range(len(labels)) if labels else [-1] if empty else []
                 for current in seen:
                     view = View(ordered, position, labels, current, number)
-                    output.append(ordered[position + max(current, 0)] | {name: measure(view) for name, measure in measures.items()})
+                    output.append(
+                        ordered[position + max(current, 0)]
+                        | {name: measure(view) for name, measure in measures.items()}
+                    )
             else:
                 view = View(ordered, position, labels, len(labels) - 1, number)
                 keys = dict(zip(partition_by, key_of(ordered[position], partition_by)))
@@ -118,12 +129,20 @@ def match_recognize(
             position, number = after_match(skip, position, labels), number + 1
         result.extend(output)
         if all_rows and unmatched:
-            result.extend(row | {name: None for name in measures} for place, row in enumerate(ordered) if place not in covered)
+            result.extend(
+                row | {name: None for name in measures} for place, row in enumerate(ordered) if place not in covered
+            )
     return result
 
 
 def find(
-    pattern: Pattern, define: Mapping[str, Condition], rows: Rows, start: int, number: int, order_by: str, within: int | None = None
+    pattern: Pattern,
+    define: Mapping[str, Condition],
+    rows: Rows,
+    start: int,
+    number: int,
+    order_by: str,
+    within: int | None = None,
 ) -> Labels | None:
     """The preferred match that starts at a row, or None; the empty match is ()."""
 

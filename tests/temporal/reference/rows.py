@@ -33,7 +33,8 @@ def moment(time_us: int) -> datetime:
 
 
 def floor(time: int, period: int, offset: int = 0) -> int:
-    """The last point of the grid `offset + k * period` that is not after `time`. (Python's // rounds down, also below zero.)"""
+    """The last point of the grid `offset + k * period` that is not after `time`. (Python's // rounds down, also below
+    zero.)"""
     return (time - offset) // period * period + offset
 
 
@@ -61,11 +62,15 @@ def equal(*columns: str) -> On:
 
 
 def group_by(rows: Iterable[Row], keys: Sequence[str], **aggregates: Callable[[Rows], Any]) -> Rows:
-    """Plain GROUP BY: one row per key with the result of each aggregate, which gets the rows of the group. Without keys there is one group."""
+    """Plain GROUP BY: one row per key with the result of each aggregate, which gets the rows of the group. Without keys
+    there is one group."""
     groups = grouped(rows, keys)
     if not keys:
         groups.setdefault((), [])
-    return [dict(zip(keys, key)) | {name: aggregate(group) for name, aggregate in aggregates.items()} for key, group in groups.items()]
+    return [
+        dict(zip(keys, key)) | {name: aggregate(group) for name, aggregate in aggregates.items()}
+        for key, group in groups.items()
+    ]
 
 
 def count(rows: Rows) -> int:

@@ -1,9 +1,9 @@
-"""Snapshot semantics: a temporal operator gives at every instant what the plain operator gives over the rows alive then.
+"""Snapshot semantics: a temporal operator gives at every instant what the plain operator gives over the rows alive
+then.
 
-`per_snapshot` evaluates any function of plain rows that way, by cutting time at every end of a lifetime; aggregates, DISTINCT and
-the set operations follow from it. Joins, EXISTS and NOT EXISTS keep rows apart and are written out; `snapshots` and `same_snapshots`
-tell whether they, and the engine, mean the same at every instant.
-"""
+`per_snapshot` evaluates any function of plain rows that way, by cutting time at every end of a lifetime; aggregates,
+DISTINCT and the set operations follow from it. Joins, EXISTS and NOT EXISTS keep rows apart and are written out;
+`snapshots` and `same_snapshots` tell whether they, and the engine, mean the same at every instant."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Interval = tuple[int, int | None]
 
 
 def elementary(*relations: Rows) -> list[Interval]:
-    """The intervals between neighbouring ends of lifetimes. Within one of them the same rows are alive at every instant."""
+    """The intervals between neighbouring ends of lifetimes. Within one of them the same rows are alive at every
+    instant."""
     ends = [row[name] for relation in relations for row in relation for name in ("valid_from", "valid_to")]
     cuts: list[int | None] = sorted({end for end in ends if end is not None})
     if None in ends:
@@ -62,7 +63,8 @@ def same_snapshots(one: Rows, other: Rows) -> bool:
 
 
 def aggregate(rows: Rows, keys: Sequence[str], **aggregates: Callable[[Rows], Any]) -> Rows:
-    """GROUP BY: a row per group and maximal interval in which its result does not change; none where nothing is alive."""
+    """GROUP BY: a row per group and maximal interval in which its result does not change; none where nothing is
+    alive."""
     return coalesce(per_snapshot(lambda living: group_by(living, keys, **aggregates), rows))
 
 
@@ -83,12 +85,20 @@ def union_distinct(left: Rows, right: Rows) -> Rows:
 
 def intersect_distinct(left: Rows, right: Rows) -> Rows:
     """INTERSECT"""
-    return coalesce(per_snapshot(lambda one, other: [dict(row) for row in set(map(content, one)) & set(map(content, other))], left, right))
+    return coalesce(
+        per_snapshot(
+            lambda one, other: [dict(row) for row in set(map(content, one)) & set(map(content, other))], left, right
+        )
+    )
 
 
 def except_distinct(left: Rows, right: Rows) -> Rows:
     """EXCEPT"""
-    return coalesce(per_snapshot(lambda one, other: [dict(row) for row in set(map(content, one)) - set(map(content, other))], left, right))
+    return coalesce(
+        per_snapshot(
+            lambda one, other: [dict(row) for row in set(map(content, one)) - set(map(content, other))], left, right
+        )
+    )
 
 
 def intersect_all(left: Rows, right: Rows) -> Rows:
@@ -102,8 +112,9 @@ def except_all(left: Rows, right: Rows) -> Rows:
 
 
 def _copies(operation: Callable[[Counter[Any], Counter[Any]], Counter[Any]], left: Rows, right: Rows) -> Rows:
-    """Per snapshot only the number of equal rows is defined, not which of them stay. The n-th copy of a row is there while there are n or more, in maximal
-    pieces; other cuts that agree at every instant (`same_snapshots`) are as right."""
+    """Per snapshot only the number of equal rows is defined, not which of them stay. The n-th copy of a row is there
+    while there are n or more, in maximal pieces; other cuts that agree at every instant (`same_snapshots`) are as
+    right."""
 
     def numbered(one: Rows, other: Rows) -> Rows:
         counts = operation(Counter(map(content, one)), Counter(map(content, other)))
@@ -130,7 +141,8 @@ def left_join(left: Rows, right: Rows, on: On, right_columns: Sequence[str]) -> 
 
 
 def full_join(left: Rows, right: Rows, on: On, left_columns: Sequence[str], right_columns: Sequence[str]) -> Rows:
-    """FULL JOIN: a left join, and each right row with NULLs for the parts that no left row matches. A column of both sides is NULL only if it is in `left_columns`."""
+    """FULL JOIN: a left join, and each right row with NULLs for the parts that no left row matches. A column of both
+    sides is NULL only if it is in `left_columns`."""
     padding = {name: None for name in left_columns}
     alone = anti_join(right, left, lambda row, other: on(other, row))
     return left_join(left, right, on, right_columns) + [padding | row for row in alone]
@@ -138,7 +150,9 @@ def full_join(left: Rows, right: Rows, on: On, left_columns: Sequence[str], righ
 
 def semi_join(left: Rows, right: Rows, on: On) -> Rows:
     """EXISTS: the maximal parts of each left row in which some right row matches."""
-    return [row | {"valid_from": start, "valid_to": end} for row in left for start, end in union(_shared(row, right, on))]
+    return [
+        row | {"valid_from": start, "valid_to": end} for row in left for start, end in union(_shared(row, right, on))
+    ]
 
 
 def anti_join(left: Rows, right: Rows, on: On) -> Rows:
@@ -156,7 +170,8 @@ def anti_join(left: Rows, right: Rows, on: On) -> Rows:
 
 
 def clip_join(left: Rows, right: Rows, on: On) -> Rows:
-    """CLIP JOIN: each left row ends at the first matching right row that starts strictly after it, if it is still alive then."""
+    """CLIP JOIN: each left row ends at the first matching right row that starts strictly after it, if it is still alive
+    then."""
     result = []
     for row in left:
         later = [other["valid_from"] for other in right if on(row, other) and other["valid_from"] > row["valid_from"]]

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import strategies as st
 
 from tests.duck import empty_duckdb
-from tests.temporal.data import ALL_SHAPES, assert_same_rows, event_tables, events, periods, repeatable, selected, shuffled, to_rows
+from tests.temporal.data import (
+    ALL_SHAPES,
+    assert_same_rows,
+    event_tables,
+    events,
+    periods,
+    repeatable,
+    selected,
+    shuffled,
+    to_rows,
+)
 from tests.temporal.reference.joins import as_of, asof_join, band_join, join_as_of
 from tests.temporal.reference.rows import SECOND, Rows, equal
 
@@ -42,7 +52,8 @@ def bids(rows: Rows) -> list[tuple[int, str | None]]:
 
 
 def test_asof() -> None:
-    """Quotes at 1, 5 and 9. A trade at 5 takes the quote at 5 with >=, that at 1 with >; forwards it takes 5 with <= and 9 with <."""
+    """Quotes at 1, 5 and 9. A trade at 5 takes the quote at 5 with >=, that at 1 with >; forwards it takes 5 with <=
+    and 9 with <."""
     left, right = trades(5), quotes((9, "z"), (1, "x"), (5, "y"))
     answers = {">=": "y", ">": "x", "<=": "y", "<": "z"}
     assert {inequality: asof_join(left, right, K, "t", "q", inequality)[0]["bid"] for inequality in answers} == answers
@@ -52,7 +63,9 @@ def test_asof() -> None:
 
 def test_asof_ties_go_to_the_last() -> None:
     right = quotes((5, "first"), (5, "second"), (4, "older"), (5, "third"), (4, "older still"))
-    assert [bids(asof_join(trades(5), right, K, "t", "q", inequality)) for inequality in (">=", "<=")] == [[(5, "third")]] * 2
+    assert [bids(asof_join(trades(5), right, K, "t", "q", inequality)) for inequality in (">=", "<=")] == [
+        [(5, "third")]
+    ] * 2
     assert bids(asof_join(trades(5), right, K, "t", "q", ">")) == [(5, "older still")]
 
 
@@ -79,8 +92,18 @@ def test_band() -> None:
 
 def test_as_of() -> None:
     """Rates [0, 5), [5, open), one without a start, and one that ends where it starts. The end is not included."""
-    rates = [{"k": 1, "rate": rate, "vs": start, "ve": end} for rate, start, end in ((10, 0, 5), (11, 5, None), (12, None, 9), (13, 4, 4))]
-    assert [[row["rate"] for row in as_of(rates, instant)] for instant in (-1, 0, 4, 5, 100, None)] == [[], [10], [10], [11], [11], []]
+    rates = [
+        {"k": 1, "rate": rate, "vs": start, "ve": end}
+        for rate, start, end in ((10, 0, 5), (11, 5, None), (12, None, 9), (13, 4, 4))
+    ]
+    assert [[row["rate"] for row in as_of(rates, instant)] for instant in (-1, 0, 4, 5, 100, None)] == [
+        [],
+        [10],
+        [10],
+        [11],
+        [11],
+        [],
+    ]
     orders = [{"k": 1, "ts": 4}, {"k": 1, "ts": -1}, {"k": 2, "ts": 4}]
     assert [row["rate"] for row in join_as_of(orders, rates, K, "ts")] == [10]
     assert [row["rate"] for row in join_as_of(orders, rates, K, "ts", outer=("rate", "vs", "ve"))] == [10, None, None]
@@ -94,9 +117,13 @@ def test_asof_against_duckdb(shape: str, inequality: str, kind: str) -> None:
     """DuckDB does not say which of several equal times it takes, so the right side has each time once."""
     left, right = events(shape), events(shape, seed=1)
     once = {(row["k"], row["ts"]): row for row in to_rows(right)}
-    unique = right.filter(pa.array([row["id"] in {one["id"] for one in once.values()} for row in to_rows(right)], pa.bool_()))
+    unique = right.filter(
+        pa.array([row["id"] in {one["id"] for one in once.values()} for row in to_rows(right)], pa.bool_())
+    )
     sql = f"SELECT l.id, r.id AS rid FROM l ASOF {kind} JOIN r ON l.k = r.k AND l.ts {inequality} r.ts"
-    ours = asof_join(to_rows(left), right_of(to_rows(unique)), K, "ts", "rts", inequality, outer=("rid", "rts") if kind else None)
+    ours = asof_join(
+        to_rows(left), right_of(to_rows(unique)), K, "ts", "rts", inequality, outer=("rid", "rts") if kind else None
+    )
     assert_same_rows(selected(ours, "id", "rid"), duck(sql, l=left, r=unique))
 
 
@@ -117,7 +144,10 @@ def test_asof_by_row_number(shape: str, inequality: str, tolerance: int | None) 
 @SHAPES
 def test_band_against_duckdb(shape: str) -> None:
     left, right = events(shape), events(shape, seed=3)
-    sql = "SELECT l.id, r.id AS rid FROM l JOIN r ON l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL '1 second' AND l.ts + INTERVAL '4 seconds'"
+    sql = (
+        "SELECT l.id, r.id AS rid FROM l JOIN r ON l.k = r.k AND r.ts BETWEEN l.ts - INTERVAL '1 second' AND "
+        "l.ts + INTERVAL '4 seconds'"
+    )
     ours = band_join(to_rows(left), right_of(to_rows(right)), K, "ts", "rts", -SECOND, 4 * SECOND)
     assert_same_rows(selected(ours, "id", "rid"), duck(sql, l=left, r=right))
 
@@ -126,7 +156,9 @@ def test_band_against_duckdb(shape: str) -> None:
 @pytest.mark.parametrize("kind", ["", "LEFT"])
 def test_as_of_against_duckdb(shape: str, kind: str) -> None:
     left, right = events(shape), periods(shape, seed=4)
-    sql = f"SELECT l.id, r.id AS rid FROM l {kind} JOIN r ON l.k = r.k AND r.vs <= l.ts AND (l.ts < r.ve OR r.ve IS NULL)"
+    sql = (
+        f"SELECT l.id, r.id AS rid FROM l {kind} JOIN r ON l.k = r.k AND r.vs <= l.ts AND (l.ts < r.ve OR r.ve IS NULL)"
+    )
     rates = [{"k": row["k"], "rid": row["id"], "vs": row["vs"], "ve": row["ve"]} for row in to_rows(right)]
     ours = join_as_of(to_rows(left), rates, K, "ts", outer=("rid", "vs", "ve") if kind else None)
     assert_same_rows(selected(ours, "id", "rid"), duck(sql, l=left, r=right))
@@ -137,7 +169,11 @@ def test_as_of_against_duckdb(shape: str, kind: str) -> None:
 def test_asof_does_not_depend_on_order(left: pa.Table, right: pa.Table, inequality: str) -> None:
     """As long as right rows of equal key and time stay in their order. A tolerance of for ever is none."""
     expected = asof_join(to_rows(left), right_of(to_rows(right)), K, "ts", "rts", inequality)
-    mixed = asof_join(to_rows(shuffled(left, 1)), right_of(to_rows(shuffled(right, 2, keep=("k", "ts")))), K, "ts", "rts", inequality)
+    mixed = asof_join(
+        to_rows(shuffled(left, 1)), right_of(to_rows(shuffled(right, 2, keep=("k", "ts")))), K, "ts", "rts", inequality
+    )
     assert_same_rows(mixed, expected)
-    assert_same_rows(asof_join(to_rows(left), right_of(to_rows(right)), K, "ts", "rts", inequality, tolerance=2**62), expected)
+    assert_same_rows(
+        asof_join(to_rows(left), right_of(to_rows(right)), K, "ts", "rts", inequality, tolerance=2**62), expected
+    )
     assert len({row["id"] for row in expected}) == len(expected)

@@ -1,4 +1,5 @@
-"""MATCH_RECOGNIZE of the references: the order of preference, navigation, output, skipping and WITHIN, worked out by hand; regular expressions as an oracle."""
+"""MATCH_RECOGNIZE of the references: the order of preference, navigation, output, skipping and WITHIN, worked out by
+hand; regular expressions as an oracle."""
 
 from __future__ import annotations
 
@@ -57,7 +58,9 @@ def test_parse() -> None:
     assert parse("A B") == Sequence((A, B))
     assert parse("A | B C") == Alternatives((A, Sequence((B, C))))
     assert parse("A* B+? C?") == Sequence((Repeat(A, 0, None), Repeat(B, 1, None, greedy=False), Repeat(C, 0, 1)))
-    assert parse("A{2} B{2,} C{,3}? (A){1, 2}") == Sequence((Repeat(A, 2, 2), Repeat(B, 2, None), Repeat(C, 0, 3, greedy=False), Repeat(A, 1, 2)))
+    assert parse("A{2} B{2,} C{,3}? (A){1, 2}") == Sequence(
+        (Repeat(A, 2, 2), Repeat(B, 2, None), Repeat(C, 0, 3, greedy=False), Repeat(A, 1, 2))
+    )
     assert parse("^ A $") == Sequence((Anchor(False), A, Anchor(True)))
     assert parse("()") == parse("") == Sequence(())
     assert parse("PERMUTE(A, B)") == Alternatives((Sequence((A, B)), Sequence((B, A))))
@@ -67,7 +70,8 @@ def test_parse() -> None:
 
 
 def test_v_shape() -> None:
-    """Prices 10, 8, 7, 9, 12, 11, 13. S at 10, down to 7, up to 12. The search goes on past it: S at 11 has nothing below it and 13 ends the partition."""
+    """Prices 10, 8, 7, 9, 12, 11, 13. S at 10, down to 7, up to 12. The search goes on past it: S at 11 has nothing
+    below it and 13 ends the partition."""
     measures = {
         "start": lambda m: m.last("ts", "S"),
         "bottom": lambda m: m.last("price", "DOWN"),
@@ -78,8 +82,14 @@ def test_v_shape() -> None:
     found = match_recognize(prices(10, 8, 7, 9, 12, 11, 13), measures=measures, partition_by=("k",), **V_SHAPE)
     assert found == [{"k": "x", "start": 0, "bottom": 7, "top": 12, "number": 1, "average": 10.5}]
     # From the next row after the start: 8, 7, 9, 12 as well, and 12, 11, 13.
-    found = match_recognize(prices(10, 8, 7, 9, 12, 11, 13), measures=measures, partition_by=("k",), skip="TO NEXT ROW", **V_SHAPE)
-    assert [(row["start"], row["bottom"], row["top"], row["number"]) for row in found] == [(0, 7, 12, 1), (10, 7, 12, 2), (40, 11, 13, 3)]
+    found = match_recognize(
+        prices(10, 8, 7, 9, 12, 11, 13), measures=measures, partition_by=("k",), skip="TO NEXT ROW", **V_SHAPE
+    )
+    assert [(row["start"], row["bottom"], row["top"], row["number"]) for row in found] == [
+        (0, 7, 12, 1),
+        (10, 7, 12, 2),
+        (40, 11, 13, 3),
+    ]
 
 
 def test_all_rows() -> None:
@@ -91,11 +101,16 @@ def test_all_rows() -> None:
         "so_far": lambda m: sum(row["price"] for row in m.mapped()),
     }
     found = match_recognize(prices(10, 8, 9), measures=measures, all_rows=True, **V_SHAPE)
-    assert [tuple(row.values())[1:] for row in found] == [(0, 10, "S", None, 9, 10), (10, 8, "DOWN", 8, 9, 18), (20, 9, "UP", 8, 9, 27)]
+    assert [tuple(row.values())[1:] for row in found] == [
+        (0, 10, "S", None, 9, 10),
+        (10, 8, "DOWN", 8, 9, 18),
+        (20, 9, "UP", 8, 9, 27),
+    ]
 
 
 def test_preference() -> None:
-    """Greedy takes what it can, reluctant what it must, and alternatives go from left to right even where a later one would be longer."""
+    """Greedy takes what it can, reluctant what it must, and alternatives go from left to right even where a later one
+    would be longer."""
     assert spans("A+ B", "aab") == [(0, 2, 3)]
     every = {name: lambda m: True for name in "AB"}
     assert spans("A+ B+", "xxxx", define=every) == [(0, 3, 4)]
@@ -165,7 +180,14 @@ def test_order_and_partitions() -> None:
     ]
     measures = {"text": lambda m: "".join(row["v"] for row in m.mapped()), "number": lambda m: m.match_number}
     found = match_recognize(rows, "A{1,2}", {}, measures, "ts", ("k",))
-    assert_same_rows(found, [{"k": None, "text": "ab", "number": 1}, {"k": None, "text": "cd", "number": 2}, {"k": 1, "text": "x", "number": 1}])
+    assert_same_rows(
+        found,
+        [
+            {"k": None, "text": "ab", "number": 1},
+            {"k": None, "text": "cd", "number": 2},
+            {"k": 1, "text": "x", "number": 1},
+        ],
+    )
 
 
 def test_anchors() -> None:
@@ -180,7 +202,10 @@ def test_empty_matches() -> None:
     """A* over b, a: the empty match at b has a number and a row of its own, with NULLs; then a is matched."""
     measures = {"n": lambda m: len(m.mapped()), "number": lambda m: m.match_number, "symbol": lambda m: m.classifier()}
     rows = letters("ba")
-    assert [tuple(row.values()) for row in match_recognize(rows, "A*", LETTERS, measures, "ts")] == [(0, 1, None), (1, 2, "A")]
+    assert [tuple(row.values()) for row in match_recognize(rows, "A*", LETTERS, measures, "ts")] == [
+        (0, 1, None),
+        (1, 2, "A"),
+    ]
     shown = match_recognize(rows, "A*", LETTERS, measures, "ts", all_rows=True)
     assert [tuple(row.values()) for row in shown] == [(0, "b", 0, 1, None), (1, "a", 1, 2, "A")]
     omitted = match_recognize(rows, "A*", LETTERS, measures, "ts", all_rows=True, empty=False)
@@ -194,7 +219,13 @@ def test_empty_matches() -> None:
 def test_unmatched_rows() -> None:
     measures = {"number": lambda m: m.match_number}
     found = match_recognize(letters("abca"), "A B", LETTERS, measures, "ts", all_rows=True, unmatched=True)
-    assert_same_rows(found, [{"ts": t, "letter": letter, "number": n} for t, letter, n in ((0, "a", 1), (1, "b", 1), (2, "c", None), (3, "a", None))])
+    assert_same_rows(
+        found,
+        [
+            {"ts": t, "letter": letter, "number": n}
+            for t, letter, n in ((0, "a", 1), (1, "b", 1), (2, "c", None), (3, "a", None))
+        ],
+    )
 
 
 def test_skip() -> None:
@@ -220,7 +251,8 @@ def test_skip_that_cannot_be() -> None:
 
 
 def test_within() -> None:
-    """Rows every 10. A row 30 after the first is outside of 30; within 31 it is inside. The search takes the longest match inside, not the first that fails."""
+    """Rows every 10. A row 30 after the first is outside of 30; within 31 it is inside. The search takes the longest
+    match inside, not the first that fails."""
     rows = prices(1, 2, 3, 4, 5)
     count = {"n": lambda m: len(m.mapped()), "from": lambda m: m.first("ts")}
     assert [tuple(row.values()) for row in match_recognize(rows, "A+", {}, count, "ts", within=30)] == [(3, 0), (2, 30)]
@@ -236,9 +268,11 @@ SYMBOLS = st.sampled_from(["A", "B", "C"])
 QUANTIFIERS = st.sampled_from(["", "*", "+", "?", "*?", "+?", "??", "{2}", "{1,2}", "{,2}?"])
 PATTERNS = st.recursive(
     SYMBOLS,
-    lambda part: st.builds(lambda one, quantifier: f"({one}){quantifier}", part, QUANTIFIERS)
-    | st.lists(part, min_size=1, max_size=3).map(" ".join)
-    | st.lists(part, min_size=2, max_size=3).map(lambda parts: f"({' | '.join(parts)})"),
+    lambda part: (
+        st.builds(lambda one, quantifier: f"({one}){quantifier}", part, QUANTIFIERS)
+        | st.lists(part, min_size=1, max_size=3).map(" ".join)
+        | st.lists(part, min_size=2, max_size=3).map(lambda parts: f"({' | '.join(parts)})")
+    ),
     max_leaves=5,
 )
 
@@ -257,8 +291,8 @@ def _may_be_empty(pattern: Pattern) -> bool:
 
 
 def _repeats_nothing(pattern: Pattern) -> bool:
-    """Whether a repetition may take no row. Regular expressions differ there: Python's ends at it, ECMAScript's and ours goes on to the next alternative,
-    as an automaton does."""
+    """Whether a repetition may take no row. Regular expressions differ there: Python's ends at it, ECMAScript's and
+    ours goes on to the next alternative, as an automaton does."""
     match pattern:
         case Sequence(parts) | Alternatives(parts):
             return any(map(_repeats_nothing, parts))
@@ -270,7 +304,8 @@ def _repeats_nothing(pattern: Pattern) -> bool:
 @repeatable(300)
 @hypothesis.given(PATTERNS, st.text("abc", max_size=7), st.booleans(), st.booleans())
 def test_preference_is_that_of_regular_expressions(pattern: str, text: str, at_start: bool, at_end: bool) -> None:
-    """Where a variable accepts one letter, the preferred match is that of a backtracking regular expression with the same text."""
+    """Where a variable accepts one letter, the preferred match is that of a backtracking regular expression with the
+    same text."""
     anchored = f"{'^' if at_start else ''} ({pattern}) {'$' if at_end else ''}"
     expression = re.compile(anchored.lower().replace(" ", "").replace("$", r"\Z").replace("{,", "{0,"))
     hypothesis.assume(not _repeats_nothing(parse(anchored)))
@@ -282,7 +317,9 @@ def test_preference_is_that_of_regular_expressions(pattern: str, text: str, at_s
             continue
         expected.append((position, match.end() - position))
         position = max(match.end(), position + 1)
-    found = match_recognize(letters(text), anchored, LETTERS, {"start": lambda m: m.start, "n": lambda m: len(m.labels)}, "ts")
+    found = match_recognize(
+        letters(text), anchored, LETTERS, {"start": lambda m: m.start, "n": lambda m: len(m.labels)}, "ts"
+    )
     assert [(row["start"], row["n"]) for row in found] == expected
 
 
@@ -290,12 +327,15 @@ def test_v_shape_against_duckdb() -> None:
     """S DOWN UP (one row each) with TO NEXT ROW is what LAG and LEAD say."""
     values = [(place * 7919) % 23 for place in range(60)]
     rows = prices(*values)
-    found = match_recognize(rows, "S DOWN UP", {"DOWN": down, "UP": up}, {"ts": lambda m: m.last("ts", "S")}, "ts", skip="TO NEXT ROW")
+    found = match_recognize(
+        rows, "S DOWN UP", {"DOWN": down, "UP": up}, {"ts": lambda m: m.last("ts", "S")}, "ts", skip="TO NEXT ROW"
+    )
     with empty_duckdb() as connection:
         connection.execute("CREATE TABLE p (ts BIGINT, price BIGINT)")
         connection.executemany("INSERT INTO p VALUES (?, ?)", [(row["ts"], row["price"]) for row in rows])
         expected = connection.sql(
-            "SELECT ts FROM p QUALIFY lead(price) OVER (ORDER BY ts) < price AND lead(price, 2) OVER (ORDER BY ts) > lead(price) OVER (ORDER BY ts)"
+            "SELECT ts FROM p QUALIFY lead(price) OVER (ORDER BY ts) < price AND lead(price, 2) OVER "
+            "(ORDER BY ts) > lead(price) OVER (ORDER BY ts)"
         ).to_arrow_table()
     assert len(found) > 5
     assert_same_rows(found, expected)

@@ -1,4 +1,5 @@
-"""Rows that arrive in disorder: promises are kept, and the out-of-order band join gives the band join's rows and forgets what it may."""
+"""Rows that arrive in disorder: promises are kept, and the out-of-order band join gives the band join's rows and
+forgets what it may."""
 
 from __future__ import annotations
 
@@ -45,10 +46,11 @@ def test_broken_promises_are_seen() -> None:
 
 
 def test_purge() -> None:
-    """Right rows from 2 before to 3 after the left one. When the left input has reached 10, a right row at 7 is too old; one at 8 is not.
+    """Right rows from 2 before to 3 after the left one. When the left input has reached 10, a right row at 7 is too
+    old; one at 8 is not.
 
-    Then the right input has reached 20: a left row at 17 could still meet 20, one at 16 not, and neither is kept when it comes late.
-    """
+    Then the right input has reached 20: a left row at 17 could still meet 20, one at 16 not, and neither is kept when
+    it comes late."""
     join = OutOfOrderBandJoin(lambda left, right: True, ("a", "b"), (3, 2))
     assert join.consume(1, {"b": 7}) == join.consume(1, {"b": 8}) == []
     assert join.punctuate(0, 10) == (float("-inf"), float("-inf"))
@@ -63,9 +65,19 @@ def test_purge() -> None:
 
 
 @repeatable(80)
-@hypothesis.given(event_tables(max_rows=15), event_tables(max_rows=15), st.sampled_from(HOW), st.integers(0, 50), st.integers(-4, 12), st.integers(-4, 12))
-def test_any_arrival_gives_the_band_join(left: pa.Table, right: pa.Table, how: str, seed: int, ahead: int, back: int) -> None:
-    """Whatever the order of arrival and the punctuations; at the end nothing is kept, and no result breaks what was promised of it."""
+@hypothesis.given(
+    event_tables(max_rows=15),
+    event_tables(max_rows=15),
+    st.sampled_from(HOW),
+    st.integers(0, 50),
+    st.integers(-4, 12),
+    st.integers(-4, 12),
+)
+def test_any_arrival_gives_the_band_join(
+    left: pa.Table, right: pa.Table, how: str, seed: int, ahead: int, back: int
+) -> None:
+    """Whatever the order of arrival and the punctuations; at the end nothing is kept, and no result breaks what was
+    promised of it."""
     rows, others = to_rows(left), right_of(to_rows(right))
     join = OutOfOrderBandJoin(K, ("ts", "rts"), (ahead * SECOND, back * SECOND))
     found: Rows = []

@@ -1,4 +1,5 @@
-"""Snapshot semantics of the references: worked out by hand, the example of Trill's paper, DuckDB, and the definition itself at every instant."""
+"""Snapshot semantics of the references: worked out by hand, the example of Trill's paper, DuckDB, and the definition
+itself at every instant."""
 
 from __future__ import annotations
 
@@ -12,7 +13,19 @@ import pytest
 from tests.duck import empty_duckdb
 from tests.temporal.data import ALL_SHAPES, assert_same_rows, period_tables, periods, repeatable, to_rows
 from tests.temporal.reference.lifetimes import always, content, lifetime, points, slide
-from tests.temporal.reference.rows import MINUTE, On, Row, Rows, count, distinct_count, equal, greatest, group_by, total, us
+from tests.temporal.reference.rows import (
+    MINUTE,
+    On,
+    Row,
+    Rows,
+    count,
+    distinct_count,
+    equal,
+    greatest,
+    group_by,
+    total,
+    us,
+)
 from tests.temporal.reference.snapshot import (
     aggregate,
     alive_at,
@@ -55,9 +68,16 @@ def test_elementary() -> None:
 
 
 def test_count() -> None:
-    """a: [0, 5) and [3, 8) give 1, 2, 1. b: [1, 4) and [4, 6) meet: the count stays 1 and is one row. Nothing lives in [8, 9)."""
+    """a: [0, 5) and [3, 8) give 1, 2, 1. b: [1, 4) and [4, 6) meet: the count stays 1 and is one row. Nothing lives in
+    [8, 9)."""
     rows = rel(("a", 0, 5), ("a", 3, 8), ("b", 1, 4), ("b", 4, 6), ("a", 9, None))
-    assert listed(aggregate(rows, ("k",), n=count)) == [("a", 1, 0, 3), ("a", 1, 5, 8), ("a", 1, 9, None), ("a", 2, 3, 5), ("b", 1, 1, 6)]
+    assert listed(aggregate(rows, ("k",), n=count)) == [
+        ("a", 1, 0, 3),
+        ("a", 1, 5, 8),
+        ("a", 1, 9, None),
+        ("a", 2, 3, 5),
+        ("b", 1, 1, 6),
+    ]
     assert listed(aggregate(rows, (), n=count)) == [(1, 0, 1), (1, 6, 8), (1, 9, None), (2, 1, 3), (2, 5, 6), (3, 3, 5)]
 
 
@@ -71,9 +91,9 @@ def test_results_that_do_not_change_are_one_row() -> None:
 def test_trill_example() -> None:
     """Section 2 of Trill's paper: clicks per ad over the last 5 minutes, for users whose number ends in 00 .. 04.
 
-    Ad 1 is clicked at 0, 2 and 7 minutes by users of the sample (and at 3 by user 17, who is not), ad 2 at 1 minute.
-    Ad 1: one click from 0, two from 2, one from 5 (the first has left), at 7 the second leaves as the third comes: still one, until 12.
-    """
+    Ad 1 is clicked at 0, 2 and 7 minutes by users of the sample (and at 3 by user 17, who is not), ad 2 at 1 minute. Ad
+    1: one click from 0, two from 2, one from 5 (the first has left), at 7 the second leaves as the third comes: still
+    one, until 12."""
     clicks = [(0, 100, 1), (2, 204, 1), (3, 17, 1), (7, 3, 1), (1, 301, 2)]
     rows = [{"click_time": minute * MINUTE, "user_id": user, "ad_id": ad} for minute, user, ad in clicks]
     sample = [row for row in rows if row["user_id"] % 100 < 5]
@@ -93,7 +113,10 @@ def test_joins() -> None:
     assert listed(left_join(orders, rates, on, ("r", "rate"))) == sorted(pairs + padded, key=repr)
     alone = [(None, "c", 9, 0, None)]
     full = full_join(orders, rates, on, ("k",), ("r", "rate"))
-    assert listed(full[: len(pairs) + len(padded)]) == sorted(pairs + padded, key=repr) and listed(full[len(pairs) + len(padded) :]) == alone
+    assert (
+        listed(full[: len(pairs) + len(padded)]) == sorted(pairs + padded, key=repr)
+        and listed(full[len(pairs) + len(padded) :]) == alone
+    )
     assert listed(semi_join(orders, rates, on)) == [("a", 2, 7)]
     assert listed(anti_join(orders, rates, on)) == [("a", 0, 2), ("a", 7, 10), ("b", 0, 10)]
 
@@ -121,9 +144,14 @@ def test_anti_join_splits() -> None:
 
 
 def test_clip_join() -> None:
-    """A login at 0 ends at the logout at 5, not at the one at 0, which is no later than it; one at 6 has no later logout."""
+    """A login at 0 ends at the logout at 5, not at the one at 0, which is no later than it; one at 6 has no later
+    logout."""
     logouts = rel(("a", 5, None), ("a", 0, None), ("a", 9, None), ("b", 1, None))
-    assert listed(clip_join(rel(("a", 0, None), ("a", 9, None), ("a", 2, 4)), logouts, K)) == [("a", 0, 5), ("a", 2, 4), ("a", 9, None)]
+    assert listed(clip_join(rel(("a", 0, None), ("a", 9, None), ("a", 2, 4)), logouts, K)) == [
+        ("a", 0, 5),
+        ("a", 2, 4),
+        ("a", 9, None),
+    ]
 
 
 def test_set_operations() -> None:
@@ -134,7 +162,8 @@ def test_set_operations() -> None:
     assert listed(intersect_distinct(left, right)) == [("a", 4, 6)]
     assert listed(except_distinct(left, right)) == [("a", 0, 4), ("a", 6, 8), ("b", 0, 2)]
     assert listed(intersect_all(left, right)) == [("a", 4, 6)]
-    # Copies of a: 1 in [0, 3), 2 in [3, 5), 1 in [5, 8); less one in [4, 6): 1, 2 in [3, 4), 1 in [4, 5), 0 in [5, 6), 1 in [6, 8).
+    # Copies of a: 1 in [0, 3), 2 in [3, 5), 1 in [5, 8); less one in [4, 6): 1, 2 in [3, 4), 1 in [4, 5), 0 in [5, 6),
+    # 1 in [6, 8).
     assert listed(except_all(left, right)) == [("a", 0, 5), ("a", 3, 4), ("a", 6, 8), ("b", 0, 2)]
 
 
@@ -155,7 +184,9 @@ def test_coalesce_merges_what_overlaps() -> None:
 
 def test_points_count_equal_times() -> None:
     rows = points([{"k": 1, "ts": us("12:00")}, {"k": 1, "ts": us("12:00")}], "ts")
-    assert listed([{"n": row["n"], "valid_to": row["valid_to"]} for row in aggregate(rows, (), n=count)]) == [(2, us("12:00") + 1)]
+    assert listed([{"n": row["n"], "valid_to": row["valid_to"]} for row in aggregate(rows, (), n=count)]) == [
+        (2, us("12:00") + 1)
+    ]
 
 
 SQL = """
@@ -176,7 +207,8 @@ WHERE (l.ve IS NULL OR l.vs < l.ve) AND (r.ve IS NULL OR r.vs < r.ve)
 
 @pytest.mark.parametrize("shape", ALL_SHAPES)
 def test_against_duckdb(shape: str) -> None:
-    """Aggregates over the intervals between neighbouring ends, and the join by overlap, as one writes them in plain SQL."""
+    """Aggregates over the intervals between neighbouring ends, and the join by overlap, as one writes them in plain
+    SQL."""
     table, other = periods(shape), periods(shape, seed=1)
     with empty_duckdb() as connection:
         connection.register("periods", table)
@@ -186,7 +218,9 @@ def test_against_duckdb(shape: str) -> None:
     functions = {"n": count, "total": total("v"), "high": greatest("v"), "kinds": distinct_count("v")}
     assert_same_rows(per_snapshot(lambda living: group_by(living, ("k",), **functions), rows), aggregated)
     assert same_snapshots(aggregate(rows, ("k",), **functions), to_rows(aggregated))
-    right = [{"k": row["k"], "id_1": row["id"], "valid_from": row["valid_from"], "valid_to": row["valid_to"]} for row in more]
+    right = [
+        {"k": row["k"], "id_1": row["id"], "valid_from": row["valid_from"], "valid_to": row["valid_to"]} for row in more
+    ]
     pairs = inner_join(rows, right, K)
     assert_same_rows([{name: row[name] for name in ("id", "id_1", "valid_from", "valid_to")} for row in pairs], joined)
 
@@ -201,7 +235,9 @@ def plain_join(left: Rows, right: Rows, on: On, pad_left: bool = False, pad_righ
 
 
 def multiset(operation: Callable[[Counter, Counter], Counter]) -> Callable[[Rows, Rows], Rows]:
-    return lambda one, other: [dict(row) for row in operation(Counter(map(content, one)), Counter(map(content, other))).elements()]
+    return lambda one, other: [
+        dict(row) for row in operation(Counter(map(content, one)), Counter(map(content, other))).elements()
+    ]
 
 
 def on_r(one: Row, other: Row) -> bool:
@@ -211,9 +247,18 @@ def on_r(one: Row, other: Row) -> bool:
 PLAIN: dict[str, tuple[Callable[[Rows, Rows], Rows], Callable[[Rows, Rows], Rows]]] = {
     "inner": (lambda a, b: inner_join(a, b, on_r), lambda a, b: plain_join(a, b, on_r)),
     "left": (lambda a, b: left_join(a, b, on_r, ("r", "w")), lambda a, b: plain_join(a, b, on_r, True)),
-    "full": (lambda a, b: full_join(a, b, on_r, ("k", "v"), ("r", "w")), lambda a, b: plain_join(a, b, on_r, True, True)),
-    "semi": (lambda a, b: semi_join(a, b, on_r), lambda a, b: [one for one in a if any(on_r(one, other) for other in b)]),
-    "anti": (lambda a, b: anti_join(a, b, on_r), lambda a, b: [one for one in a if not any(on_r(one, other) for other in b)]),
+    "full": (
+        lambda a, b: full_join(a, b, on_r, ("k", "v"), ("r", "w")),
+        lambda a, b: plain_join(a, b, on_r, True, True),
+    ),
+    "semi": (
+        lambda a, b: semi_join(a, b, on_r),
+        lambda a, b: [one for one in a if any(on_r(one, other) for other in b)],
+    ),
+    "anti": (
+        lambda a, b: anti_join(a, b, on_r),
+        lambda a, b: [one for one in a if not any(on_r(one, other) for other in b)],
+    ),
 }
 SETS: dict[str, tuple[Callable[[Rows, Rows], Rows], Callable[[Rows, Rows], Rows]]] = {
     "union all": (union_all, lambda a, b: a + b),
@@ -228,18 +273,25 @@ SETS: dict[str, tuple[Callable[[Rows, Rows], Rows], Callable[[Rows, Rows], Rows]
 @repeatable(60)
 @hypothesis.given(period_tables(max_rows=8), period_tables(max_rows=8))
 def test_every_operator_is_the_plain_one_at_every_instant(one: pa.Table, other: pa.Table) -> None:
-    """The definition: what is alive of the result is the plain operator over what is alive of the inputs. Ends of results are ends of inputs."""
+    """The definition: what is alive of the result is the plain operator over what is alive of the inputs. Ends of
+    results are ends of inputs."""
     left = [_kept(row, "k", "v") for row in lifetime(to_rows(one), "vs", end="ve")]
     same = [_kept(row, "k", "v") for row in lifetime(to_rows(other), "vs", end="ve")]
-    right = [{"r": row["k"], "w": row["v"], "valid_from": row["valid_from"], "valid_to": row["valid_to"]} for row in same]
+    right = [
+        {"r": row["k"], "w": row["v"], "valid_from": row["valid_from"], "valid_to": row["valid_to"]} for row in same
+    ]
     for operators, second in ((PLAIN, right), (SETS, same)):
         for name, (temporal, plain) in operators.items():
             result = temporal(left, second)
             expected = per_snapshot(plain, left, second)
             for start, _ in elementary(left, second, result):
-                found, wanted = (Counter(frozenset(row.items()) for row in alive_at(side, start)) for side in (result, expected))
+                found, wanted = (
+                    Counter(frozenset(row.items()) for row in alive_at(side, start)) for side in (result, expected)
+                )
                 assert found == wanted, f"{name} at {start}"
-    assert same_snapshots(aggregate(left, ("k",), n=count), per_snapshot(lambda living: group_by(living, ("k",), n=count), left))
+    assert same_snapshots(
+        aggregate(left, ("k",), n=count), per_snapshot(lambda living: group_by(living, ("k",), n=count), left)
+    )
 
 
 @repeatable(60)

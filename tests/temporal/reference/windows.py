@@ -1,4 +1,5 @@
-"""TUMBLE, HOP, CUMULATE, SESSION and count windows: each gives the rows once per window that they are in, with window_start and window_end.
+"""TUMBLE, HOP, CUMULATE, SESSION and count windows: each gives the rows once per window that they are in, with
+window_start and window_end.
 
 A row whose time is NULL is in no window; `null_times` counts them. GROUP BY over the result is `rows.group_by`.
 """
@@ -21,7 +22,8 @@ def tumble(rows: Rows, time: str, size: int, offset: int = 0) -> Rows:
 
 
 def hop(rows: Rows, time: str, slide: int, size: int, offset: int = 0) -> Rows:
-    """Windows `[s, s + size)` for every s of the grid `offset + k * slide`. With slide > size there are gaps, whose rows are in no window."""
+    """Windows `[s, s + size)` for every s of the grid `offset + k * slide`. With slide > size there are gaps, whose
+    rows are in no window."""
     _positive(slide=slide, size=size)
     result = []
     for row in _timed(rows, time):
@@ -49,14 +51,18 @@ def cumulate(rows: Rows, time: str, step: int, size: int, offset: int = 0) -> Ro
 def session(rows: Rows, time: str, gap: int, keys: Sequence[str] = (), max_size: int | None = None) -> Rows:
     """Per key, runs of rows that are at most `gap` apart: `[first, last + gap)`.
 
-    With `max_size` a row that far or more after the first one of its session starts another, and the end is at most `first + max_size`.
-    """
+    With `max_size` a row that far or more after the first one of its session starts another, and the end is at most
+    `first + max_size`."""
     _positive(gap=gap, max_size=1 if max_size is None else max_size)
     result = []
     for group in grouped(_timed(rows, time), keys).values():
         sessions: list[Rows] = []
         for row in sorted(group, key=lambda row: row[time]):
-            if sessions and row[time] - sessions[-1][-1][time] <= gap and (max_size is None or row[time] - sessions[-1][0][time] < max_size):
+            if (
+                sessions
+                and row[time] - sessions[-1][-1][time] <= gap
+                and (max_size is None or row[time] - sessions[-1][0][time] < max_size)
+            ):
                 sessions[-1].append(row)
             else:
                 sessions.append([row])
@@ -68,12 +74,14 @@ def session(rows: Rows, time: str, gap: int, keys: Sequence[str] = (), max_size:
     return result
 
 
-def count_windows(rows: Rows, time: str, size_rows: int, slide_rows: int | None = None, keys: Sequence[str] = ()) -> Rows:
-    """Per key, rows numbered by (time, position in the input); window i holds rows `i * slide_rows .. i * slide_rows + size_rows - 1`.
+def count_windows(
+    rows: Rows, time: str, size_rows: int, slide_rows: int | None = None, keys: Sequence[str] = ()
+) -> Rows:
+    """Per key, rows numbered by (time, position in the input); window i holds rows `i * slide_rows .. i * slide_rows +
+    size_rows - 1`.
 
-    A window is `[first time, last time + 1 us)`; `window_id` is i, since tied rows can give equal bounds. One that would lack rows is not there.
-    Without `slide_rows` the windows stand beside each other.
-    """
+    A window is `[first time, last time + 1 us)`; `window_id` is i, since tied rows can give equal bounds. One that
+    would lack rows is not there. Without `slide_rows` the windows stand beside each other."""
     slide_rows = size_rows if slide_rows is None else slide_rows
     _positive(rows=size_rows, slide_rows=slide_rows)
     result = []

@@ -27,7 +27,11 @@ class ClipJoins:
         from tsql.analyze.from_ import JoinCondition, Joined
 
         if self.left.scope.life is None:
-            raise self.queries.error("CLIP JOIN needs a temporal relation on its left side", node, "as in LIFETIME(logins, start => ts) s CLIP JOIN ..")
+            raise self.queries.error(
+                "CLIP JOIN needs a temporal relation on its left side",
+                node,
+                "as in LIFETIME(logins, start => ts) s CLIP JOIN ..",
+            )
         right, is_lateral = self.owner._beside(self.left, node.this)
         if is_lateral:
             raise self.queries.error("the right side of a CLIP JOIN cannot name columns of the left", node.this)
@@ -36,7 +40,12 @@ class ClipJoins:
         condition = JoinCondition(self.owner, "inner", self.left, right, False).bound(node.args["on"])
         if pendings(condition):
             raise self.queries.error("a subquery in the condition of a CLIP JOIN is not supported", node.args["on"])
-        side = clip(TemporalSide(self.left.plan, self.left.scope.life), TemporalSide(right.plan, right.scope.life), condition, (*self.queries.taken, *right.plan.schema.names))
+        side = clip(
+            TemporalSide(self.left.plan, self.left.scope.life),
+            TemporalSide(right.plan, right.scope.life),
+            condition,
+            (*self.queries.taken, *right.plan.schema.names),
+        )
         return Joined(side.plan, self.left.scope.living(side.life))
 
     def _timed(self, node: ClipJoin, right: Joined) -> Joined:
@@ -46,5 +55,9 @@ class ClipJoins:
         relation = AnalyzedRelation(right.plan, tuple(right.scope.fields))
         found = timed(self.queries, node.this, relation, self.owner.environment, self.left.plan.schema.names)
         if found is None:
-            raise self.queries.error("CLIP JOIN needs the time of its right rows", node.this, "as in CLIP JOIN LIFETIME(logouts, start => ts) e ON ..")
+            raise self.queries.error(
+                "CLIP JOIN needs the time of its right rows",
+                node.this,
+                "as in CLIP JOIN LIFETIME(logouts, start => ts) e ON ..",
+            )
         return Joined(found.plan, right.scope.living(found.life))

@@ -1,8 +1,7 @@
 """CLIP JOIN as a plan: each left row ends at the first right row that matches it and starts strictly after it.
 
-Where the condition is equalities of the two sides, starts of both are put in one order and the next right start is found in one pass
-over them. Other conditions are tried on all later right rows.
-"""
+Where the condition is equalities of the two sides, starts of both are put in one order and the next right start is
+found in one pass over them. Other conditions are tried on all later right rows."""
 
 from __future__ import annotations
 
@@ -59,27 +58,44 @@ def _by_trying(left: TemporalSide, right: TemporalSide, condition: Expr, first: 
     over = [names.unique(f"{key}_of") for key in found.keys]
     calls = ((first, Aggregate("min", (bound(right.life.start),), TIMESTAMP)),)
     firsts = logical.Aggregate(found.plan, tuple(zip(over, columns_of(found.plan, found.keys), strict=True)), calls)
-    return logical.Join("left", left.plan, firsts, every(equal(columns_of(left.plan, found.keys), columns_of(firsts, over))))
+    return logical.Join(
+        "left", left.plan, firsts, every(equal(columns_of(left.plan, found.keys), columns_of(firsts, over)))
+    )
 
 
 def _by_order(left: TemporalSide, right: TemporalSide, pairs: Pairs, first: str, names: Names) -> logical.Node:
-    """The left rows with the next right start of their key: backwards in time, it is the last one seen. Of equal times the left ones come first,
-    since a right row must start later."""
+    """The left rows with the next right start of their key: backwards in time, it is the last one seen. Of equal times
+    the left ones come first, since a right row must start later."""
     keys = [names.unique("key") for _ in pairs]
     over = [names.unique("key_of") for _ in pairs]
     time, starts = names.unique("at"), names.unique("starts")
     rows = logical.Project(left.plan, (*kept(left.plan), *zip(keys, (a for a, _ in pairs), strict=True)))
     asked = _events(rows, over, columns_of(rows, keys), time, bound(left.life.start), starts, Literal(None, TIMESTAMP))
     known = [Call("is_not_null", (b,), BOOLEAN) for _, b in pairs]
-    begun = _events(logical.Filter(right.plan, every(known)), over, [b for _, b in pairs], time, bound(right.life.start), starts, bound(right.life.start))
+    begun = _events(
+        logical.Filter(right.plan, every(known)),
+        over,
+        [b for _, b in pairs],
+        time,
+        bound(right.life.start),
+        starts,
+        bound(right.life.start),
+    )
     both = logical.SetOperation("union", True, logical.Distinct(asked), begun)
     order = SortKey(bound(time), descending=True), SortKey(Column(starts, TIMESTAMP), nulls_first=True)
     seen = ((first, WindowCall("min", (Column(starts, TIMESTAMP),), TIMESTAMP, UP_TO_ROW)),)
-    answered = logical.Filter(logical.Window(both, tuple(columns_of(both, over)), order, seen), Call("is_null", (Column(starts, TIMESTAMP),), BOOLEAN))
+    answered = logical.Filter(
+        logical.Window(both, tuple(columns_of(both, over)), order, seen),
+        Call("is_null", (Column(starts, TIMESTAMP),), BOOLEAN),
+    )
     answers = logical.Project(answered, (*kept(answered, over), *kept(answered, (time, first))))
     same_time = Call("=", (bound(left.life.start), bound(time)), BOOLEAN)
-    return logical.Join("inner", rows, answers, every([*equal(columns_of(rows, keys), columns_of(answers, over)), same_time]))
+    return logical.Join(
+        "inner", rows, answers, every([*equal(columns_of(rows, keys), columns_of(answers, over)), same_time])
+    )
 
 
-def _events(plan: logical.Node, names: Sequence[str], keys: Sequence[Expr], time: str, at: Expr, starts: str, start: Expr) -> logical.Node:
+def _events(
+    plan: logical.Node, names: Sequence[str], keys: Sequence[Expr], time: str, at: Expr, starts: str, start: Expr
+) -> logical.Node:
     return logical.Project(plan, (*zip(names, keys, strict=True), (time, at), (starts, start)))

@@ -1,5 +1,5 @@
-"""Temporal plans that cut and merge lifetimes, in relational operators: coalescing, the parts of rows that other rows cover, the
-parts that they leave, and levels (running sums over starts and ends). The analyzer's temporal parts call it.
+"""Temporal plans that cut and merge lifetimes, in relational operators: coalescing, the parts of rows that other rows
+cover, the parts that they leave, and levels (running sums over starts and ends). The analyzer's temporal parts call it.
 
 What is known of a plan column's name is all that matters here: `taken` are names that new columns must not have.
 """
@@ -9,7 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from tsql.analyze.scope import INFINITY, Life, Names
-from tsql.analyze.time.lifetimes import MINUS_INFINITY, bound, bounds, columns_of, equal, every, kept, less, new_life, overlap
+from tsql.analyze.time.lifetimes import (
+    MINUS_INFINITY,
+    bound,
+    bounds,
+    columns_of,
+    equal,
+    every,
+    kept,
+    less,
+    new_life,
+    overlap,
+)
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, DECIMAL, HUGEINT, TIMESTAMP, Type
@@ -24,38 +35,49 @@ UP_TO_ROW = Frame("rows", Bound("unbounded"), Bound("current"))
 def coalesced(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str] = ()) -> logical.Node:
     """Rows with equal `keys` whose lifetimes overlap or touch, made one; the columns are `keys` and those of `life`.
 
-    In the order of starts, a row begins an island if all before it have ended earlier. An island lasts until the last end before
-    the next one begins.
-    """
+    In the order of starts, a row begins an island if all before it have ended earlier. An island lasts until the last
+    end before the next one begins."""
     names = Names((*taken, *plan.schema.names))
     before, last, until = (names.unique(name) for name in ("end_before", "last_end", "next_end"))
     start, end = bounds(life)
     over = tuple(columns_of(plan, keys))
     order = (SortKey(start),)
-    calls = (before, WindowCall("max", (end,), TIMESTAMP, BEFORE)), (last, WindowCall("max", (end,), TIMESTAMP, WHOLE_PARTITION))
+    calls = (
+        (before, WindowCall("max", (end,), TIMESTAMP, BEFORE)),
+        (last, WindowCall("max", (end,), TIMESTAMP, WHOLE_PARTITION)),
+    )
     plan = logical.Window(logical.Project(plan, (*kept(plan, keys), *kept(plan, life.columns))), over, order, calls)
     before_it = Column(before, TIMESTAMP)
     first = Call("coalesce", (less(before_it, start), Literal(True, BOOLEAN)), BOOLEAN)
-    plan = logical.Window(logical.Filter(plan, first), over, order, ((until, WindowCall("lead", (before_it,), TIMESTAMP)),))
+    plan = logical.Window(
+        logical.Filter(plan, first), over, order, ((until, WindowCall("lead", (before_it,), TIMESTAMP)),)
+    )
     end_of_island = Call("coalesce", (Column(until, TIMESTAMP), Column(last, TIMESTAMP)), TIMESTAMP)
     return logical.Project(plan, (*kept(plan, keys), (life.start, start), (life.end, end_of_island)))
 
 
-def merged(plan: logical.Node, keys: Sequence[str], values: Sequence[str], life: Life, taken: Iterable[str] = ()) -> logical.Node:
-    """Rows with equal `keys` and `values` whose lifetimes touch, made one, where the lifetimes of equal `keys` do not overlap. The columns
-    are `keys`, `values` and those of `life`."""
+def merged(
+    plan: logical.Node, keys: Sequence[str], values: Sequence[str], life: Life, taken: Iterable[str] = ()
+) -> logical.Node:
+    """Rows with equal `keys` and `values` whose lifetimes touch, made one, where the lifetimes of equal `keys` do not
+    overlap. The columns are `keys`, `values` and those of `life`."""
     names = Names((*taken, *plan.schema.names))
     start, end = bounds(life)
     shown = (*keys, *values)
     over, order = tuple(columns_of(plan, keys)), (SortKey(start),)
     before, last, until = (names.unique(name) for name in ("end_before", "last_end", "next_end"))
-    calls = [(before, WindowCall("lag", (end,), TIMESTAMP)), (last, WindowCall("max", (end,), TIMESTAMP, WHOLE_PARTITION))]
+    calls = [
+        (before, WindowCall("lag", (end,), TIMESTAMP)),
+        (last, WindowCall("max", (end,), TIMESTAMP, WHOLE_PARTITION)),
+    ]
     changes = [Call("is_distinct_from", (Column(before, TIMESTAMP), start), BOOLEAN)]
     for value in columns_of(plan, values):
         name = names.unique(f"{value.name}_before")
         calls.append((name, WindowCall("lag", (value,), value.type)))
         changes.append(Call("is_distinct_from", (Column(name, value.type), value), BOOLEAN))
-    plan = logical.Window(logical.Project(plan, (*kept(plan, shown), *kept(plan, life.columns))), over, order, tuple(calls))
+    plan = logical.Window(
+        logical.Project(plan, (*kept(plan, shown), *kept(plan, life.columns))), over, order, tuple(calls)
+    )
     first = changes[0] if len(changes) == 1 else Call("or", tuple(changes), BOOLEAN)
     ends = ((until, WindowCall("lead", (Column(before, TIMESTAMP),), TIMESTAMP)),)
     plan = logical.Window(logical.Filter(plan, first), over, order, ends)
@@ -63,15 +85,23 @@ def merged(plan: logical.Node, keys: Sequence[str], values: Sequence[str], life:
     return logical.Project(plan, (*kept(plan, shown), (life.start, start), (life.end, end_of_run)))
 
 
-def covered(plan: logical.Node, matches: logical.Node, keys: Sequence[str], life: Life, shared: Life, taken: Iterable[str]) -> tuple[logical.Node, Life]:
-    """The maximal parts of each row in which it has a match. `matches` has the values of `keys` and the lifetime `shared` of what
-    matches them."""
+def covered(
+    plan: logical.Node, matches: logical.Node, keys: Sequence[str], life: Life, shared: Life, taken: Iterable[str]
+) -> tuple[logical.Node, Life]:
+    """The maximal parts of each row in which it has a match. `matches` has the values of `keys` and the lifetime
+    `shared` of what matches them."""
     islands, over, span = _apart(coalesced(matches, keys, shared, taken), keys, shared, (*taken, *plan.schema.names))
     return _intersected(plan, islands, keys, over, life, span, taken)
 
 
 def uncovered(
-    plan: logical.Node, domain: logical.Node, matches: logical.Node, keys: Sequence[str], life: Life, shared: Life, taken: Iterable[str]
+    plan: logical.Node,
+    domain: logical.Node,
+    matches: logical.Node,
+    keys: Sequence[str],
+    life: Life,
+    shared: Life,
+    taken: Iterable[str],
 ) -> tuple[logical.Node, Life]:
     """The maximal parts of each row in which it has no match. `domain` has each value of `keys` that a row has.
 
@@ -92,7 +122,9 @@ def uncovered(
     return _intersected(plan, gaps, keys, over, life, span, taken)
 
 
-def _apart(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str]) -> tuple[logical.Node, list[str], Life]:
+def _apart(
+    plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[str]
+) -> tuple[logical.Node, list[str], Life]:
     """The plan with names of its own for keys and lifetime."""
     names = Names(taken)
     over = [names.unique(f"{key}_of") for key in keys]
@@ -102,7 +134,13 @@ def _apart(plan: logical.Node, keys: Sequence[str], life: Life, taken: Iterable[
 
 
 def _intersected(
-    plan: logical.Node, pieces: logical.Node, keys: Sequence[str], over: Sequence[str], life: Life, span: Life, taken: Iterable[str]
+    plan: logical.Node,
+    pieces: logical.Node,
+    keys: Sequence[str],
+    over: Sequence[str],
+    life: Life,
+    span: Life,
+    taken: Iterable[str],
 ) -> tuple[logical.Node, Life]:
     condition = every([*equal(columns_of(plan, keys), columns_of(pieces, over)), *overlap(life, span)])
     joined = logical.Join("inner", plan, pieces, condition)
@@ -113,7 +151,10 @@ def _intersected(
 def intersection(result: Life, left: Life, right: Life) -> tuple[tuple[str, Expr], tuple[str, Expr]]:
     """The columns of the time when both are alive, for a projection."""
     (a_start, a_end), (b_start, b_end) = bounds(left), bounds(right)
-    return (result.start, Call("greatest", (a_start, b_start), TIMESTAMP)), (result.end, Call("least", (a_end, b_end), TIMESTAMP))
+    return (result.start, Call("greatest", (a_start, b_start), TIMESTAMP)), (
+        result.end,
+        Call("least", (a_end, b_end), TIMESTAMP),
+    )
 
 
 def domain_of(plan: logical.Node, keys: Sequence[str]) -> logical.Node:
@@ -121,10 +162,12 @@ def domain_of(plan: logical.Node, keys: Sequence[str]) -> logical.Node:
     return logical.Distinct(logical.Project(plan, tuple(kept(plan, keys)))) if keys else ONE_ROW
 
 
-def levels(plan: logical.Node, keys: Sequence[str], life: Life, values: Sequence[tuple[str, Expr]], taken: Iterable[str]) -> tuple[logical.Node, Life]:
-    """For each value of `keys` and each time between two neighbouring ends of lifetimes, the sums of `values` over the rows alive
-    then, by adding at starts and taking away at ends. The columns are `keys`, `values` and the lifetime; times without rows are
-    among them."""
+def levels(
+    plan: logical.Node, keys: Sequence[str], life: Life, values: Sequence[tuple[str, Expr]], taken: Iterable[str]
+) -> tuple[logical.Node, Life]:
+    """For each value of `keys` and each time between two neighbouring ends of lifetimes, the sums of `values` over the
+    rows alive then, by adding at starts and taking away at ends. The columns are `keys`, `values` and the lifetime;
+    times without rows are among them."""
     names = Names((*taken, *plan.schema.names, *(name for name, _ in values)))
     time, until = names.unique("at"), names.unique("until")
     life_of = Life(time, until)

@@ -37,7 +37,9 @@ HINT = "ON l.key = r.key AND l.ts >= r.ts"
 TIMES = ("TIME", "TIMESTAMP", "TIMESTAMPTZ")
 
 
-def asof_join(owner: FromAnalyzer, left: Joined, right: Joined, node: AsofNode) -> tuple[logical.Node, dict[str, ScopeField] | None]:
+def asof_join(
+    owner: FromAnalyzer, left: Joined, right: Joined, node: AsofNode
+) -> tuple[logical.Node, dict[str, ScopeField] | None]:
     """The plan of an ASOF join, and the columns that USING makes one of."""
     kind = (node.args.get("side") or "inner").lower()
     using = node.args.get("using")
@@ -50,7 +52,9 @@ def asof_join(owner: FromAnalyzer, left: Joined, right: Joined, node: AsofNode) 
     return _Asof(owner, kind, plans, node).join(condition), merged
 
 
-def _using(owner: FromAnalyzer, left: Joined, right: Joined, names: list[exp.Expr]) -> tuple[Expr, dict[str, ScopeField]]:
+def _using(
+    owner: FromAnalyzer, left: Joined, right: Joined, names: list[exp.Expr]
+) -> tuple[Expr, dict[str, ScopeField]]:
     """Equalities, and of the last column `left >= right`, as in DuckDB."""
     binder = Binder(owner.source, lambda node: node, clause="USING")
     parts: list[Expr] = []
@@ -58,12 +62,18 @@ def _using(owner: FromAnalyzer, left: Joined, right: Joined, names: list[exp.Exp
     for place, name in enumerate(names, 1):
         sides = owner.side_of(name, left, "left"), owner.side_of(name, right, "right")
         position = position_of(name)
-        parts.append(compare(binder, ">=" if place == len(names) else "=", *(side.to_column(position) for side in sides), position))
+        parts.append(
+            compare(
+                binder, ">=" if place == len(names) else "=", *(side.to_column(position) for side in sides), position
+            )
+        )
         merged[name.name.lower()] = sides[0]
     return parts[0] if len(parts) == 1 else Call("and", tuple(parts), BOOLEAN), merged
 
 
-def _on(owner: FromAnalyzer, kind: str, left: Joined, right: Joined, node: exp.Expr) -> tuple[Expr, tuple[logical.Node, logical.Node]]:
+def _on(
+    owner: FromAnalyzer, kind: str, left: Joined, right: Joined, node: exp.Expr
+) -> tuple[Expr, tuple[logical.Node, logical.Node]]:
     """The condition, and both sides with the subqueries that it names."""
     from tsql.analyze.from_ import JoinCondition
 
@@ -74,9 +84,16 @@ def _on(owner: FromAnalyzer, kind: str, left: Joined, right: Joined, node: exp.E
     sides: tuple[list[Expr], list[Expr]] = ([], [])
     left_names, right_names = (set(side.plan.schema.names) for side in (left, right))
     for operand in _operands(condition):
-        used = {c.name for e in operand.walk() if isinstance(e, Column) for c in (e.columns_read() if isinstance(e, Pending) else (e,))}
+        used = {
+            c.name
+            for e in operand.walk()
+            if isinstance(e, Column)
+            for c in (e.columns_read() if isinstance(e, Pending) else (e,))
+        }
         if pendings(operand) and used & left_names and used & right_names:
-            raise owner.queries.error("a subquery in the condition of an ASOF JOIN cannot stand beside columns of both of its sides", node)
+            raise owner.queries.error(
+                "a subquery in the condition of an ASOF JOIN cannot stand beside columns of both of its sides", node
+            )
         sides[0 if used & left_names else 1].extend(pendings(operand))
     plans = tuple(waiting.level.attach(side.plan, found) for side, found in zip((left, right), sides, strict=True))
     return waiting.level.settle(condition), plans
@@ -111,10 +128,20 @@ class _Asof:
             elif at is None:
                 at = comparison
             else:
-                raise self._error("Multiple ASOF JOIN inequalities", part, "one inequality says which right row is the nearest; say how far it may be by TOLERANCE, other conditions in WHERE")
+                raise self._error(
+                    "Multiple ASOF JOIN inequalities",
+                    part,
+                    (
+                        "one inequality says which right row is the nearest; say how far it may be by "
+                        "TOLERANCE, other conditions in WHERE"
+                    ),
+                )
         if at is None:
             raise self._error("Missing ASOF JOIN inequality", condition, HINT)
-        left, right = (logical.Filter(plan, conjunction(parts)) if parts else plan for plan, parts in zip((self.left, self.right), filters, strict=True))
+        left, right = (
+            logical.Filter(plan, conjunction(parts)) if parts else plan
+            for plan, parts in zip((self.left, self.right), filters, strict=True)
+        )
         at, tolerance = self._tolerance(at)
         self._check_type(at)
         return AsofJoin(self.kind, left, right, at, conjunction(kept), tolerance, position_of(self.node))
@@ -143,7 +170,11 @@ class _Asof:
     def _check_type(self, at: Call) -> None:
         compared = at.args[0].type
         if not is_sortable(compared):
-            raise self._error(f"an ASOF JOIN compares times or numbers of up to 64 bits, not {compared}", at, "cast both sides, to TIMESTAMP or BIGINT for instance")
+            raise self._error(
+                f"an ASOF JOIN compares times or numbers of up to 64 bits, not {compared}",
+                at,
+                "cast both sides, to TIMESTAMP or BIGINT for instance",
+            )
 
     def _tolerance(self, at: Call) -> tuple[Call, Literal | None]:
         """The comparison in a type in which distances can be told, and the tolerance in it."""
@@ -154,14 +185,22 @@ class _Asof:
             at = Call(at.name, tuple(coerce(side, TIMESTAMP) for side in at.args), BOOLEAN, at.position)
         compared = at.args[0].type
         if node.find(exp.Placeholder) is not None:
-            raise self._error("TOLERANCE cannot be a parameter: the plan of the query depends on it", node, "write the value, as in INTERVAL '1 second'")
+            raise self._error(
+                "TOLERANCE cannot be a parameter: the plan of the query depends on it",
+                node,
+                "write the value, as in INTERVAL '1 second'",
+            )
         given = self.queries._constant_binder("TOLERANCE").bind(node)
         value = given if isinstance(given, Literal) else evaluate(given)
         if value is None or value.value is None:
             raise self._error("TOLERANCE takes a constant that is not NULL", node)
         is_interval = isinstance(value.value, tuple)
         if is_interval != (compared.name in TIMES) or not (is_interval or value.type.is_numeric):
-            wanted = "an interval, such as INTERVAL '1 second'" if compared.name in TIMES else "a number, as the two sides are numbers"
+            wanted = (
+                "an interval, such as INTERVAL '1 second'"
+                if compared.name in TIMES
+                else "a number, as the two sides are numbers"
+            )
             raise self._error(f"TOLERANCE takes {wanted}: {compared} and {value.type} do not go together", node)
         if is_interval and value.value[0]:
             raise self._error("TOLERANCE takes no months or years: their length differs", node, "use days")
@@ -173,12 +212,22 @@ class _Asof:
         return at, tolerance
 
     def _error(self, message: str, part: Any, hint: str | None = None) -> Exception:
-        position = position_of(part) if isinstance(part, exp.Expr) else next((p for e in part.walk() if (p := getattr(e, "position", None)) is not None), None)
-        return BindError(message, position=position_of(self.node) if position is None else position, text=self.queries.source.text, hint=hint)
+        position = (
+            position_of(part)
+            if isinstance(part, exp.Expr)
+            else next((p for e in part.walk() if (p := getattr(e, "position", None)) is not None), None)
+        )
+        return BindError(
+            message,
+            position=position_of(self.node) if position is None else position,
+            text=self.queries.source.text,
+            hint=hint,
+        )
 
 
 def _in_type(value: Literal, target: Type) -> Literal | None:
-    """A number in the type of what is compared; what is finer than its units is cut off, since no distance is. None: out of range."""
+    """A number in the type of what is compared; what is finer than its units is cut off, since no distance is. None:
+    out of range."""
     number: float = value.value / 10**value.type.scale if value.type.is_decimal else value.value
     if target.is_float:
         return Literal(float(number), target)
@@ -192,16 +241,25 @@ def _in_type(value: Literal, target: Type) -> Literal | None:
     return Literal(units, target) if low <= units <= high else None
 
 
-def as_of(queries: QueryAnalyzer, relation: AnalyzedRelation, period: tuple[str, str] | None, node: exp.Table, environment: Any) -> AnalyzedRelation:
-    """The rows of a table whose period holds the instant of FOR VALID_TIME AS OF: `start <= x AND (end IS NULL OR x < end)`.
+def as_of(
+    queries: QueryAnalyzer,
+    relation: AnalyzedRelation,
+    period: tuple[str, str] | None,
+    node: exp.Table,
+    environment: Any,
+) -> AnalyzedRelation:
+    """The rows of a table whose period holds the instant of FOR VALID_TIME AS OF: `start <= x AND (end IS NULL OR x <
+    end)`.
 
-    x may name columns of the relations before: the relation is then lateral, and the condition becomes that of the join.
-    """
+    x may name columns of the relations before: the relation is then lateral, and the condition becomes that of the
+    join."""
     version: AsOf = node.args["version"]
     if period is None:
         raise without_period(queries, f'"{node.name}"', version)
     level = Level(queries, environment, ())
-    binder = queries._constant_binder("AS OF", level, hint=f"the column stands before it: FROM t JOIN {node.name} FOR VALID_TIME AS OF t.ts ON ..")
+    binder = queries._constant_binder(
+        "AS OF", level, hint=f"the column stands before it: FROM t JOIN {node.name} FOR VALID_TIME AS OF t.ts ON .."
+    )
     instant = binder.operand(version.this)
     known = {field.name.lower(): field for field in relation.fields}
     start, end = (known[name.lower()].to_column() for name in period)
@@ -211,7 +269,12 @@ def as_of(queries: QueryAnalyzer, relation: AnalyzedRelation, period: tuple[str,
     has_begun = compare(binder, "<=", start, instant, position)
     is_open = Call("is_null", (end,), BOOLEAN, position)
     has_not_ended = compare(binder, "<", instant, end, position)
-    return AnalyzedRelation(logical.Filter(plan, Call("and", (has_begun, Call("or", (is_open, has_not_ended), BOOLEAN, position)), BOOLEAN, position)), relation.fields)
+    return AnalyzedRelation(
+        logical.Filter(
+            plan, Call("and", (has_begun, Call("or", (is_open, has_not_ended), BOOLEAN, position)), BOOLEAN, position)
+        ),
+        relation.fields,
+    )
 
 
 def without_period(queries: QueryAnalyzer, what: str, version: AsOf) -> Exception:
@@ -221,9 +284,15 @@ def without_period(queries: QueryAnalyzer, what: str, version: AsOf) -> Exceptio
 
 def _with_period(queries: QueryAnalyzer) -> str:
     """A hint that names tables with a PERIOD, or how to make one."""
-    names = [name for name in queries.catalog.names() if getattr(queries.catalog.entry(name), "period", None) is not None]
+    names = [
+        name for name in queries.catalog.names() if getattr(queries.catalog.entry(name), "period", None) is not None
+    ]
     create = "CREATE TABLE .. (.., PERIOD FOR valid_time (start, end))"
-    return f"{', '.join(names[:3])}{', ..' if len(names) > 3 else ''} {'has' if len(names) == 1 else 'have'} one; {create}" if names else create
+    return (
+        f"{', '.join(names[:3])}{', ..' if len(names) > 3 else ''} {'has' if len(names) == 1 else 'have'} one; {create}"
+        if names
+        else create
+    )
 
 
 __all__ = ["as_of", "asof_join", "without_period"]

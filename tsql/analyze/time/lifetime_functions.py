@@ -1,8 +1,8 @@
 """The lifetime functions in FROM, to plans: LIFETIME, SLIDE, SHIFT, EXTEND, CLIP, CHOP, STITCH, QUANTIZE, POINT_AT_END.
 
 `query.py` calls `LifetimeFunctions` for the nodes of `temporal/nodes.py`, and `timed_scan` for tables under SEQUENCED
-VALIDTIME. All but CHOP (a series of pieces) and STITCH (a merge) are projections with a filter for rows that are never alive.
-"""
+VALIDTIME. All but CHOP (a series of pieces) and STITCH (a merge) are projections with a filter for rows that are never
+alive."""
 
 from __future__ import annotations
 
@@ -45,7 +45,12 @@ class LifetimeFunctions:
         relation = without_lifetime(table.relation)
         self.scope = Scope((ScopeTable(table.alias, relation),), self.queries.source, life=relation.life)
         self.level = Level(self.queries, self.environment, relation.plan.schema.names)
-        self.binder = Binder(self.queries.source, self._resolve, clause=f"the arguments of {node.sql_name}", parameters=self.queries.parameters)
+        self.binder = Binder(
+            self.queries.source,
+            self._resolve,
+            clause=f"the arguments of {node.sql_name}",
+            parameters=self.queries.parameters,
+        )
         return ScopeTable(table.alias, self._relation(relation))
 
     def _relation(self, relation: AnalyzedRelation) -> AnalyzedRelation:
@@ -66,7 +71,9 @@ class LifetimeFunctions:
             case nodes.Clip():
                 return self._living(relation, start, earliest(end, plus(start, self._interval("duration"))))
             case nodes.PointAtEnd():
-                ended = AnalyzedRelation(logical.Filter(relation.plan, less(end, INFINITY)), relation.fields, relation.life)
+                ended = AnalyzedRelation(
+                    logical.Filter(relation.plan, less(end, INFINITY)), relation.fields, relation.life
+                )
                 return self._living(ended, end, plus(end, _us(1, self.binder.position(self.node))))
             case nodes.Quantize():
                 return self._quantized(relation, start, end)
@@ -100,7 +107,9 @@ class LifetimeFunctions:
             given = isinstance(self.node, nodes.Lifetime)
             what = "needs start, or a table with a PERIOD" if given else "needs a temporal relation"
             call = USAGE[nodes.Lifetime] if given else f"{self.node.sql_name}(LIFETIME(t, start => ts, ..), ..)"
-            raise self.queries.error(f"{self.node.sql_name} {what}: this one has no lifetimes", self.node, f"as in {call}")
+            raise self.queries.error(
+                f"{self.node.sql_name} {what}: this one has no lifetimes", self.node, f"as in {call}"
+            )
         return found
 
     def _living(self, relation: AnalyzedRelation, start: Expr, end: Expr, counted: bool = False) -> AnalyzedRelation:
@@ -112,14 +121,20 @@ class LifetimeFunctions:
         node = self.node.args[name]
         value = self.binder.operand(node)
         if value.type not in (*_TIMES, NULL) and not is_bare_string(value):
-            raise self.queries.error(f"{name} of {self.node.sql_name} is a time, not {value.type}", node, "a number of seconds is a time with to_timestamp(..)")
+            raise self.queries.error(
+                f"{name} of {self.node.sql_name} is a time, not {value.type}",
+                node,
+                "a number of seconds is a time with to_timestamp(..)",
+            )
         return coerce(value, TIMESTAMP)
 
     def _interval(self, name: str) -> Expr:
         node = self.node.args[name]
         value = self.binder.operand(node)
         if value.type not in (INTERVAL, NULL) and not is_bare_string(value):
-            raise self.queries.error(f"{name} of {self.node.sql_name} is an interval, not {value.type}", node, "as in INTERVAL '10 minutes'")
+            raise self.queries.error(
+                f"{name} of {self.node.sql_name} is an interval, not {value.type}", node, "as in INTERVAL '10 minutes'"
+            )
         return coerce(value, INTERVAL)
 
     def _length(self, name: str) -> int | None:
@@ -127,38 +142,57 @@ class LifetimeFunctions:
         node = self.node.args.get(name)
         parts = constant_interval(node)
         if node is not None and parts is None:
-            raise self.queries.error(f"{name} of {self.node.sql_name} is a constant interval", node, "as in INTERVAL '10 minutes'")
+            raise self.queries.error(
+                f"{name} of {self.node.sql_name} is a constant interval", node, "as in INTERVAL '10 minutes'"
+            )
         if parts is not None and abs(length_us(parts)) > LONGEST_US:
             raise self.queries.error(f"{name} of {self.node.sql_name} is longer than 146,000 years", node)
         return None if parts is None else length_us(parts)
 
     def _quantized(self, relation: AnalyzedRelation, start: Expr, end: Expr) -> AnalyzedRelation:
-        """Starts to the grid `offset + k * step` below, ends to the grid `offset + size + k * slide` above; a row lives `size` at least."""
+        """Starts to the grid `offset + k * step` below, ends to the grid `offset + size + k * slide` above; a row lives
+        `size` at least."""
         slide, offset = self._length("slide"), self._length("offset") or 0
         size, step = self._length("size") or slide, self._length("step") or slide
         at = self.binder.position(self.node)
         least_end = _floor(plus(start, _us(size, at)), slide, offset + size, at)
-        return self._living(relation, _floor(start, step, offset, at), latest(_ceiling(end, slide, offset + size, at), least_end))
+        return self._living(
+            relation, _floor(start, step, offset, at), latest(_ceiling(end, slide, offset + size, at), least_end)
+        )
 
     def _chopped(self, relation: AnalyzedRelation, start: Expr, end: Expr) -> AnalyzedRelation:
         """A row for each part of its lifetime between two points of the grid."""
         size, offset = self._length("size"), self._length("offset") or 0
         names = Names((*self.queries.taken, *relation.plan.schema.names))
         piece, position = names.unique("piece"), self.binder.position(self.node)
-        first, closed = (Call(f"closed_{side}", (bound,), TIMESTAMP, position) for side, bound in (("start", start), ("end", end)))
+        first, closed = (
+            Call(f"closed_{side}", (bound,), TIMESTAMP, position) for side, bound in (("start", start), ("end", end))
+        )
         plan = Series(relation.plan, piece, _floor(first, size, offset, position), closed, _us(size, position))
         at = Column(piece, TIMESTAMP, False)
-        return self._living(AnalyzedRelation(plan, relation.fields, relation.life), latest(start, at), earliest(end, plus(at, _us(size, position))))
+        return self._living(
+            AnalyzedRelation(plan, relation.fields, relation.life),
+            latest(start, at),
+            earliest(end, plus(at, _us(size, position))),
+        )
 
 
-def timed(queries: QueryAnalyzer, node: exp.Expr, relation: AnalyzedRelation, environment: Any, taken: Iterable[str] = ()) -> AnalyzedRelation | None:
-    """The relation of a table that says when its rows are valid: by its PERIOD, or as points if it is a stream. None for others.
-    `taken` are names that its lifetime must not have, besides those of the queries around."""
-    named = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and (node.args.get("db") is not None or node.name.lower() not in environment)
+def timed(
+    queries: QueryAnalyzer, node: exp.Expr, relation: AnalyzedRelation, environment: Any, taken: Iterable[str] = ()
+) -> AnalyzedRelation | None:
+    """The relation of a table that says when its rows are valid: by its PERIOD, or as points if it is a stream. None
+    for others. `taken` are names that its lifetime must not have, besides those of the queries around."""
+    named = (
+        isinstance(node, exp.Table)
+        and isinstance(node.this, exp.Identifier)
+        and (node.args.get("db") is not None or node.name.lower() not in environment)
+    )
     return by_entry(queries, node.name, relation, taken) if named else None
 
 
-def by_entry(queries: QueryAnalyzer, name: str, relation: AnalyzedRelation, taken: Iterable[str] = ()) -> AnalyzedRelation | None:
+def by_entry(
+    queries: QueryAnalyzer, name: str, relation: AnalyzedRelation, taken: Iterable[str] = ()
+) -> AnalyzedRelation | None:
     """The relation of a table of the catalog with the lifetime that the catalog says; None if it says none."""
     find = getattr(queries.catalog, "entry", queries.catalog.lookup)
     entry = find(name)
@@ -190,10 +224,13 @@ def _us(length: int, position: int | None) -> Expr:
 
 
 def _floor(time: Expr, period: int, offset: int, position: int | None) -> Expr:
-    """The last point of the grid `offset + k * period` that is not after `time`; infinity stays. position: where the SQL asks for it."""
+    """The last point of the grid `offset + k * period` that is not after `time`; infinity stays. position: where the
+    SQL asks for it."""
     return Call("time_bucket", (_us(period, position), time, Literal(offset % period, TIMESTAMP)), TIMESTAMP, position)
 
 
 def _ceiling(time: Expr, period: int, offset: int, position: int | None) -> Expr:
     """The first point of the grid that is not before `time`."""
-    return plus(_floor(Call("-", (time, ONE_MICROSECOND), TIMESTAMP, position), period, offset, position), _us(period, position))
+    return plus(
+        _floor(Call("-", (time, ONE_MICROSECOND), TIMESTAMP, position), period, offset, position), _us(period, position)
+    )

@@ -1,4 +1,5 @@
-"""Joins of temporal relations, as plans: pairs are alive while both rows are, and what a row leaves is what no partner covers.
+"""Joins of temporal relations, as plans: pairs are alive while both rows are, and what a row leaves is what no partner
+covers.
 
 `from_.py` calls `join` where one side has a lifetime, `subquery.py` uses `pieces` for EXISTS. A plain relation beside a
 temporal one is alive always.
@@ -32,15 +33,17 @@ class TemporalSide:
 
 @dataclass(frozen=True)
 class Matches:
-    """What matches the rows of a plan: `keys` are the plan's columns on which it depends, `domain` has each of their values once,
-    `plan` these values with the lifetimes of what matches them."""
+    """What matches the rows of a plan: `keys` are the plan's columns on which it depends, `domain` has each of their
+    values once, `plan` these values with the lifetimes of what matches them."""
 
     keys: tuple[str, ...]
     domain: logical.Node
     plan: logical.Node
 
 
-def join(kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, is_lateral: bool, taken: Iterable[str]) -> TemporalSide:
+def join(
+    kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, is_lateral: bool, taken: Iterable[str]
+) -> TemporalSide:
     """A join of SQL's kind (inner, left, right, full, semi, anti) of sides of which one has a lifetime at least."""
     if kind == "right":
         kind, left, right = "left", right, left
@@ -61,7 +64,9 @@ def join(kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | N
     return _together(parts, (*left.plan.schema, *right.plan.schema), taken)
 
 
-def pieces(kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]) -> TemporalSide:
+def pieces(
+    kind: str, left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]
+) -> TemporalSide:
     """The maximal parts of the left rows in which something on the right matches (semi), or nothing (anti)."""
     found = matched(left, right, condition)
     if kind == "semi":
@@ -70,7 +75,8 @@ def pieces(kind: str, left: TemporalSide, right: TemporalSide, condition: Expr |
 
 
 def matched(left: TemporalSide, right: TemporalSide, condition: Expr | None) -> Matches:
-    """The lifetimes of the right rows that match, for each value of the left columns that the condition or the right side names."""
+    """The lifetimes of the right rows that match, for each value of the left columns that the condition or the right
+    side names."""
     named = {outer.name for outer in outers(right.plan)} | set(condition.columns() if condition is not None else ())
     keys = tuple(name for name in left.plan.schema.names if name in named)
     domain = domain_of(left.plan, keys)
@@ -81,7 +87,9 @@ def matched(left: TemporalSide, right: TemporalSide, condition: Expr | None) -> 
     return Matches(keys, domain, logical.Project(found, (*kept(found, keys), *kept(found, right.life.columns))))
 
 
-def _pairs(node: type[logical.Join], left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]) -> TemporalSide:
+def _pairs(
+    node: type[logical.Join], left: TemporalSide, right: TemporalSide, condition: Expr | None, taken: Iterable[str]
+) -> TemporalSide:
     if left.life is None or right.life is None:
         return TemporalSide(node("inner", left.plan, right.plan, condition), left.life or right.life)
     both = every([*([] if condition is None else [condition]), *overlap(left.life, right.life)])

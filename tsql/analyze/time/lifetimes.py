@@ -1,9 +1,8 @@
 """Lifetimes as expressions over plan columns: bounds, overlap, what is alive at all, what is alive always.
 
 In plans a lifetime is two TIMESTAMP columns without NULLs (`Life`): an open end is infinity, so that an overlap is two
-comparisons, an intersection is `greatest` and `least`, and moving an end needs no case for open ones. Users see NULL for it
-(`analyze_scope.lived`).
-"""
+comparisons, an intersection is `greatest` and `least`, and moving an end needs no case for open ones. Users see NULL
+for it (`analyze_scope.lived`)."""
 
 from __future__ import annotations
 
@@ -88,15 +87,19 @@ def always(plan: logical.Node, taken: Iterable[str]) -> tuple[logical.Node, Life
     return logical.Project(plan, (*kept(plan), (life.start, MINUS_INFINITY), (life.end, INFINITY))), life
 
 
-def relived(plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str], counted: bool = False) -> tuple[logical.Node, Life]:
-    """A plan whose rows live from `start` to `end`; rows that are never alive are gone. counted: those whose start is NULL are counted."""
+def relived(
+    plan: logical.Node, start: Expr, end: Expr, taken: Iterable[str], counted: bool = False
+) -> tuple[logical.Node, Life]:
+    """A plan whose rows live from `start` to `end`; rows that are never alive are gone. counted: those whose start is
+    NULL are counted."""
     life = new_life((*taken, *plan.schema.names))
     plan = logical.Project(plan, (*kept(plan), (life.start, start), (life.end, end)))
     begins = Column(life.start, TIMESTAMP)
     if counted:
         plan = logical.Filter(plan, Call("has_start", (begins,), BOOLEAN))
     if _has_length(start, end):
-        # Nothing else can be wrong with such a lifetime, and of a comparison with constants it is known how much it drops.
+        # Nothing else can be wrong with such a lifetime, and of a comparison with constants it is known how much it
+        # drops.
         alive = Call("and", (Call(">", (begins, MINUS_INFINITY), BOOLEAN), less(begins, INFINITY)), BOOLEAN)
     else:
         alive = less(begins, Column(life.end, TIMESTAMP))
@@ -112,8 +115,13 @@ def _has_length(start: Expr, end: Expr) -> bool:
 
 
 def without_lifetime(relation: AnalyzedRelation) -> AnalyzedRelation:
-    """The relation without valid_from and valid_to among its columns, where the select list named them: they are its lifetime."""
+    """The relation without valid_from and valid_to among its columns, where the select list named them: they are its
+    lifetime."""
     if relation.life is None:
         return relation
-    fields = (replace(f, also=None) if f.also in LIFETIME_NAMES else f for f in relation.fields if f.name.lower() not in LIFETIME_NAMES)
+    fields = (
+        replace(f, also=None) if f.also in LIFETIME_NAMES else f
+        for f in relation.fields
+        if f.name.lower() not in LIFETIME_NAMES
+    )
     return replace(relation, fields=tuple(fields))

@@ -1,9 +1,8 @@
 """MATCH_RECOGNIZE in FROM: syntax → a `Match` node, and a projection of the measures above it.
 
-The node computes single reads of a match (FIRST, LAST, an aggregate ..); what MEASURES does with them is the projection's. The result has the
-columns of PARTITION BY and the measures, with ALL ROWS PER MATCH the columns of PARTITION BY, of ORDER BY, the measures and the
-rest of the input, as in the standard.
-"""
+The node computes single reads of a match (FIRST, LAST, an aggregate ..); what MEASURES does with them is the
+projection's. The result has the columns of PARTITION BY and the measures, with ALL ROWS PER MATCH the columns of
+PARTITION BY, of ORDER BY, the measures and the rest of the input, as in the standard."""
 
 from __future__ import annotations
 
@@ -14,7 +13,16 @@ from sqlglot import exp
 from tsql.analyze.column_names import display_name
 from tsql.analyze.scope import AnalyzedRelation, Names, Scope, ScopeField, plan_name
 from tsql.analyze.subquery import Level
-from tsql.grammar.time.match_nodes import MatchSemantics, Pattern, PatternAnchor, PatternChoice, PatternRepeat, PatternSequence, PatternVariable, RowMatch
+from tsql.grammar.time.match_nodes import (
+    MatchSemantics,
+    Pattern,
+    PatternAnchor,
+    PatternChoice,
+    PatternRepeat,
+    PatternSequence,
+    PatternVariable,
+    RowMatch,
+)
 from tsql.kernels.expr.nodes import Call, Case, Column, Expr, Literal, SortKey
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, INTEGER, INTERVAL, NULL, TIMESTAMP
 from tsql.kernels.patterns import tree
@@ -57,7 +65,11 @@ class _Analyzer:
         table = queries.table(node.this, environment)
         self.input = table.relation
         if self.input.life is not None:
-            raise queries.error("MATCH_RECOGNIZE is over rows in an order: the rows of its input have lifetimes", node, "match the table itself, ORDER BY its start")
+            raise queries.error(
+                "MATCH_RECOGNIZE is over rows in an order: the rows of its input have lifetimes",
+                node,
+                "match the table itself, ORDER BY its start",
+            )
         self.scope = Scope((table,), queries.source)
         self.level = Level(queries, environment, self.input.plan.schema.names)
         self.taken = Names((*self.input.plan.schema.names, *queries.taken))
@@ -66,7 +78,10 @@ class _Analyzer:
         variables: dict[str, str] = {}
         for found in pattern.find_all(PatternVariable):
             variables.setdefault(found.name.lower(), found.name)
-        subsets = {s.name.lower(): tuple(variables[m.name.lower()] for m in s.expressions) for s in node.args.get("subset") or ()}
+        subsets = {
+            s.name.lower(): tuple(variables[m.name.lower()] for m in s.expressions)
+            for s in node.args.get("subset") or ()
+        }
         self.names = MatchNames(queries.source, self._column, variables, subsets, queries.parameters)
 
     def _column(self, node: exp.Column) -> Expr:
@@ -91,10 +106,14 @@ class _Analyzer:
         spec = MatchSpec(by, order, self._pattern(), self._define(), tuple(measures), output, self._skip(), within)
         plan: logical.Node = Match(self.input.plan, spec)
         if all(isinstance(expr, Column) for _, expr in computed):
-            return AnalyzedRelation(plan, self._shown(spec, [ScopeField(name, expr.name, expr.type) for name, expr in computed]))
+            return AnalyzedRelation(
+                plan, self._shown(spec, [ScopeField(name, expr.name, expr.type) for name, expr in computed])
+            )
         shown = [ScopeField(name, self.taken.unique(name), expr.type) for name, expr in computed]
         kept = [(f.name, Column(f.name, f.type, f.nullable)) for f in plan.schema if f.name not in dict(measures)]
-        plan = logical.Project(plan, (*kept, *((field.column, expr) for field, (_, expr) in zip(shown, computed, strict=True))))
+        plan = logical.Project(
+            plan, (*kept, *((field.column, expr) for field, (_, expr) in zip(shown, computed, strict=True)))
+        )
         return AnalyzedRelation(plan, self._shown(spec, shown))
 
     def _shown(self, spec: MatchSpec, measures: list[ScopeField]) -> tuple[ScopeField, ...]:
@@ -105,7 +124,12 @@ class _Analyzer:
         first = {field.column for field in keys}
         ordered = [f for f in self.input.fields if f.column in ordering and f.column not in first]
         first |= {f.column for f in ordered}
-        return (*keys, *ordered, *measures, *(f for f in self.input.fields if f.column not in first and f.column not in ordering))
+        return (
+            *keys,
+            *ordered,
+            *measures,
+            *(f for f in self.input.fields if f.column not in first and f.column not in ordering),
+        )
 
     def _binder(self, clause: str) -> Binder:
         return Binder(self.queries.source, self._column, clause=clause, parameters=self.queries.parameters)
@@ -136,7 +160,9 @@ class _Analyzer:
             if is_all(item.this):
                 raise self.queries.error("Cannot ORDER BY ALL in MATCH_RECOGNIZE", self.node)
             key = sort_key(binder, item)
-            keys.append(SortKey(coerce(key.expr, INTEGER), key.descending, key.nulls_first) if key.expr.type == NULL else key)
+            keys.append(
+                SortKey(coerce(key.expr, INTEGER), key.descending, key.nulls_first) if key.expr.type == NULL else key
+            )
         return tuple(keys)
 
     def _within(self, order: tuple[SortKey, ...]) -> Expr | None:
@@ -144,7 +170,9 @@ class _Analyzer:
         node = self.node.args.get("within")
         if node is None:
             return None
-        interval = self._binder("WITHIN").bind_as(node, INTERVAL) if not any(True for _ in node.find_all(exp.Column)) else None
+        interval = (
+            self._binder("WITHIN").bind_as(node, INTERVAL) if not any(True for _ in node.find_all(exp.Column)) else None
+        )
         if interval is None:
             raise self.queries.error("WITHIN takes a constant interval", node)
         if not order or order[0].expr.type.name not in _TIMES:
@@ -186,7 +214,9 @@ class _Analyzer:
             case PatternChoice():
                 return tree.Choice(tuple(map(self._tree, node.expressions)))
             case PatternRepeat():
-                return tree.Repeat(self._tree(node.this), node.args["low"], node.args.get("high"), bool(node.args.get("reluctant")))
+                return tree.Repeat(
+                    self._tree(node.this), node.args["low"], node.args.get("high"), bool(node.args.get("reluctant"))
+                )
         raise AssertionError(f"no pattern: {type(node).__name__}")
 
     def _define(self) -> tuple[tuple[str, Expr], ...]:
@@ -217,14 +247,18 @@ class _Analyzer:
             computed.append((name, replace_reads(expr, column)))
         return [(name, read) for read, name in reads.items()], computed
 
-    def _only_matched(self, measures: list[tuple[str, Read]], computed: list[tuple[str, Expr]]) -> tuple[list[tuple[str, Read]], list[tuple[str, Expr]]]:
+    def _only_matched(
+        self, measures: list[tuple[str, Read]], computed: list[tuple[str, Expr]]
+    ) -> tuple[list[tuple[str, Read]], list[tuple[str, Expr]]]:
         """All measures are NULL in rows of no match, also those that are constants or make something of NULLs."""
         number = next((name for name, read in measures if isinstance(read, MatchNumber)), None)
         if number is None:
             number = self.taken.unique("match_number")
             measures = [*measures, (number, MatchNumber())]
         is_alone = Call("is_null", (Column(number, BIGINT),), BOOLEAN)
-        guarded = [(n, e if isinstance(e, Column) else Case(((is_alone, Literal(None, e.type)),), e)) for n, e in computed]
+        guarded = [
+            (n, e if isinstance(e, Column) else Case(((is_alone, Literal(None, e.type)),), e)) for n, e in computed
+        ]
         return measures, guarded
 
 

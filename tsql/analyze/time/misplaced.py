@@ -1,4 +1,5 @@
-"""The errors for temporal subqueries that stand where they have no meaning per row, or have clauses without one per snapshot."""
+"""The errors for temporal subqueries that stand where they have no meaning per row, or have clauses without one per
+snapshot."""
 
 from __future__ import annotations
 
@@ -16,14 +17,28 @@ if TYPE_CHECKING:
 def misplaced(queries: QueryAnalyzer, place: exp.Expr | int | None) -> BindError:
     """A temporal subquery elsewhere than as [NOT] EXISTS or IN among the conditions of WHERE."""
     position = position_of(place) if isinstance(place, exp.Expr) else place
-    message = "a subquery over a temporal relation stands in WHERE, as EXISTS, NOT EXISTS or IN, by itself or joined by AND"
-    return BindError(message, position=position, text=queries.source.text, hint="join the relation instead: a join is evaluated per snapshot")
+    message = (
+        "a subquery over a temporal relation stands in WHERE, as EXISTS, NOT EXISTS or IN, by itself or joined by AND"
+    )
+    return BindError(
+        message,
+        position=position,
+        text=queries.source.text,
+        hint="join the relation instead: a join is evaluated per snapshot",
+    )
 
 
 def cut_short(queries: QueryAnalyzer, node: exp.Query) -> BindError:
-    """LIMIT, OFFSET or FETCH of a temporal query inside of another one: it would cut rows of the whole result, not those of each instant."""
+    """LIMIT, OFFSET or FETCH of a temporal query inside of another one: it would cut rows of the whole result, not
+    those of each instant."""
     clause = node.args.get("limit") or node.args["offset"]
     name = "FETCH" if isinstance(clause, exp.Fetch) else "LIMIT" if isinstance(clause, exp.Limit) else "OFFSET"
-    message = f"{name} in a subquery over a temporal relation is not possible: what a query does with rows that have lifetimes, it does at each instant"
-    hint = f"{name} at the end of the whole query cuts its finished rows; CREATE TABLE t AS SELECT .. {name} .. keeps some of them for another query"
+    message = (
+        f"{name} in a subquery over a temporal relation is not possible: what a query does with rows that "
+        "have lifetimes, it does at each instant"
+    )
+    hint = (
+        f"{name} at the end of the whole query cuts its finished rows; CREATE TABLE t AS SELECT .. {name} .. "
+        "keeps some of them for another query"
+    )
     return queries.error(message, clause, hint)

@@ -1,8 +1,8 @@
-"""The one place that refuses constructs of temporal SQL which are parsed but have no plan, and functions of time outside of FROM.
+"""The one place that refuses constructs of temporal SQL which are parsed but have no plan, and functions of time
+outside of FROM.
 
-`tsql/analyze/statements.py` calls `check_time` for each statement that has something of time in it. Who gives a construct a plan takes it
-out of `WITHOUT_PLAN`.
-"""
+`tsql/analyze/statements.py` calls `check_time` for each statement that has something of time in it. Who gives a
+construct a plan takes it out of `WITHOUT_PLAN`."""
 
 from __future__ import annotations
 
@@ -51,4 +51,8 @@ def _refused(node: exp.Expr) -> list[tuple[int, Callable[[], BindError]]]:
 
 def _misplaced(call: CallNode) -> BindError:
     name = call.name.upper()
-    return BindError(f"{name} is a table function: it stands in FROM", position=position_of(call), hint=f"FROM {USAGE[FUNCTIONS[name]]}")
+    return BindError(
+        f"{name} is a table function: it stands in FROM",
+        position=position_of(call),
+        hint=f"FROM {USAGE[FUNCTIONS[name]]}",
+    )

@@ -1,4 +1,5 @@
-"""What a SELECT does with lifetimes: EXISTS over temporal relations in WHERE, grouping, the select list, DISTINCT and ORDER BY.
+"""What a SELECT does with lifetimes: EXISTS over temporal relations in WHERE, grouping, the select list, DISTINCT and
+ORDER BY.
 
 `tsql/analyze/select.py` calls these where its rows have a lifetime (`SelectAnalyzer.life`).
 """
@@ -54,7 +55,11 @@ def refuse_windows(select: SelectAnalyzer) -> None:
     if select.life is None:
         return
     position = next((call.position for _, _, call in select.windows.calls if call.position is not None), None)
-    error = select._error("window functions (OVER) are not defined over a temporal relation", select.node, "keep its rows first: CREATE TABLE t AS SELECT ..")
+    error = select._error(
+        "window functions (OVER) are not defined over a temporal relation",
+        select.node,
+        "keep its rows first: CREATE TABLE t AS SELECT ..",
+    )
     error.position = error.position if position is None else position
     raise error
 
@@ -71,9 +76,8 @@ def group_lived(select: SelectAnalyzer) -> None:
 class Lived:
     """The select list, DISTINCT and ORDER BY of a SELECT over a temporal relation.
 
-    First come the values and the lifetime; DISTINCT, and a grouping of which not all results are shown, merge rows of equal values; then
-    come valid_from and valid_to where they are named, since they are those of the merged rows.
-    """
+    First come the values and the lifetime; DISTINCT, and a grouping of which not all results are shown, merge rows of
+    equal values; then come valid_from and valid_to where they are named, since they are those of the merged rows."""
 
     def __init__(self, select: SelectAnalyzer):
         self.select = select
@@ -84,19 +88,31 @@ class Lived:
     def project(self, on: list[Expr] | None, order: list[SortKey]) -> AnalyzedRelation:
         select = self.select
         if on:
-            raise select._error("DISTINCT ON over a temporal relation is not supported", select.node.args["distinct"], "group by the columns instead")
-        select.plan = select.level.attach(select.plan, [*(item.expr for item in select.items), *(key.expr for key in order), *select.unnests.expressions()])
+            raise select._error(
+                "DISTINCT ON over a temporal relation is not supported",
+                select.node.args["distinct"],
+                "group by the columns instead",
+            )
+        select.plan = select.level.attach(
+            select.plan,
+            [*(item.expr for item in select.items), *(key.expr for key in order), *select.unnests.expressions()],
+        )
         for item in select.items:
             item.expr = select.level.settle(item.expr)
         order = [SortKey(select.level.settle(k.expr), k.descending, k.nulls_first) for k in order]
         if select.unnests.lists:
             _, order = select._unnest(None, order)
         self._check_names()
-        shown = [None if item.expr in self.own.values() else self._value(item.expr, item.plan_name) for item in select.items]
+        shown = [
+            None if item.expr in self.own.values() else self._value(item.expr, item.plan_name) for item in select.items
+        ]
         number = len(self.values)
         keys = [None if key.expr in self.own.values() else self._value(key.expr) for key in order]
         if on is not None and len(self.values) > number:
-            raise select._error("ORDER BY of SELECT DISTINCT over a temporal relation takes what the select list has", select.node.args["order"])
+            raise select._error(
+                "ORDER BY of SELECT DISTINCT over a temporal relation takes what the select list has",
+                select.node.args["order"],
+            )
         life = Life(*(self.names.unique(name) for name in select.life.columns))
         plan = self._merged(on is not None, life)
         return self._finished(plan, shown, keys, order, life)
@@ -105,8 +121,13 @@ class Lived:
         for item in self.select.items:
             name = item.name.lower()
             if name in LIFETIME_NAMES and item.expr != self.own[name]:
-                message = f'"{name}" of the select list is not that of the result, which is the time when all of its relations are alive'
-                raise self.select._error(message, item.node, f"give it another name: AS {name}_of_one, or say {name} alone")
+                message = (
+                    f'"{name}" of the select list is not that of the result, which is the time when all of its '
+                    "relations are alive"
+                )
+                raise self.select._error(
+                    message, item.node, f"give it another name: AS {name}_of_one, or say {name} alone"
+                )
 
     def _value(self, expr: Expr, name: str | None = None) -> str:
         """The plan column of a value; a select item has its own, what only orders may share it."""
@@ -131,7 +152,8 @@ class Lived:
         return plan
 
     def _loses_results(self) -> bool:
-        """Whether the rows of a grouping may be equal beside each other because not all of its results are shown as they are."""
+        """Whether the rows of a grouping may be equal beside each other because not all of its results are shown as
+        they are."""
         grouping = self.select.grouping
         shown = {expr.name for _, expr in self.values if isinstance(expr, Column)}
         return grouping.used and any(name not in shown for name in grouping.aggregate_names)
@@ -142,9 +164,15 @@ class Lived:
         if not grouping.used or not self._loses_results():
             return []
         shown = {expr.name for _, expr in self.values if isinstance(expr, Column)}
-        return [(self.names.unique(name), column) for name, column in kept(self.select.plan, grouping.key_names) if name not in shown]
+        return [
+            (self.names.unique(name), column)
+            for name, column in kept(self.select.plan, grouping.key_names)
+            if name not in shown
+        ]
 
-    def _finished(self, plan: logical.Node, shown: list[str | None], keys: list[str | None], order: list[SortKey], life: Life) -> AnalyzedRelation:
+    def _finished(
+        self, plan: logical.Node, shown: list[str | None], keys: list[str | None], order: list[SortKey], life: Life
+    ) -> AnalyzedRelation:
         """The columns in the order of the select list, with valid_from and valid_to where they are named."""
         own = {lived(self.select.life, name): (name, lived(life, name)) for name in LIFETIME_NAMES}
         columns = kept(plan)

@@ -15,10 +15,13 @@ if TYPE_CHECKING:
 
 
 def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bool) -> AnalyzedRelation:
-    """A query in which every table with a PERIOD is a temporal relation, and every stream one of points. top: it is in no other query."""
+    """A query in which every table with a PERIOD is a temporal relation, and every stream one of points. top: it is in
+    no other query."""
     from tsql.analyze.query import QueryAnalyzer
 
-    inner = QueryAnalyzer(queries.source, queries.catalog, queries.parameters, queries.views, queries.outer, sequenced=True)
+    inner = QueryAnalyzer(
+        queries.source, queries.catalog, queries.parameters, queries.views, queries.outer, sequenced=True
+    )
     relation = inner.query(node.this, environment, top)
     if relation.life is None:
         raise queries.error(
@@ -30,8 +33,8 @@ def sequenced(queries: QueryAnalyzer, node: Sequenced, environment: Any, top: bo
 
 
 def finished(relation: AnalyzedRelation, taken: frozenset[str] = frozenset()) -> AnalyzedRelation:
-    """The result of a statement: valid_from and valid_to are columns of it, at the end unless the select list has them (be it by
-    another name)."""
+    """The result of a statement: valid_from and valid_to are columns of it, at the end unless the select list has them
+    (be it by another name)."""
     if relation.life is None:
         return relation
     shown = {name for f in relation.fields for name in (f.name.lower(), f.also)}

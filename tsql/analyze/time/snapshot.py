@@ -1,11 +1,11 @@
-"""A grouping of a temporal relation: one row per group and maximal time in which its results do not change. The analyzer calls
-`snapshot` with the Aggregate node that the query would have over a plain relation.
+"""A grouping of a temporal relation: one row per group and maximal time in which its results do not change. The
+analyzer calls `snapshot` with the Aggregate node that the query would have over a plain relation.
 
-Aggregates that can follow rows that come and go (`is_foldable`: counts, sums, min and max, averages, ..) are one node of the plan. If one of
-them cannot (a median, DISTINCT, string_agg), they are computed for each time between two neighbouring starts or ends of their group,
-over the rows alive then: `by_spans`, whose cost is the number of rows alive in all of these. Rows pass joins on that way, which keep no order: where an
-aggregate depends on it (first, string_agg), they are numbered before, in one shard, and the aggregate is ordered by these numbers.
-"""
+Aggregates that can follow rows that come and go (`is_foldable`: counts, sums, min and max, averages, ..) are one node
+of the plan. If one of them cannot (a median, DISTINCT, string_agg), they are computed for each time between two
+neighbouring starts or ends of their group, over the rows alive then: `by_spans`, whose cost is the number of rows alive
+in all of these. Rows pass joins on that way, which keep no order: where an aggregate depends on it (first, string_agg),
+they are numbered before, in one shard, and the aggregate is ordered by these numbers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def snapshot(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple
     values = [name for name, _ in node.aggregates]
     if all(is_foldable(call) for _, call in node.aggregates):
         span = new_life((*taken, *rows.schema.names))
-        plan: logical.Node = SnapshotAggregate(rows, tuple(keys), *life.columns, span.columns, node.aggregates, ends_of(rows, *life.columns))
+        plan: logical.Node = SnapshotAggregate(
+            rows, tuple(keys), *life.columns, span.columns, node.aggregates, ends_of(rows, *life.columns)
+        )
     else:
         plan, span = by_spans(rows, keys, life, node.aggregates, taken)
         plan = merged(plan, keys, values, span, taken)
@@ -62,19 +64,24 @@ def _by_sets(node: logical.Aggregate, life: Life, taken: Iterable[str]) -> tuple
         part = replace(node, keys=tuple(node.keys[i] for i in one), sets=None)
         plan, own = snapshot(part, life, (*taken, *node.schema.names, *span.columns))
         number = sum(1 << i for i in range(len(node.keys)) if i not in one)
-        keys = [(name, Column(name, expr.type) if i in one else Literal(None, expr.type)) for i, (name, expr) in enumerate(node.keys)]
+        keys = [
+            (name, Column(name, expr.type) if i in one else Literal(None, expr.type))
+            for i, (name, expr) in enumerate(node.keys)
+        ]
         times = [(name, bound(column)) for name, column in zip(span.columns, own.columns, strict=True)]
         results = kept(plan, [name for name, _ in node.aggregates])
         plans.append(logical.Project(plan, (*keys, *results, ("grouping_id", Literal(number, BIGINT)), *times)))
     return union(plans), span
 
 
-def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]) -> tuple[logical.Node, Life]:
+def by_spans(
+    rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, taken: Iterable[str]
+) -> tuple[logical.Node, Life]:
     """The aggregates over the rows alive in each span between two neighbouring starts or ends of a group.
 
-    The edges of a group are numbered in the order of time. A row finds the numbers of its start and its end, and is repeated for each number
-    between them: all joins are by equality, and the work is the number of rows alive in all spans.
-    """
+    The edges of a group are numbered in the order of time. A row finds the numbers of its start and its end, and is
+    repeated for each number between them: all joins are by equality, and the work is the number of rows alive in all
+    spans."""
     names = Names((*taken, *rows.schema.names, *(name for name, _ in calls)))
     time, until, number, span, place = (names.unique(name) for name in ("at", "until", "edge", "span", "place"))
     sides = [logical.Project(rows, (*kept(rows, keys), (time, bound(side)))) for side in life.columns]
@@ -90,7 +97,9 @@ def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, 
         side = logical.Project(edges, tuple((fresh[name], found) for name, found in kept(edges, shown)))
         own = columns_of(side, [fresh[key] for key in keys])
         found = Call("=", (column, columns_of(side, [fresh[at]])[0]), BOOLEAN)
-        return logical.Join("inner", plan, side, every([*equal(columns_of(plan, keys), own), found])), columns_of(side, [fresh[name] for name in wanted])
+        return logical.Join("inner", plan, side, every([*equal(columns_of(plan, keys), own), found])), columns_of(
+            side, [fresh[name] for name in wanted]
+        )
 
     followers = any(_follows_order(call) for _, call in calls)
     placed, (first,) = meet(_numbered(rows, place) if followers else rows, bound(life.start), time, (number,))
@@ -100,7 +109,9 @@ def by_spans(rows: logical.Node, keys: Sequence[str], life: Life, calls: Calls, 
         repeated, calls = _in_order(repeated, (*keys, span), calls, Column(place, BIGINT, False), names)
     groups = logical.Aggregate(repeated, tuple(kept(repeated, (*keys, span))), tuple(calls))
     plan, (begins, ends) = meet(groups, Column(span, BIGINT), number, (time, until))
-    return logical.Project(plan, (*kept(plan, keys), *kept(plan, [name for name, _ in calls]), (time, begins), (until, ends))), Life(time, until)
+    return logical.Project(
+        plan, (*kept(plan, keys), *kept(plan, [name for name, _ in calls]), (time, begins), (until, ends))
+    ), Life(time, until)
 
 
 def _follows_order(call: Aggregate) -> bool:
@@ -113,7 +124,9 @@ def _numbered(rows: logical.Node, place: str) -> logical.Node:
     return logical.Window(rows, (), (), ((place, WindowCall("row_number", (), BIGINT)),))
 
 
-def _in_order(rows: logical.Node, keys: Sequence[str], calls: Calls, place: Column, names: Names) -> tuple[logical.Node, Calls]:
+def _in_order(
+    rows: logical.Node, keys: Sequence[str], calls: Calls, place: Column, names: Names
+) -> tuple[logical.Node, Calls]:
     """The calls that depend on the order of rows as ones that are ordered by place; the rows have what these need."""
     found = []
     for name, call in calls:
@@ -126,13 +139,19 @@ def _in_order(rows: logical.Node, keys: Sequence[str], calls: Calls, place: Colu
 
 
 def _last_key(call: Aggregate, place: Column) -> SortKey:
-    """What decides between rows that an ORDER BY leaves equal: the first in the input is taken, by `last` too, which turns its keys round."""
+    """What decides between rows that an ORDER BY leaves equal: the first in the input is taken, by `last` too, which
+    turns its keys round."""
     return SortKey(place, descending=bool(call.order) and call.name in ("last", "last_value"))
 
 
-def _first_ones(rows: logical.Node, keys: Sequence[str], call: Aggregate, place: Column, copy: str) -> tuple[logical.Node, Aggregate]:
-    """A call of distinct values as one of the first row of each value. Which row of a value is met first is up to the joins."""
+def _first_ones(
+    rows: logical.Node, keys: Sequence[str], call: Aggregate, place: Column, copy: str
+) -> tuple[logical.Node, Aggregate]:
+    """A call of distinct values as one of the first row of each value. Which row of a value is met first is up to the
+    joins."""
     same = (*columns_of(rows, keys), *call.args, *(() if call.filter is None else (call.filter,)))
     rows = logical.Window(rows, same, (SortKey(place),), ((copy, WindowCall("row_number", (), BIGINT)),))
     is_first = Call("=", (Column(copy, BIGINT, False), Literal(1, BIGINT)), BOOLEAN)
-    return rows, replace(call, distinct=False, filter=is_first if call.filter is None else every([call.filter, is_first]))
+    return rows, replace(
+        call, distinct=False, filter=is_first if call.filter is None else every([call.filter, is_first])
+    )

@@ -1,4 +1,5 @@
-"""CREATE STREAM, CREATE TABLE .. WITH (..), WATERMARK FOR and PERIOD FOR → an entry of the catalog; `tsql/statements/ddl.py` puts it there."""
+"""CREATE STREAM, CREATE TABLE .. WITH (..), WATERMARK FOR and PERIOD FOR → an entry of the catalog;
+`tsql/statements/ddl.py` puts it there."""
 
 from __future__ import annotations
 
@@ -30,25 +31,53 @@ if TYPE_CHECKING:
 
 def create_stream(analyzer: Analyzer, node: CreateStream) -> statements.CreateExternal | statements.Nothing:
     """CREATE STREAM name [(columns, WATERMARK .., PERIOD ..)] WITH (..)."""
-    return create_external(analyzer, "stream", node.this, node.expressions, node.args.get("options"), bool(node.args.get("replace")), bool(node.args.get("exists")))
+    return create_external(
+        analyzer,
+        "stream",
+        node.this,
+        node.expressions,
+        node.args.get("options"),
+        bool(node.args.get("replace")),
+        bool(node.args.get("exists")),
+    )
 
 
 def create_external(
-    analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.Expr], options: StreamOptions | None, replaces: bool, exists: bool, temporary: bool = False
+    analyzer: Analyzer,
+    kind: str,
+    table: exp.Table,
+    parts: list[exp.Expr],
+    options: StreamOptions | None,
+    replaces: bool,
+    exists: bool,
+    temporary: bool = False,
 ) -> statements.CreateExternal | statements.Nothing:
-    """The statement that makes a stream or a table over files; the files of one that may stay as it is are not looked at."""
+    """The statement that makes a stream or a table over files; the files of one that may stay as it is are not looked
+    at."""
     name = main_name(analyzer, table)
     if exists and analyzer.catalog.entry(name) is not None:
         return statements.Nothing()
     return statements.CreateExternal(name, _external(analyzer, kind, table, parts, options, temporary), replaces)
 
 
-def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.Expr], options: StreamOptions | None, temporary: bool) -> External:
-    """The entry for a list of columns and WITH (..); the files are opened once, to see that they are there and what is in them."""
+def _external(
+    analyzer: Analyzer,
+    kind: str,
+    table: exp.Table,
+    parts: list[exp.Expr],
+    options: StreamOptions | None,
+    temporary: bool,
+) -> External:
+    """The entry for a list of columns and WITH (..); the files are opened once, to see that they are there and what is
+    in them."""
     from tsql.analyze.definitions import definition_of
 
     if options is None:
-        raise analyzer.error(f"a {kind} needs WITH (..) to say where its rows are", table, "WITH (connector = 'parquet', path = 'folder/*.parquet')")
+        raise analyzer.error(
+            f"a {kind} needs WITH (..) to say where its rows are",
+            table,
+            "WITH (connector = 'parquet', path = 'folder/*.parquet')",
+        )
     periods = [part for part in parts if isinstance(part, Period)]
     marks = [part for part in parts if isinstance(part, Watermark)]
     columns = [part for part in parts if not isinstance(part, Period | Watermark)]
@@ -58,15 +87,23 @@ def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.E
         definition = definition_of(analyzer, table.name, columns, table)
         for column, part in zip(definition.columns, columns, strict=False):
             if column.unit is not None:
-                raise analyzer.error(f"the times of a {kind} over files are read as they are: TIMESTAMP takes no digits here", part)
+                raise analyzer.error(
+                    f"the times of a {kind} over files are read as they are: TIMESTAMP takes no digits here", part
+                )
             if column.not_null or column.default is not None:
                 raise _without_constraints(analyzer, kind, part)
         if definition.keys or definition.checks or len(columns) > len(definition.columns):
-            raise _without_constraints(analyzer, kind, next((part for part in columns if not isinstance(part, exp.ColumnDef)), columns[0]))
+            raise _without_constraints(
+                analyzer, kind, next((part for part in columns if not isinstance(part, exp.ColumnDef)), columns[0])
+            )
         schema = definition.schema
     fifo = next((path for path in files.paths if is_fifo(path)), None)
     if fifo is not None:
-        raise analyzer.error(f"{fifo} is a pipe: the rows of a {kind} over files are read whenever it is used, those of a pipe once", table, f"CREATE TABLE {table.name} AS FROM '{fifo}' keeps them")
+        raise analyzer.error(
+            f"{fifo} is a pipe: the rows of a {kind} over files are read whenever it is used, those of a pipe once",
+            table,
+            f"CREATE TABLE {table.name} AS FROM '{fifo}' keeps them",
+        )
     opened = _opened(analyzer, files, schema, options)
     schema = Schema(tuple(f for f in opened.schema if f.type.is_readable)) if schema is None else schema
     files = replace(files, kind=opened.describe()["kind"])
@@ -76,7 +113,9 @@ def _external(analyzer: Analyzer, kind: str, table: exp.Table, parts: list[exp.E
 
 
 def _without_constraints(analyzer: Analyzer, kind: str, at: exp.Expr) -> TsqlError:
-    return analyzer.error(f"the columns of a {kind} over files have no constraints and no defaults: its rows are read as they are", at)
+    return analyzer.error(
+        f"the columns of a {kind} over files have no constraints and no defaults: its rows are read as they are", at
+    )
 
 
 def _files(analyzer: Analyzer, node: StreamOptions) -> Files:
@@ -90,9 +129,15 @@ def _files(analyzer: Analyzer, node: StreamOptions) -> Files:
             raise analyzer.error(f'option "{name}" takes a string', positions[name])
     connector, path = options.pop("connector", None), options.pop("path", None)
     if connector is not None and connector.lower() not in (*CONNECTORS, "ipc"):
-        raise analyzer.error(f"unknown connector '{connector}'", positions["connector"], f"connectors are {', '.join(CONNECTORS)}")
+        raise analyzer.error(
+            f"unknown connector '{connector}'", positions["connector"], f"connectors are {', '.join(CONNECTORS)}"
+        )
     if path is None:
-        raise analyzer.error('option "path" is missing: a file, a folder or a pattern', node, "WITH (connector = 'parquet', path = 'folder/*.parquet')")
+        raise analyzer.error(
+            'option "path" is missing: a file, a folder or a pattern',
+            node,
+            "WITH (connector = 'parquet', path = 'folder/*.parquet')",
+        )
     return Files("" if connector is None else connector.lower(), paths_of(path), options)
 
 
@@ -132,7 +177,10 @@ def _watermark(analyzer: Analyzer, schema: Schema, node: Watermark) -> Watermark
     source = analyzer.parsed.source
     bound = Binder(source, schema_resolver(schema, source), clause="WATERMARK").bind(node.expression)
     if bound.type.name not in TIMES:
-        raise analyzer.error(f"the watermark is {bound.type}: it must be a time, such as {column.name} - INTERVAL '5 seconds'", node.expression)
+        raise analyzer.error(
+            f"the watermark is {bound.type}: it must be a time, such as {column.name} - INTERVAL '5 seconds'",
+            node.expression,
+        )
     policy = node.args.get("on_late")
     into = node.args.get("into")
     return WatermarkRecord(

@@ -1,8 +1,9 @@
-"""Window functions in FROM (TUMBLE, HOP, CUMULATE, SESSION, by time and by count): to a plan and the columns that they add.
+"""Window functions in FROM (TUMBLE, HOP, CUMULATE, SESSION, by time and by count): to a plan and the columns that they
+add.
 
-TUMBLE is arithmetic on each row, HOP and CUMULATE repeat a row for each window that it is in (`planner/logical/overlapping_windows.py`), SESSION and
-count windows are window functions over the rows of a key (`kernels/windows/sessions.py`). Rows without a time are in no window.
-"""
+TUMBLE is arithmetic on each row, HOP and CUMULATE repeat a row for each window that it is in
+(`planner/logical/overlapping_windows.py`), SESSION and count windows are window functions over the rows of a key
+(`kernels/windows/sessions.py`). Rows without a time are in no window."""
 
 from __future__ import annotations
 
@@ -61,15 +62,25 @@ class WindowAnalyzer:
 
     def analyze(self) -> ScopeTable:
         if self.input.relation.life is not None:
-            raise self.queries.error(f"{self.node.sql_name} is over rows with a time: the rows of its input have lifetimes", self.node, "QUANTIZE(t, slide => .., size => ..) with GROUP BY")
+            raise self.queries.error(
+                f"{self.node.sql_name} is over rows with a time: the rows of its input have lifetimes",
+                self.node,
+                "QUANTIZE(t, slide => .., size => ..) with GROUP BY",
+            )
         added = WINDOW_COLUMNS if self._by_count else WINDOW_COLUMNS[:2]
         for field in self.fields:
             if field.name.lower() in added:
                 raise self.queries.error(
-                    f"the input of {self.node.sql_name} has a column {field.name} already", self.node, f"give it another name: SELECT {field.name} AS other_name, .."
+                    f"the input of {self.node.sql_name} has a column {field.name} already",
+                    self.node,
+                    f"give it another name: SELECT {field.name} AS other_name, ..",
                 )
         if self.node.args.get("timezone") is not None and not self._is_utc():
-            raise self.queries.error("windows are aligned in UTC: other time zones are not possible", self.node.args["timezone"], "timezone => 'UTC'")
+            raise self.queries.error(
+                "windows are aligned in UTC: other time zones are not possible",
+                self.node.args["timezone"],
+                "timezone => 'UTC'",
+            )
         time, keys = self._timed(), self._keys()
         if self._by_count:
             names = self._count_windows(time, keys)
@@ -77,7 +88,10 @@ class WindowAnalyzer:
             names = self._sessions(time, keys)
         else:
             names = self._by_time(time)
-        fields = [ScopeField(name, column, BIGINT if name == "window_id" else TIMESTAMP, False) for name, column in zip(added, names, strict=True)]
+        fields = [
+            ScopeField(name, column, BIGINT if name == "window_id" else TIMESTAMP, False)
+            for name, column in zip(added, names, strict=True)
+        ]
         shown = AnalyzedRelation(self.plan, (*self.fields, *fields))
         return ScopeTable(self.input.alias, shown)
 
@@ -90,12 +104,20 @@ class WindowAnalyzer:
         return isinstance(zone, exp.Literal) and zone.name.upper() in ("UTC", "ETC/UTC", "GMT")
 
     def _timed(self) -> Column:
-        """The time of a row as a column of the plan, which is neither NULL nor infinite, and whose windows are within TIMESTAMP."""
+        """The time of a row as a column of the plan, which is neither NULL nor infinite, and whose windows are within
+        TIMESTAMP."""
         node = self.node.args["time"]
         time = self.binder.bind_typed(node)
         if time.type not in TIMES:
             hint = "make_timestamp(microseconds) makes a time of a number" if time.type.is_integer else None
-            raise self.queries.error(f"{self.node.sql_name} needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not {_article(time.type)}", node, hint or f"as in {USAGE[type(self.node)]}")
+            raise self.queries.error(
+                (
+                    f"{self.node.sql_name} needs the time of a row: a TIMESTAMP, a TIMESTAMPTZ or a DATE, not "
+                    f"{_article(time.type)}"
+                ),
+                node,
+                hint or f"as in {USAGE[type(self.node)]}",
+            )
         if not (isinstance(time, Column) and time.type == TIMESTAMP):
             time = self._add("time", coerce(time, TIMESTAMP))
         far = tuple(Literal(us, BIGINT) for us in self._margins())
@@ -136,9 +158,13 @@ class WindowAnalyzer:
         bound = self.binder.bind_as(node, INTERVAL)
         value = bound if isinstance(bound, Literal) else None if bound.columns() else evaluate(bound)
         if value is None or value.value is None:
-            raise self.queries.error(f"{name} of {self.node.sql_name} must be a constant interval", node, f"as in {USAGE[type(self.node)]}")
+            raise self.queries.error(
+                f"{name} of {self.node.sql_name} must be a constant interval", node, f"as in {USAGE[type(self.node)]}"
+            )
         if value.value[0]:
-            raise self.queries.error(f"{name} of {self.node.sql_name} cannot be in months or years, which differ in length", node)
+            raise self.queries.error(
+                f"{name} of {self.node.sql_name} cannot be in months or years, which differ in length", node
+            )
         found = length_us(value.value)
         if found <= 0 and name != "offset":
             raise self.queries.error(f"{name} of {self.node.sql_name} must be more than zero", node)
@@ -178,14 +204,25 @@ class WindowAnalyzer:
 
     def _sessions(self, time: Column, keys: tuple[Column, ...]) -> list[str]:
         args = (time, Literal(self._length("gap"), BIGINT), Literal(self._length("max_size"), BIGINT))
-        return [c.name for c in self._window(keys, time, [(f"window_{side}", WindowCall(f"session_{side}", args, TIMESTAMP)) for side in ("start", "end")])]
+        return [
+            c.name
+            for c in self._window(
+                keys,
+                time,
+                [(f"window_{side}", WindowCall(f"session_{side}", args, TIMESTAMP)) for side in ("start", "end")],
+            )
+        ]
 
     def _count_windows(self, time: Column, keys: tuple[Column, ...]) -> list[str]:
         rows, slide = self._count("rows"), self._count("slide_rows") if isinstance(self.node, HopNode) else None
         if slide is None or slide == rows:
             size = Literal(rows, BIGINT)
-            bounds = [(f"window_{side}", WindowCall(f"rows_{side}", (time, size), TIMESTAMP)) for side in ("start", "end")]
-            start, end, place = self._window(keys, time, [*bounds, ("window_id", WindowCall("rows_number", (size,), BIGINT))])
+            bounds = [
+                (f"window_{side}", WindowCall(f"rows_{side}", (time, size), TIMESTAMP)) for side in ("start", "end")
+            ]
+            start, end, place = self._window(
+                keys, time, [*bounds, ("window_id", WindowCall("rows_number", (size,), BIGINT))]
+            )
             self.plan = logical.Filter(self.plan, Call("is_not_null", (start,), BOOLEAN))
             return [start.name, end.name, place.name]
         (number,) = self._window(keys, time, [("row_of_key", WindowCall("row_number", (), BIGINT))])
@@ -196,8 +233,13 @@ class WindowAnalyzer:
         window = Column(place, BIGINT, False)
         inside = Call("<=", (_minus(number, rows), Call("*", (window, Literal(slide, BIGINT)), BIGINT)), BOOLEAN)
         self.plan = logical.Filter(self.plan, inside)
-        bounds = [(f"window_{side}", WindowCall(name, (time,), TIMESTAMP, WHOLE_PARTITION)) for side, name in (("start", "min"), ("last", "max"))]
-        start, last, count = self._window((*keys, window), time, [*bounds, ("rows_of_window", WindowCall("count_star", (), BIGINT, WHOLE_PARTITION))])
+        bounds = [
+            (f"window_{side}", WindowCall(name, (time,), TIMESTAMP, WHOLE_PARTITION))
+            for side, name in (("start", "min"), ("last", "max"))
+        ]
+        start, last, count = self._window(
+            (*keys, window), time, [*bounds, ("rows_of_window", WindowCall("count_star", (), BIGINT, WHOLE_PARTITION))]
+        )
         self.plan = logical.Filter(self.plan, Call("=", (count, Literal(rows, BIGINT)), BOOLEAN))
         (end,) = self._computed([("window_end", later(last, 1))])
         return [start.name, end, place]

@@ -1,8 +1,8 @@
 """What is known of the arguments of each syntax node of a statement; `planner/bind/clauses.py` is the guard over them.
 
-A table for each family of nodes: `queries.py`, `relations.py` (FROM), `changes.py` (INSERT, UPDATE, ..), `definitions.py`
-(CREATE, DROP, ..), `own.py` (nodes of this dialect). A class that is in no table is refused by its name.
-"""
+A table for each family of nodes: `queries.py`, `relations.py` (FROM), `changes.py` (INSERT, UPDATE, ..),
+`definitions.py` (CREATE, DROP, ..), `own.py` (nodes of this dialect). A class that is in no table is refused by its
+name."""
 
 from __future__ import annotations
 

@@ -30,7 +30,11 @@ CHANGES: Table = {
         "expressions action conflict_keys where",
         refused={
             "duplicate": Refusal("ON DUPLICATE KEY", "ON CONFLICT (key) DO UPDATE SET .."),
-            "index_predicate": Refusal("WHERE", "a key holds for all rows: leave the condition out", "WHERE in a conflict target is not supported"),
+            "index_predicate": Refusal(
+                "WHERE",
+                "a key holds for all rows: leave the condition out",
+                "WHERE in a conflict target is not supported",
+            ),
             "constraint": Refusal("ON CONSTRAINT", "name its columns: ON CONFLICT (a, b)"),
         },
         places={"conflict_keys": _KEYS},
@@ -40,7 +44,9 @@ CHANGES: Table = {
         "with_ this expressions from_ where returning",
         refused={
             "order": Refusal("ORDER BY", "choose the rows with WHERE", "UPDATE takes no ORDER BY"),
-            "limit": Refusal("LIMIT", "choose the rows with WHERE: WHERE k IN (SELECT k FROM t LIMIT n)", "UPDATE takes no LIMIT"),
+            "limit": Refusal(
+                "LIMIT", "choose the rows with WHERE: WHERE k IN (SELECT k FROM t LIMIT n)", "UPDATE takes no LIMIT"
+            ),
             "hint": _HINT,
         },
         foreign="options",
@@ -50,7 +56,9 @@ CHANGES: Table = {
         "with_ this using where returning",
         refused={
             "order": Refusal("ORDER BY", "choose the rows with WHERE", "DELETE takes no ORDER BY"),
-            "limit": Refusal("LIMIT", "choose the rows with WHERE: WHERE k IN (SELECT k FROM t LIMIT n)", "DELETE takes no LIMIT"),
+            "limit": Refusal(
+                "LIMIT", "choose the rows with WHERE: WHERE k IN (SELECT k FROM t LIMIT n)", "DELETE takes no LIMIT"
+            ),
             "tables": Refusal("DELETE", "DELETE FROM t USING u WHERE ..", "DELETE takes one table, behind FROM"),
             "hint": _HINT,
         },
@@ -62,17 +70,31 @@ CHANGES: Table = {
         refused={
             "exists": "IF EXISTS",
             "identity": "RESTART IDENTITY|CONTINUE IDENTITY",
-            "option": Refusal("CASCADE|RESTRICT", message="TRUNCATE takes no CASCADE or RESTRICT: no table depends on another"),
+            "option": Refusal(
+                "CASCADE|RESTRICT", message="TRUNCATE takes no CASCADE or RESTRICT: no table depends on another"
+            ),
             "partition": "PARTITION",
             "is_database": "DATABASE",
         },
         foreign="only cluster",
         places={"expressions": TARGET},
     ),
-    exp.Copy: reads("this kind files params", idle={"credentials": "empty unless one of its own arguments is given"}, foreign="format", places={"this": TARGET}),
-    exp.CopyParameter: reads("this expression", refused={"expressions": Refusal("FILE_FORMAT", "COPY t TO 'file' (FORMAT csv)")}),
+    exp.Copy: reads(
+        "this kind files params",
+        idle={"credentials": "empty unless one of its own arguments is given"},
+        foreign="format",
+        places={"this": TARGET},
+    ),
+    exp.CopyParameter: reads(
+        "this expression", refused={"expressions": Refusal("FILE_FORMAT", "COPY t TO 'file' (FORMAT csv)")}
+    ),
     exp.Credentials: reads(
         foreign="encryption",
-        refused={"credentials": "CREDENTIALS", "storage": "STORAGE_INTEGRATION", "iam_role": "IAM_ROLE", "region": "REGION"},
+        refused={
+            "credentials": "CREDENTIALS",
+            "storage": "STORAGE_INTEGRATION",
+            "iam_role": "IAM_ROLE",
+            "region": "REGION",
+        },
     ),
 }

@@ -10,7 +10,13 @@ from tsql.planner.bind.clauses import Refusal, Table, reads
 _KEYS = {exp.Ordered: "this nulls_first"}
 _NAMED = "the name of a constraint is shown nowhere"
 _KEY_REFUSED: dict[str, Refusal | str] = {
-    "options": Refusal("DEFERRABLE|NOT DEFERRABLE|INITIALLY|NOT ENFORCED|ENFORCED|NORELY|RELY|ON CONFLICT|ON DELETE|ON UPDATE|USING INDEX", message="a key takes no options: it is checked with each statement"),
+    "options": Refusal(
+        (
+            "DEFERRABLE|NOT DEFERRABLE|INITIALLY|NOT ENFORCED|ENFORCED|NORELY|RELY|ON CONFLICT|ON DELETE|ON "
+            "UPDATE|USING INDEX"
+        ),
+        message="a key takes no options: it is checked with each statement",
+    ),
 }
 _EMPTY = "empty unless one of its own arguments is given"
 
@@ -30,11 +36,15 @@ DEFINITIONS: Table = {
     exp.Schema: reads("this expressions", places={"this": TARGET}),
     exp.Properties: reads("expressions"),
     exp.TemporaryProperty: reads(foreign="this scoped"),
-    exp.WithDataProperty: reads("no", refused={"statistics": "AND STATISTICS|AND NO STATISTICS"}, when_false="statistics"),
+    exp.WithDataProperty: reads(
+        "no", refused={"statistics": "AND STATISTICS|AND NO STATISTICS"}, when_false="statistics"
+    ),
     exp.ColumnDef: reads(
         "this kind constraints",
         refused={
-            "position": Refusal("FIRST|AFTER", "a new column is the last one; CREATE TABLE .. AS SELECT gives columns another order"),
+            "position": Refusal(
+                "FIRST|AFTER", "a new column is the last one; CREATE TABLE .. AS SELECT gives columns another order"
+            ),
         },
         foreign="exists default output",
     ),
@@ -42,15 +52,25 @@ DEFINITIONS: Table = {
     exp.Constraint: reads("expressions", idle={"this": _NAMED}),
     exp.NotNullColumnConstraint: reads("allow_null"),
     exp.DefaultColumnConstraint: reads("this"),
-    exp.CheckColumnConstraint: reads("this", refused={"enforced": Refusal("NOT ENFORCED|ENFORCED", message="a CHECK is always enforced")}),
-    exp.PrimaryKeyColumnConstraint: reads(
-        idle={"include": _EMPTY}, refused={**_KEY_REFUSED, "desc": Refusal("DESC|ASC", message="a key has no order")}, when_false="desc"
+    exp.CheckColumnConstraint: reads(
+        "this", refused={"enforced": Refusal("NOT ENFORCED|ENFORCED", message="a CHECK is always enforced")}
     ),
-    exp.PrimaryKey: reads("expressions", idle={"include": _EMPTY}, refused=_KEY_REFUSED, foreign="this", places={"expressions": _KEYS}),
+    exp.PrimaryKeyColumnConstraint: reads(
+        idle={"include": _EMPTY},
+        refused={**_KEY_REFUSED, "desc": Refusal("DESC|ASC", message="a key has no order")},
+        when_false="desc",
+    ),
+    exp.PrimaryKey: reads(
+        "expressions", idle={"include": _EMPTY}, refused=_KEY_REFUSED, foreign="this", places={"expressions": _KEYS}
+    ),
     exp.UniqueColumnConstraint: reads(
         "this nulls",
         idle={"include": _EMPTY},
-        refused={**_KEY_REFUSED, "index_type": "USING|CLUSTERED|NONCLUSTERED", "on_conflict": Refusal("ON CONFLICT", "INSERT OR IGNORE, INSERT OR REPLACE")},
+        refused={
+            **_KEY_REFUSED,
+            "index_type": "USING|CLUSTERED|NONCLUSTERED",
+            "on_conflict": Refusal("ON CONFLICT", "INSERT OR IGNORE, INSERT OR REPLACE"),
+        },
     ),
     exp.IndexParameters: reads(
         refused={
@@ -64,11 +84,19 @@ DEFINITIONS: Table = {
         },
         foreign="columns",
     ),
-    exp.GeneratedAsIdentityColumnConstraint: Refusal("GENERATED|IDENTITY", "a view can compute the column, row_number() OVER () can number rows", "a generated column is not supported"),
-    exp.ComputedColumnConstraint: Refusal("GENERATED|AS", "a view can compute the column", "a generated column is not supported"),
+    exp.GeneratedAsIdentityColumnConstraint: Refusal(
+        "GENERATED|IDENTITY",
+        "a view can compute the column, row_number() OVER () can number rows",
+        "a generated column is not supported",
+    ),
+    exp.ComputedColumnConstraint: Refusal(
+        "GENERATED|AS", "a view can compute the column", "a generated column is not supported"
+    ),
     exp.AutoIncrementColumnConstraint: Refusal("AUTO_INCREMENT|AUTOINCREMENT|IDENTITY"),
     exp.SchemaCommentProperty: Refusal("COMMENT"),
-    exp.PartitionedByProperty: Refusal("PARTITIONED BY|PARTITION BY", "COPY .. TO 'folder' (PARTITION_BY (a)) writes files by their keys"),
+    exp.PartitionedByProperty: Refusal(
+        "PARTITIONED BY|PARTITION BY", "COPY .. TO 'folder' (PARTITION_BY (a)) writes files by their keys"
+    ),
     exp.LikeProperty: Refusal("LIKE", "CREATE TABLE t AS SELECT * FROM u LIMIT 0"),
     exp.MaterializedProperty: Refusal("MATERIALIZED", "CREATE TABLE t AS SELECT .. keeps the rows"),
     exp.Index: None,
@@ -76,7 +104,10 @@ DEFINITIONS: Table = {
     exp.Reference: None,
     exp.Drop: reads(
         "kind tables exists",
-        idle={"cascade": "nothing depends on a table, a view or a macro", "restrict": "nothing depends on a table, a view or a macro"},
+        idle={
+            "cascade": "nothing depends on a table, a view or a macro",
+            "restrict": "nothing depends on a table, a view or a macro",
+        },
         refused={
             "expressions": Refusal("(", message="DROP takes a name without arguments"),
             "temporary": Refusal("TEMPORARY|TEMP", "DROP TABLE name"),

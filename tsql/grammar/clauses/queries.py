@@ -11,12 +11,23 @@ _MODIFIERS: dict[str, Refusal | str] = {
     "laterals": "LATERAL VIEW",
     "distribute": "DISTRIBUTE BY",
     "cluster": "CLUSTER BY",
-    "locks": Refusal("FOR UPDATE|FOR SHARE|FOR NO KEY UPDATE|FOR KEY SHARE", "a query sees one version of its tables: it needs no locks"),
+    "locks": Refusal(
+        "FOR UPDATE|FOR SHARE|FOR NO KEY UPDATE|FOR KEY SHARE",
+        "a query sees one version of its tables: it needs no locks",
+    ),
 }
 _FOREIGN = "match prewhere sort settings format options for_"
 _BEHIND_SELECT = {
-    "where": Refusal("WHERE", "put the query into FROM: SELECT * FROM (..) WHERE ..", "WHERE stands behind FROM, not behind a whole query"),
-    "group": Refusal("GROUP BY", "put the query into FROM: SELECT .. FROM (..) GROUP BY ..", "GROUP BY stands behind FROM, not behind a whole query"),
+    "where": Refusal(
+        "WHERE",
+        "put the query into FROM: SELECT * FROM (..) WHERE ..",
+        "WHERE stands behind FROM, not behind a whole query",
+    ),
+    "group": Refusal(
+        "GROUP BY",
+        "put the query into FROM: SELECT .. FROM (..) GROUP BY ..",
+        "GROUP BY stands behind FROM, not behind a whole query",
+    ),
     "having": Refusal("HAVING", "put the query into FROM", "HAVING stands behind FROM, not behind a whole query"),
     "qualify": Refusal("QUALIFY", "put the query into FROM", "QUALIFY stands behind FROM, not behind a whole query"),
     "windows": Refusal("WINDOW", "put the query into FROM", "WINDOW stands behind FROM, not behind a whole query"),
@@ -30,7 +41,11 @@ _SET = reads(
     refused={
         **_MODIFIERS,
         **_BEHIND_SELECT,
-        "sample": Refusal("USING SAMPLE|TABLESAMPLE", "put the query into FROM: SELECT * FROM (..) USING SAMPLE ..", "a sample is taken from what FROM gives"),
+        "sample": Refusal(
+            "USING SAMPLE|TABLESAMPLE",
+            "put the query into FROM: SELECT * FROM (..) USING SAMPLE ..",
+            "a sample is taken from what FROM gives",
+        ),
         "joins": Refusal("JOIN", "put the query into FROM", "JOIN stands behind FROM, not behind a whole query"),
         "side": Refusal("LEFT|RIGHT|FULL", "UNION BY NAME fills the columns that a side lacks with NULL"),
         "kind": Refusal("CORRESPONDING|INNER|OUTER", "UNION BY NAME"),
@@ -62,7 +77,13 @@ QUERIES: Table = {
     exp.With: reads(
         "expressions recursive",
         refused={
-            "search": Refusal("SEARCH|CYCLE", "a column of the query can keep the path; UNION in place of UNION ALL ends at rows that are there already"),
+            "search": Refusal(
+                "SEARCH|CYCLE",
+                (
+                    "a column of the query can keep the path; UNION in place of UNION ALL ends at rows that "
+                    "are there already"
+                ),
+            ),
         },
         foreign="cycle udfs",
     ),
@@ -80,20 +101,32 @@ QUERIES: Table = {
             "rollup": Refusal("WITH ROLLUP", "GROUP BY ROLLUP (a, b)"),
             "cube": Refusal("WITH CUBE", "GROUP BY CUBE (a, b)"),
             "totals": Refusal("WITH TOTALS", "GROUP BY ROLLUP (a, b)"),
-            "grouping_sets": Refusal("GROUPING SETS", "GROUP BY GROUPING SETS ((a), (b))", "GROUPING SETS is not supported behind keys"),
-            "all": Refusal("DISTINCT", "GROUP BY a, b: each combination is one group", "GROUP BY DISTINCT is not supported"),
+            "grouping_sets": Refusal(
+                "GROUPING SETS", "GROUP BY GROUPING SETS ((a), (b))", "GROUPING SETS is not supported behind keys"
+            ),
+            "all": Refusal(
+                "DISTINCT", "GROUP BY a, b: each combination is one group", "GROUP BY DISTINCT is not supported"
+            ),
         },
         when_false="all",
     ),
     exp.Rollup: reads("expressions"),
     exp.Cube: reads("expressions"),
     exp.GroupingSets: reads("expressions"),
-    exp.Limit: reads("expression limit_options", refused={"this": Refusal("LIMIT", message="an aggregate takes no LIMIT")}, foreign="offset expressions"),
+    exp.Limit: reads(
+        "expression limit_options",
+        refused={"this": Refusal("LIMIT", message="an aggregate takes no LIMIT")},
+        foreign="offset expressions",
+    ),
     exp.Offset: reads("expression", foreign="this expressions"),
     exp.LimitOptions: reads(
         "percent",
         idle={"rows": "the word ROWS"},
-        refused={"with_ties": Refusal("WITH TIES", "QUALIFY rank() OVER (ORDER BY x) <= n keeps the rows that tie with the last one")},
+        refused={
+            "with_ties": Refusal(
+                "WITH TIES", "QUALIFY rank() OVER (ORDER BY x) <= n keeps the rows that tie with the last one"
+            )
+        },
     ),
     exp.Fetch: reads("count limit_options", idle={"direction": "FIRST and NEXT are the same"}),
     exp.Hint: reads(idle={"expressions": "hints are read from the tokens"}),

@@ -25,12 +25,22 @@ RELATIONS: Table = {
         foreign="laterals system_time when format pattern",
         when_false="indexed",
     ),
-    exp.WithTableHint: Refusal("WITH", "hints stand behind SELECT: /*+ .. */", "WITH (..) behind a table is not supported"),
-    exp.IndexTableHint: Refusal("FORCE INDEX|USE INDEX|IGNORE INDEX|FORCE KEY|USE KEY|IGNORE KEY|FORCE", "hints stand behind SELECT: /*+ .. */"),
+    exp.WithTableHint: Refusal(
+        "WITH", "hints stand behind SELECT: /*+ .. */", "WITH (..) behind a table is not supported"
+    ),
+    exp.IndexTableHint: Refusal(
+        "FORCE INDEX|USE INDEX|IGNORE INDEX|FORCE KEY|USE KEY|IGNORE KEY|FORCE", "hints stand behind SELECT: /*+ .. */"
+    ),
     exp.TableAlias: reads("this columns", places={"columns": {exp.ColumnDef: "this"}}),
     exp.Lateral: reads(
         "this alias ordinality",
-        refused={"view": "LATERAL VIEW", "outer": "LATERAL VIEW OUTER", "cross_apply": Refusal("CROSS APPLY|OUTER APPLY", "CROSS JOIN LATERAL (..), LEFT JOIN LATERAL (..) ON true")},
+        refused={
+            "view": "LATERAL VIEW",
+            "outer": "LATERAL VIEW OUTER",
+            "cross_apply": Refusal(
+                "CROSS APPLY|OUTER APPLY", "CROSS JOIN LATERAL (..), LEFT JOIN LATERAL (..) ON true"
+            ),
+        },
         when_false="cross_apply",
     ),
     exp.Unnest: reads("expressions alias offset", foreign="explode_array"),
@@ -39,7 +49,10 @@ RELATIONS: Table = {
     ClipJoin: reads(_JOIN, refused=_JOIN_REFUSED, foreign=_JOIN_FOREIGN),
     exp.Pivot: reads(
         "this alias expressions fields unpivot using group into include_nulls default_on_null",
-        idle=dict.fromkeys(("columns", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming"), "the names of the columns are made here"),
+        idle=dict.fromkeys(
+            ("columns", "identify_pivot_strings", "prefixed_pivot_columns", "pivot_column_naming"),
+            "the names of the columns are made here",
+        ),
         foreign="with_ value_columns_first",
         places={"group": {exp.Group: "expressions"}},
     ),

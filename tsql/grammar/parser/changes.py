@@ -1,7 +1,7 @@
 """The grammar of statements that change something: ALTER, CREATE MACRO, transactions; and SUMMARIZE.
 
-What sqlglot parses well (INSERT, UPDATE, DELETE, COPY, CREATE TABLE) is left to it. `tsql/grammar/parser/statements.py` mixes this in.
-"""
+What sqlglot parses well (INSERT, UPDATE, DELETE, COPY, CREATE TABLE) is left to it. `tsql/grammar/parser/statements.py`
+mixes this in."""
 
 from __future__ import annotations
 
@@ -26,13 +26,31 @@ class SummarizeQuery(exp.Expression):
 class CreateMacro(exp.Expression):
     """CREATE [OR REPLACE] MACRO name(a, b := 1) AS expression."""
 
-    arg_types = {"this": True, "parameters": False, "defaults": False, "expression": True, "replace": False, "exists": False, "temporary": False}
+    arg_types = {
+        "this": True,
+        "parameters": False,
+        "defaults": False,
+        "expression": True,
+        "replace": False,
+        "exists": False,
+        "temporary": False,
+    }
 
 
 class AlterTable(exp.Expression):
-    """ALTER TABLE | VIEW [IF EXISTS] this action; `column` is the column that it is about, `value` what the action needs."""
+    """ALTER TABLE | VIEW [IF EXISTS] this action; `column` is the column that it is about, `value` what the action
+    needs."""
 
-    arg_types = {"this": True, "kind": True, "exists": False, "action": True, "column": False, "value": False, "using": False, "optional": False}
+    arg_types = {
+        "this": True,
+        "kind": True,
+        "exists": False,
+        "action": True,
+        "column": False,
+        "value": False,
+        "using": False,
+        "optional": False,
+    }
 
 
 class ChangeParser(ExpressionParser):
@@ -46,7 +64,12 @@ class ChangeParser(ExpressionParser):
         return self.expression(TransactionStep(this=exp.Var(this=word)), start)
 
     def _parse_summarize_query(self) -> SummarizeQuery:
-        if self._curr and self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN) or self._sequenced_ahead():
+        if (
+            self._curr
+            and self._curr.token_type
+            in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
+            or self._sequenced_ahead()
+        ):
             return self.expression(SummarizeQuery(this=self._parse_query("SUMMARIZE")))
         self._match(TokenType.TABLE)
         table = self._parse_table(schema=False)
@@ -81,10 +104,20 @@ class ChangeParser(ExpressionParser):
                 self.raise_error("Expected , or )")
         self._expect("AS")
         if self._match(TokenType.TABLE):
-            self.raise_error("Table macros are not supported: a view has no parameters, a scalar macro gives one value", self._prev)
+            self.raise_error(
+                "Table macros are not supported: a view has no parameters, a scalar macro gives one value", self._prev
+            )
         body = self._needed("an expression after AS")
         return self.expression(
-            CreateMacro(this=name, parameters=parameters, defaults=defaults, expression=body, replace=bool(replaces), exists=bool(exists), temporary=bool(temporary))
+            CreateMacro(
+                this=name,
+                parameters=parameters,
+                defaults=defaults,
+                expression=body,
+                replace=bool(replaces),
+                exists=bool(exists),
+                temporary=bool(temporary),
+            )
         )
 
     def _named(self, what: str) -> exp.Identifier:
@@ -134,7 +167,13 @@ class ChangeParser(ExpressionParser):
         raise AssertionError
 
     def _parse_add(self) -> dict[str, object]:
-        if self._curr and self._curr.text.upper().split(" ")[0] in ("PRIMARY", "UNIQUE", "CHECK", "CONSTRAINT", "FOREIGN"):
+        if self._curr and self._curr.text.upper().split(" ")[0] in (
+            "PRIMARY",
+            "UNIQUE",
+            "CHECK",
+            "CONSTRAINT",
+            "FOREIGN",
+        ):
             self.raise_error("Constraints are given when a table is created: ADD takes a column", self._curr)
         self._match(TokenType.COLUMN)
         optional = bool(self._match_text_seq("IF", "NOT", "EXISTS"))
@@ -154,7 +193,11 @@ class ChangeParser(ExpressionParser):
             return {"action": exp.Var(this="drop default"), "column": column}
         if self._match_text_seq("SET", "DEFAULT"):
             return {"action": exp.Var(this="set default"), "column": column, "value": self._needed("a default")}
-        if self._match_text_seq("SET", "DATA", "TYPE") or self._match_text_seq("SET", "TYPE") or self._match_text_seq("TYPE"):
+        if (
+            self._match_text_seq("SET", "DATA", "TYPE")
+            or self._match_text_seq("SET", "TYPE")
+            or self._match_text_seq("TYPE")
+        ):
             target = self._parse_types()
             if not isinstance(target, exp.DataType):
                 self.raise_error("Expected a type")

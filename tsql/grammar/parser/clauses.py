@@ -1,5 +1,5 @@
-"""The grammar of clauses, where sqlglot takes what DuckDB refuses or leaves out what it takes: their order, LIMIT and OFFSET,
-names behind AS and OVER, UPDATE, DELETE and INSERT. `tsql/grammar/parser/statements.py` mixes this in."""
+"""The grammar of clauses, where sqlglot takes what DuckDB refuses or leaves out what it takes: their order, LIMIT and
+OFFSET, names behind AS and OVER, UPDATE, DELETE and INSERT. `tsql/grammar/parser/statements.py` mixes this in."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _NO_NAMES = RESERVED - {"as"} | {
     "anti", "asof", "at", "authorization", "by", "collation", "concurrently", "cross", "freeze", "full", "glob", "ilike", "inner", "is", "join", "left", "like",
     "natural", "outer", "overlaps", "positional", "right", "semi", "similar", "tablesample", "verbose",
 }  # fmt: skip
-"""Words that are no names without AS or quotes; all but those of RESERVED can be names of functions (DuckDB's `duckdb_keywords()`)."""
+"""Words that are no names without AS or quotes; all but those of RESERVED can be names of functions (DuckDB's
+`duckdb_keywords()`)."""
 _QUOTED = (TokenType.STRING, TokenType.IDENTIFIER)
 
 
@@ -45,7 +46,11 @@ class ClauseParser(TimeParser):
         """As sqlglot's, which takes clauses in any order."""
         node = super()._parse_query_modifiers(this)
         parts = node.args if node is not None else {}
-        placed = [(parts[key].meta["clause_at"], key) for key in _CLAUSE_ORDER if parts.get(key) and "clause_at" in parts[key].meta]
+        placed = [
+            (parts[key].meta["clause_at"], key)
+            for key in _CLAUSE_ORDER
+            if parts.get(key) and "clause_at" in parts[key].meta
+        ]
         latest = ""
         for at, key in sorted(placed):
             if latest and _CLAUSE_ORDER[key] < _CLAUSE_ORDER[latest]:
@@ -53,7 +58,9 @@ class ClauseParser(TimeParser):
             latest = key
         return node
 
-    def _parse_limit(self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False) -> exp.Expr | None:
+    def _parse_limit(
+        self, this: exp.Expr | None = None, top: bool = False, skip_limit_token: bool = False
+    ) -> exp.Expr | None:
         """`LIMIT expression [%] [WITH TIES]`, or FETCH, which is one row if it does not say how many."""
         if top or not (skip_limit_token or self._match(TokenType.LIMIT)):
             node = super()._parse_limit(this, top, skip_limit_token)
@@ -65,7 +72,12 @@ class ClauseParser(TimeParser):
             self.raise_error("Expected a number of rows after LIMIT")
         percent, ties = self._match_set((TokenType.PERCENT, TokenType.MOD)), self._take("WITH", "TIES")
         options = self.expression(exp.LimitOptions(percent=percent, with_ties=ties)) if percent or ties else None
-        if self._curr and self._curr.token_type == TokenType.COMMA and self._next and self._next.token_type == TokenType.NUMBER:
+        if (
+            self._curr
+            and self._curr.token_type == TokenType.COMMA
+            and self._next
+            and self._next.token_type == TokenType.NUMBER
+        ):
             self._refuse('syntax error at ",": LIMIT takes one number', self._curr, "LIMIT 10 OFFSET 20")
         return self.expression(exp.Limit(this=this, expression=value, limit_options=options))
 
@@ -112,7 +124,9 @@ class ClauseParser(TimeParser):
             says_as = next((index for index, word in words if word == "AS"), None)
             query = next((index for index, word in words if word in ("SELECT", "FROM", "VALUES")), None)
             if says_as is None or query is not None and query < says_as:
-                self._refuse("syntax error: expected AS before the query", None if query is None else self._tokens[query])
+                self._refuse(
+                    "syntax error: expected AS before the query", None if query is None else self._tokens[query]
+                )
         return node
 
     def _parse_partition_by(self) -> list[exp.Expr]:
@@ -138,7 +152,11 @@ class ClauseParser(TimeParser):
     def _parse_table_alias(self, alias_tokens=None):  # type: ignore[no-untyped-def]
         if self._at_keyword():
             return None
-        if self._curr.token_type == TokenType.ALIAS and self._next.token_type not in _QUOTED and self._next.text.lower() in RESERVED:
+        if (
+            self._curr.token_type == TokenType.ALIAS
+            and self._next.token_type not in _QUOTED
+            and self._next.text.lower() in RESERVED
+        ):
             self._advance()
             self.raise_error("Expected a name after AS")
         node = super()._parse_table_alias(alias_tokens)
@@ -187,7 +205,9 @@ class ClauseParser(TimeParser):
             self.raise_error("Expected SET and what is set")
         for word in ("SET", "FROM", "WHERE", "RETURNING"):
             # The FROM of IS DISTINCT FROM is no clause.
-            places = [index for index, found in words if found == word and self._tokens[index - 1].text.upper() != "DISTINCT"]
+            places = [
+                index for index, found in words if found == word and self._tokens[index - 1].text.upper() != "DISTINCT"
+            ]
             if len(places) > 1:
                 self._refuse(f'syntax error at "{word}": it is there twice', self._tokens[places[1]])
         return node
@@ -211,7 +231,9 @@ class ClauseParser(TimeParser):
         if node is not None:
             for index, word in self._words_outside(first):
                 if word == "OFFSET":
-                    self._refuse("WITH OFFSET is not supported", self._tokens[index - 1], "WITH ORDINALITY counts from 1")
+                    self._refuse(
+                        "WITH OFFSET is not supported", self._tokens[index - 1], "WITH ORDINALITY counts from 1"
+                    )
         return node
 
     def _check_conflict(self, node: exp.OnConflict, first: int) -> None:

@@ -80,7 +80,9 @@ class DescribeQuery(exp.Expression):
     arg_types = {"this": True}
 
 
-class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, TimeFunctionParser, ClauseParser, ChangeParser):
+class TemporalParser(
+    SourceParser, OutputParser, MatchParser, TimeJoinParser, TimeFunctionParser, ClauseParser, ChangeParser
+):
     """Statements of the Temporal dialect."""
 
     def _parse_statement(self) -> exp.Expr | None:
@@ -111,7 +113,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         return self._query_or_create()
 
     def _parse_join(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """A comma in FROM is a join too; it is marked, since `a JOIN b` without a condition looks the same in the tree."""
+        """A comma in FROM is a join too; it is marked, since `a JOIN b` without a condition looks the same in the
+        tree."""
         is_comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
         node = super()._parse_join(*args, **kwargs)
         if node is not None and is_comma:
@@ -119,7 +122,8 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         return node
 
     def _parse_query_modifiers(self, this):  # type: ignore[no-untyped-def]
-        """`FROM a JOIN b ..` with nothing or SELECT behind it: sqlglot hangs the joins on `a`, here they are the query's."""
+        """`FROM a JOIN b ..` with nothing or SELECT behind it: sqlglot hangs the joins on `a`, here they are the
+        query's."""
         node = super()._parse_query_modifiers(this)
         first = node.args["from_"].this if isinstance(node, exp.Select) and node.args.get("from_") is not None else None
         if first is not None and first.args.get("joins") and not node.args.get("joins"):
@@ -133,8 +137,19 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         self._expect("ON")
         expressions = self._parse_csv(self._parse_unpivot_on if is_unpivot else self._parse_pivot_on)
         into = self._parse_unpivot_columns()
-        using = self._parse_csv(lambda: self._parse_alias(self._parse_disjunction())) if self._match(TokenType.USING) else None
-        pivot = exp.Pivot(this=table, expressions=expressions, into=into, using=using, group=self._parse_group(), unpivot=bool(is_unpivot))
+        using = (
+            self._parse_csv(lambda: self._parse_alias(self._parse_disjunction()))
+            if self._match(TokenType.USING)
+            else None
+        )
+        pivot = exp.Pivot(
+            this=table,
+            expressions=expressions,
+            into=into,
+            using=using,
+            group=self._parse_group(),
+            unpivot=bool(is_unpivot),
+        )
         if not expressions:
             self.raise_error("Expected columns after ON")
         if using == []:
@@ -194,8 +209,16 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         level = "PHYSICAL"
         if self._match_texts(LEVELS):
             level = self._prev.text.upper()
-        elif self._curr and self._curr.token_type == TokenType.VAR and self._next and self._next.token_type in _QUERY_STARTS and self._curr.text.upper() != "SEQUENCED":
-            self._refuse(f"EXPLAIN has no level {self._curr.text}", self._curr, hint=f"the levels are {', '.join(LEVELS)}")
+        elif (
+            self._curr
+            and self._curr.token_type == TokenType.VAR
+            and self._next
+            and self._next.token_type in _QUERY_STARTS
+            and self._curr.text.upper() != "SEQUENCED"
+        ):
+            self._refuse(
+                f"EXPLAIN has no level {self._curr.text}", self._curr, hint=f"the levels are {', '.join(LEVELS)}"
+            )
         return self.expression(Explain(this=self._parse_query("EXPLAIN"), level=level))
 
     def _parse_compile(self) -> CompilePlan:
@@ -268,7 +291,11 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         return self.expression(ShowTables(all=bool(everything)))
 
     def _parse_describe_query(self) -> DescribeQuery:
-        if self._curr.token_type in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN) or self._sequenced_ahead():
+        if (
+            self._curr.token_type
+            in (TokenType.SELECT, TokenType.FROM, TokenType.WITH, TokenType.VALUES, TokenType.L_PAREN)
+            or self._sequenced_ahead()
+        ):
             return self.expression(DescribeQuery(this=self._parse_query("DESCRIBE")))
         self._match(TokenType.TABLE)
         table = self._parse_table(schema=False)
@@ -287,9 +314,25 @@ class TemporalParser(SourceParser, OutputParser, MatchParser, TimeJoinParser, Ti
         return value
 
 
-_STATEMENTS = {TokenType.CREATE, TokenType.DROP, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.TRUNCATE, TokenType.COPY}
+_STATEMENTS = {
+    TokenType.CREATE,
+    TokenType.DROP,
+    TokenType.INSERT,
+    TokenType.UPDATE,
+    TokenType.DELETE,
+    TokenType.TRUNCATE,
+    TokenType.COPY,
+}
 _QUERY_STARTS = {TokenType.SELECT, TokenType.WITH, TokenType.FROM, TokenType.VALUES, TokenType.L_PAREN}
-_STEPS = {"BEGIN": "begin", "START": "begin", "COMMIT": "commit", "END": "commit", "ROLLBACK": "rollback", "ABORT": "rollback", "CHECKPOINT": "checkpoint"}
+_STEPS = {
+    "BEGIN": "begin",
+    "START": "begin",
+    "COMMIT": "commit",
+    "END": "commit",
+    "ROLLBACK": "rollback",
+    "ABORT": "rollback",
+    "CHECKPOINT": "checkpoint",
+}
 
 
 @dataclass(frozen=True)
@@ -337,7 +380,9 @@ def _parse_one(source: QueryText, tokens: list[Token]) -> Parsed:
     from tsql.grammar.clauses import check_statement
     from tsql.grammar.dialect import Temporal
 
-    nodes = run_parser(source, Temporal, lambda parser: parser._parse(type(parser)._parse_statement, tokens, source.text))
+    nodes = run_parser(
+        source, Temporal, lambda parser: parser._parse(type(parser)._parse_statement, tokens, source.text)
+    )
     node = nodes[0] if len(nodes) == 1 else None
     if node is None or isinstance(node, exp.Command):
         raise ParseError(f'syntax error at "{tokens[0].text}"', position=tokens[0].start, text=source.text)

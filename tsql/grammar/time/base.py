@@ -1,7 +1,7 @@
 """What the parts of the temporal grammar share: looking ahead, errors with a fix, and where a word is no alias.
 
-Errors are raised as our own ParseError at once: sqlglot's would be swallowed where it tries a relation (behind a comma, say).
-"""
+Errors are raised as our own ParseError at once: sqlglot's would be swallowed where it tries a relation (behind a comma,
+say)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class TimeParser(ExpressionParser):
         self._marks_in_patterns = 0
 
     def _parse(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """As sqlglot's; a statement with something of time in it has `meta["time"]`, so that no other one is searched for it."""
+        """As sqlglot's; a statement with something of time in it has `meta["time"]`, so that no other one is searched
+        for it."""
         found = super()._parse(*args, **kwargs)
         if self._has_time:
             for node in found:
@@ -54,7 +55,15 @@ class TimeParser(ExpressionParser):
 
     def _refuse(self, message: str, at: Token | exp.Expr | int | None, hint: str | None = None) -> NoReturn:
         """Raise an error at a token, a node or an offset (else at the present token, or at the end of the text)."""
-        position = at.start if isinstance(at, Token) and at else at if isinstance(at, int) else position_of(at) if isinstance(at, exp.Expr) else None
+        position = (
+            at.start
+            if isinstance(at, Token) and at
+            else at
+            if isinstance(at, int)
+            else position_of(at)
+            if isinstance(at, exp.Expr)
+            else None
+        )
         if position is None:
             position = self._curr.start if self._curr else self._prev.end + 1
         raise ParseError(message, position=position, text=self.sql, hint=hint)
@@ -62,7 +71,11 @@ class TimeParser(ExpressionParser):
     def _refuse_tolerance(self) -> None:
         """Refuse a TOLERANCE that is behind no ASOF JOIN."""
         if self._ahead("TOLERANCE"):
-            self._refuse("TOLERANCE belongs to an ASOF JOIN", self._curr, "ASOF JOIN .. ON .. AND l.ts >= r.ts TOLERANCE INTERVAL '1 second'")
+            self._refuse(
+                "TOLERANCE belongs to an ASOF JOIN",
+                self._curr,
+                "ASOF JOIN .. ON .. AND l.ts >= r.ts TOLERANCE INTERVAL '1 second'",
+            )
 
     def _expected(self, what: str) -> NoReturn:
         where = f'"{self._curr.text}"' if self._curr else "the end of the text"
@@ -132,7 +145,8 @@ class TimeParser(ExpressionParser):
         return node
 
     def _parse_function_call(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        """A call like `TUMBLE(..)` outside of FROM is a call like any other; the analyzer says what is wrong if there is no such function."""
+        """A call like `TUMBLE(..)` outside of FROM is a call like any other; the analyzer says what is wrong if there
+        is no such function."""
         node = super()._parse_function_call(*args, **kwargs)
         if isinstance(node, CallNode) and node.name.upper() in FUNCTIONS:
             self._has_time = True

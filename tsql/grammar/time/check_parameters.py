@@ -1,5 +1,5 @@
-"""Arguments of a function of time that cannot be right whatever the table is; `functions.py` calls `check_function`, and
-`query.py` calls `check_parameters`, since a parameter has a type then but a value only when the query runs."""
+"""Arguments of a function of time that cannot be right whatever the table is; `functions.py` calls `check_function`,
+and `query.py` calls `check_parameters`, since a parameter has a type then but a value only when the query runs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def check_function(parser: TimeFunctionParser, kind: type[TimeFunction], given: 
 def _check_rows(parser: TimeFunctionParser, kind: type[TimeFunction], given: Given, start: Token) -> None:
     if "rows" not in given:
         if "slide_rows" in given:
-            parser._refuse("slide_rows needs rows, the size of the window", given["slide_rows"].start, f"as in {USAGE[kind]}")
+            parser._refuse(
+                "slide_rows needs rows, the size of the window", given["slide_rows"].start, f"as in {USAGE[kind]}"
+            )
         missing = [name for name in ("slide", "size") if name in kind.arg_types and name not in given]
         if missing:
             parser._refuse(f"{kind.sql_name} needs {' and '.join(missing)}", start, f"as in {USAGE[kind]}")
@@ -52,7 +54,11 @@ def _check_rows(parser: TimeFunctionParser, kind: type[TimeFunction], given: Giv
     for name in _BY_TIME:
         if name in given:
             later = max((given["rows"], given[name]), key=lambda argument: argument.start.start)
-            parser._refuse(f"{kind.sql_name} takes rows or {name}, not both: windows are by count or by time", later.start, f"as in {USAGE[kind]}")
+            parser._refuse(
+                f"{kind.sql_name} takes rows or {name}, not both: windows are by count or by time",
+                later.start,
+                f"as in {USAGE[kind]}",
+            )
     if kind is Hop and "slide_rows" not in given:
         parser._refuse("HOP by count needs slide_rows", start, f"as in {USAGE[kind]}")
 
@@ -78,13 +84,17 @@ def _check_lifetime(parser: TimeFunctionParser, given: Given) -> None:
             parser._refuse(f"LIFETIME with {name} needs start", given[name].start, f"as in {USAGE[Lifetime]}")
 
 
-def _check_value(parser: TimeFunctionParser, kind: type[TimeFunction], parameter: TimeParameter, argument: Argument) -> None:
+def _check_value(
+    parser: TimeFunctionParser, kind: type[TimeFunction], parameter: TimeParameter, argument: Argument
+) -> None:
     value, place = argument.value, f"{parameter.name} of {kind.sql_name}"
     literal = value if isinstance(value, exp.Literal) else None
     match parameter.kind:
         case "time":
             if isinstance(value, (exp.Interval, exp.Literal)):
-                parser._refuse(f"{place} is the time of a row, such as a column", argument.start, f"as in {USAGE[kind]}")
+                parser._refuse(
+                    f"{place} is the time of a row, such as a column", argument.start, f"as in {USAGE[kind]}"
+                )
         case "count":
             _check_count(parser, place, argument)
         case "text":
@@ -93,21 +103,28 @@ def _check_value(parser: TimeFunctionParser, kind: type[TimeFunction], parameter
         case _:
             if literal is not None:
                 unit = literal.name if literal.is_string else f"{literal.name} minutes"
-                parser._refuse(f"{place} takes an interval, such as INTERVAL '10 minutes'", argument.start, f"INTERVAL '{unit}'")
+                parser._refuse(
+                    f"{place} takes an interval, such as INTERVAL '10 minutes'", argument.start, f"INTERVAL '{unit}'"
+                )
             check_interval(parser, value, place, argument.start, parameter.kind)
 
 
 def _check_count(parser: TimeFunctionParser, place: str, argument: Argument) -> None:
     value = argument.value
     number = value.this if isinstance(value, exp.Neg) else value
-    if isinstance(number, (exp.Interval, exp.Boolean)) or isinstance(number, exp.Literal) and (number.is_string or not number.name.isdigit()):
+    if (
+        isinstance(number, (exp.Interval, exp.Boolean))
+        or isinstance(number, exp.Literal)
+        and (number.is_string or not number.name.isdigit())
+    ):
         parser._refuse(f"{place} takes a whole number of rows", argument.start)
     if isinstance(number, exp.Literal) and (number is not value or int(number.name) == 0):
         parser._refuse(f"{place} must be at least 1", argument.start)
 
 
 def check_interval(parser: TimeParser, value: exp.Expr, place: str, at: Token, kind: str) -> None:
-    """Refuse a literal interval that `place` cannot have; `kind` is that of a Parameter, or "bound" for one that may be zero."""
+    """Refuse a literal interval that `place` cannot have; `kind` is that of a Parameter, or "bound" for one that may be
+    zero."""
     parts = constant_interval(value)
     if parts is None or kind == "move":
         return
@@ -116,7 +133,9 @@ def check_interval(parser: TimeParser, value: exp.Expr, place: str, at: Token, k
         hint = f"{shown(months * 30 * 86_400_000_000)} has a length"
         if kind == "length" and "size" in place:
             hint += "; for calendar months group by date_trunc('month', ts)"
-        parser._refuse(f"{place} cannot be in months or years, which differ in length", at, hint if months > 0 else None)
+        parser._refuse(
+            f"{place} cannot be in months or years, which differ in length", at, hint if months > 0 else None
+        )
     if kind == "offset":
         return
     if months < 0 or length < 0:
@@ -132,8 +151,9 @@ _LEAST = {"growth": ("<", "cannot be negative"), "duration": ("<=", "must be mor
 
 
 def check_parameters(queries: QueryAnalyzer, node: TimeFunction) -> TimeFunction:
-    """The function with those arguments checked when the query runs that depend on `$1` alone. As literals the same values are refused
-    by `check_interval`; unchecked, EXTEND by a negative interval would shorten lifetimes without a word."""
+    """The function with those arguments checked when the query runs that depend on `$1` alone. As literals the same
+    values are refused by `check_interval`; unchecked, EXTEND by a negative interval would shorten lifetimes without a
+    word."""
     for parameter in PARAMETERS[type(node)]:
         value = node.args.get(parameter.name)
         if value is None or value.find(exp.Placeholder) is None or value.find(exp.Column, exp.Query) is not None:
@@ -151,7 +171,10 @@ def check_parameters(queries: QueryAnalyzer, node: TimeFunction) -> TimeFunction
 def _guarded(value: exp.Expr, place: str, wrong: str, message: str) -> exp.Expr:
     """The interval, or an error where it is wrong."""
     length = "CAST(value AS INTERVAL)"
-    guard, _ = parse_scalar(f"CASE WHEN {length} {wrong} INTERVAL '0 seconds' THEN error('{place} {message}: ' || CAST(value AS VARCHAR)) ELSE {length} END")
+    guard, _ = parse_scalar(
+        f"CASE WHEN {length} {wrong} INTERVAL '0 seconds' THEN error('{place} {message}: ' || CAST(value "
+        f"AS VARCHAR)) ELSE {length} END"
+    )
     at = position_of(value)
     for part in guard.walk():
         part.meta["at"] = at

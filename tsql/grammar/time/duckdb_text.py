@@ -1,9 +1,9 @@
 """The DuckDB text of temporal SQL, for the oracle: each construct as plain SQL that gives its rows.
 
-Windows are `time_bucket` with the epoch as its origin, sessions and count windows are window functions (OVER), ASOF with TOLERANCE
-is a lateral join, AS OF a condition. EMIT and PROGRESSIVE are left out: they never say what the result is. What DuckDB cannot say
-raises sqlglot's UnsupportedError with the name of the construct. Helper columns begin with two underscores.
-"""
+Windows are `time_bucket` with the epoch as its origin, sessions and count windows are window functions (OVER), ASOF
+with TOLERANCE is a lateral join, AS OF a condition. EMIT and PROGRESSIVE are left out: they never say what the result
+is. What DuckDB cannot say raises sqlglot's UnsupportedError with the name of the construct. Helper columns begin with
+two underscores."""
 
 from __future__ import annotations
 
@@ -79,10 +79,14 @@ class DuckdbTimeText(TimeGenerator):
         if not node.expressions:
             cannot_say("a stream whose columns are those of its files")
         schema = exp.Schema(this=node.this, expressions=node.expressions)
-        return self.sql(exp.Create(this=schema, kind="TABLE", replace=node.args.get("replace"), exists=node.args.get("exists")))
+        return self.sql(
+            exp.Create(this=schema, kind="TABLE", replace=node.args.get("replace"), exists=node.args.get("exists"))
+        )
 
     def schema_sql(self, expression: exp.Schema) -> str:
-        expression.set("expressions", [node for node in expression.expressions if not isinstance(node, (Period, Watermark))])
+        expression.set(
+            "expressions", [node for node in expression.expressions if not isinstance(node, (Period, Watermark))]
+        )
         return super().schema_sql(expression)
 
     def create_sql(self, expression: exp.Create) -> str:
@@ -122,7 +126,9 @@ class DuckdbTimeText(TimeGenerator):
         """The condition that a row of a table with a PERIOD is alive at a time."""
         if table.lower() not in self.periods:
             cannot_say(f'FOR VALID_TIME AS OF: the period of "{table}" is not known')
-        start, end = (self.sql(exp.Column(this=_quoted(name), table=_quoted(alias))) for name in self.periods[table.lower()])
+        start, end = (
+            self.sql(exp.Column(this=_quoted(name), table=_quoted(alias))) for name in self.periods[table.lower()]
+        )
         time = self.sql(exp.Paren(this=at.copy()))
         return f"{start} <= {time} AND ({end} IS NULL OR {time} < {end})"
 
@@ -135,26 +141,37 @@ class DuckdbTimeText(TimeGenerator):
         return super().join_sql(expression, join_op)
 
     def asofjoin_sql(self, node: AsofJoin) -> str:
-        """With TOLERANCE: the nearest of the right rows that are near enough, for each left row. Among equal times DuckDB takes any."""
+        """With TOLERANCE: the nearest of the right rows that are near enough, for each left row. Among equal times
+        DuckDB takes any."""
         tolerance, right = node.args.get("tolerance"), node.this.alias_or_name
         if tolerance is None:
             return self.join_sql(node)
         if node.args.get("on") is None or not right:
             cannot_say("ASOF JOIN .. USING with TOLERANCE")
         on = node.args["on"]
-        times = [pair for pair in map(lambda part: _time_sides(part, right), on.flatten() if isinstance(on, exp.And) else [on]) if pair]
+        times = [
+            pair
+            for pair in map(lambda part: _time_sides(part, right), on.flatten() if isinstance(on, exp.And) else [on])
+            if pair
+        ]
         # A column without its table would be the right one's inside of the subquery.
         if len(times) != 1 or any(not column.table for column in on.find_all(exp.Column)):
-            cannot_say("ASOF JOIN with TOLERANCE unless one inequality compares the times of both sides, with the tables named")
+            cannot_say(
+                "ASOF JOIN with TOLERANCE unless one inequality compares the times of both sides, with the tables named"
+            )
         left_time, right_time, is_later = times[0]
         left, own, bound = self.sql(left_time), self.sql(right_time), self.sql(exp.Paren(this=tolerance))
         near = f"{own} <= {left} + {bound}" if is_later else f"{own} >= {left} - {bound}"
         kind = "LEFT JOIN" if node.args.get("side") == "LEFT" else "JOIN"
-        rows = f"SELECT * FROM {self.sql(node.this)} WHERE {self.sql(on)} AND {near} ORDER BY {own} {'ASC' if is_later else 'DESC'} LIMIT 1"
+        rows = (
+            f"SELECT * FROM {self.sql(node.this)} WHERE {self.sql(on)} AND {near} ORDER BY {own} "
+            f"{'ASC' if is_later else 'DESC'} LIMIT 1"
+        )
         return f" {kind} LATERAL ({rows}) AS {self.sql(_quoted(right))} ON TRUE"
 
     def select_sql(self, expression: exp.Select) -> str:
-        """A filter and projection of a temporal relation also gives the lifetime; all else is evaluated per snapshot."""
+        """A filter and projection of a temporal relation also gives the lifetime; all else is evaluated per
+        snapshot."""
         if _is_temporal(expression):
             shown = {item.alias_or_name.lower() for item in expression.expressions}
             if not any(item.is_star for item in expression.expressions):
@@ -190,14 +207,21 @@ class DuckdbTimeText(TimeGenerator):
 
     def _bucket(self, node: TimeFunction, key: str, time: str | None = None) -> str:
         """The start of the window of this size that a time is in."""
-        origin = "TIMESTAMP '1970-01-01'" + (f" + {self._span(node, 'offset')}" if node.args.get("offset") is not None else "")
+        origin = "TIMESTAMP '1970-01-01'" + (
+            f" + {self._span(node, 'offset')}" if node.args.get("offset") is not None else ""
+        )
         return f"time_bucket({self._span(node, key)}, {time or self._time(node)}, {origin})"
 
-    def _windows(self, node: WindowFunction, start: str, end: str, condition: str, more: str = "", helpers: tuple[str, ...] = ()) -> str:
+    def _windows(
+        self, node: WindowFunction, start: str, end: str, condition: str, more: str = "", helpers: tuple[str, ...] = ()
+    ) -> str:
         """Rows with the bounds of their windows; those of a window function directly below are replaced."""
         dropped = [*_window_columns(node.this), *helpers]
         star = f"* EXCLUDE ({', '.join(dropped)})" if dropped else "*"
-        return f"SELECT {star}, {start} AS window_start, {end} AS window_end FROM {self.sql(node, 'this')}{more} WHERE {condition}"
+        return (
+            f"SELECT {star}, {start} AS window_start, {end} AS window_end FROM {self.sql(node, 'this')}{more} "
+            f"WHERE {condition}"
+        )
 
     def _steps(self, node: TimeFunction, whole: str, part: str) -> int:
         """How many parts cover the whole."""
@@ -225,7 +249,9 @@ class DuckdbTimeText(TimeGenerator):
     def _timed_rows(self, node: WindowFunction, more: str = "") -> tuple[str, list[str]]:
         """The rows that have a time, with it and the keys as helper columns; and the names of the keys."""
         keys = [f"__key{place}" for place, _ in enumerate(node.args.get("partition_by") or ())]
-        computed = [f"{self.sql(key)} AS {name}" for key, name in zip(node.args.get("partition_by") or (), keys, strict=True)]
+        computed = [
+            f"{self.sql(key)} AS {name}" for key, name in zip(node.args.get("partition_by") or (), keys, strict=True)
+        ]
         dropped = _window_columns(node.this)
         star = f"* EXCLUDE ({', '.join(dropped)})" if dropped else "*"
         columns = ", ".join([star, *computed, f"{self._time(node)} AS __time"])
@@ -236,16 +262,26 @@ class DuckdbTimeText(TimeGenerator):
             cannot_say("SESSION with max_size, which depends on where each session before has ended")
         rows, keys = self._timed_rows(node)
         gap, by = self._span(node, "gap"), _partition(keys)
-        marked = f"SELECT *, CASE WHEN __time <= lag(__time) OVER ({by}ORDER BY __time) + {gap} THEN 0 ELSE 1 END AS __new FROM ({rows})"
-        numbered = f"SELECT *, sum(__new) OVER ({by}ORDER BY __time RANGE UNBOUNDED PRECEDING) AS __session FROM ({marked})"
+        marked = (
+            f"SELECT *, CASE WHEN __time <= lag(__time) OVER ({by}ORDER BY __time) + {gap} THEN 0 ELSE 1 END "
+            f"AS __new FROM ({rows})"
+        )
+        numbered = (
+            f"SELECT *, sum(__new) OVER ({by}ORDER BY __time RANGE UNBOUNDED PRECEDING) AS __session FROM ({marked})"
+        )
         over = f"OVER ({_partition([*keys, '__session'])})"
         dropped = ", ".join([*keys, "__time", "__new", "__session"])
-        return f"SELECT * EXCLUDE ({dropped}), min(__time) {over} AS window_start, max(__time) {over} + {gap} AS window_end FROM ({numbered})"
+        return (
+            f"SELECT * EXCLUDE ({dropped}), min(__time) {over} AS window_start, max(__time) {over} + {gap} AS "
+            f"window_end FROM ({numbered})"
+        )
 
     def _count_windows(self, node: Tumble | Hop) -> str:
         rows, keys = self._timed_rows(node, ", row_number() OVER () AS __position")
         size = self.sql(node, "rows")
-        numbered = f"SELECT *, row_number() OVER ({_partition(keys)}ORDER BY __time, __position) - 1 AS __row FROM ({rows})"
+        numbered = (
+            f"SELECT *, row_number() OVER ({_partition(keys)}ORDER BY __time, __position) - 1 AS __row FROM ({rows})"
+        )
         number = f"__row // {size}"
         if isinstance(node, Hop):
             slide = self.sql(node, "slide_rows")
@@ -269,12 +305,21 @@ class DuckdbTimeText(TimeGenerator):
             case Extend():
                 return f"SELECT * REPLACE (valid_to + {self._span(node, 'by')} AS valid_to) FROM {source}"
             case Clip():
-                return f"SELECT * REPLACE (least(valid_to, valid_from + {self._span(node, 'duration')}) AS valid_to) FROM {source}"
+                return (
+                    f"SELECT * REPLACE (least(valid_to, valid_from + {self._span(node, 'duration')}) AS "
+                    f"valid_to) FROM {source}"
+                )
             case PointAtEnd():
-                return f"SELECT * REPLACE (valid_to AS valid_from, valid_to + {_POINT} AS valid_to) FROM {source} WHERE valid_to IS NOT NULL"
+                return (
+                    f"SELECT * REPLACE (valid_to AS valid_from, valid_to + {_POINT} AS valid_to) FROM {source} "
+                    "WHERE valid_to IS NOT NULL"
+                )
             case Chop():
                 size = self._span(node, "size")
-                pieces = f"SELECT *, unnest(range({self._bucket(node, 'size', 'valid_from')}, valid_to, {size})) AS __piece FROM {source}"
+                pieces = (
+                    f"SELECT *, unnest(range({self._bucket(node, 'size', 'valid_from')}, valid_to, {size})) AS "
+                    f"__piece FROM {source}"
+                )
                 ends = f"greatest(valid_from, __piece) AS valid_from, least(valid_to, __piece + {size}) AS valid_to"
                 return f"SELECT * EXCLUDE (__piece) REPLACE ({ends}) FROM ({pieces})"
         cannot_say(node.sql_name)
@@ -325,10 +370,14 @@ def _window_columns(node: exp.Expr) -> list[str]:
 
 
 def _time_sides(part: exp.Expr, right: str) -> tuple[exp.Expr, exp.Expr, bool] | None:
-    """The left time, the right time, and whether the right one is the later, if a condition is an inequality of both sides."""
+    """The left time, the right time, and whether the right one is the later, if a condition is an inequality of both
+    sides."""
     if not isinstance(part, (exp.GT, exp.GTE, exp.LT, exp.LTE)):
         return None
-    sides = [{column.table.lower() == right.lower() for column in side.find_all(exp.Column)} for side in (part.this, part.expression)]
+    sides = [
+        {column.table.lower() == right.lower() for column in side.find_all(exp.Column)}
+        for side in (part.this, part.expression)
+    ]
     is_less = isinstance(part, (exp.LT, exp.LTE))
     if sides == [{False}, {True}]:
         return part.this, part.expression, is_less
@@ -338,19 +387,35 @@ def _time_sides(part: exp.Expr, right: str) -> tuple[exp.Expr, exp.Expr, bool] |
 
 
 def _is_temporal(query: exp.Select) -> bool:
-    """Whether a query reads one temporal relation and only filters and projects it. Raises if it does more, for DuckDB has no snapshots."""
+    """Whether a query reads one temporal relation and only filters and projects it. Raises if it does more, for DuckDB
+    has no snapshots."""
     clause = query.args.get("from_")
     relations = [clause.this, *(join.this for join in query.args.get("joins") or ())] if clause is not None else []
     temporal = [relation.this.sql_name for relation in relations if _is_lifetime(relation)]
     if not temporal:
         return False
-    calls = (call for item in (*query.expressions, query.args.get("qualify")) if item is not None for call in item.find_all(CallNode, exp.Window))
-    is_row_wise = len(relations) == 1 and not any(query.args.get(key) for key in ("group", "having", "distinct", "laterals", "sample"))
-    if not is_row_wise or any(isinstance(call, exp.Window) or call.name in AGGREGATES.overloads for call in calls) or not _is_outermost(query):
+    calls = (
+        call
+        for item in (*query.expressions, query.args.get("qualify"))
+        if item is not None
+        for call in item.find_all(CallNode, exp.Window)
+    )
+    is_row_wise = len(relations) == 1 and not any(
+        query.args.get(key) for key in ("group", "having", "distinct", "laterals", "sample")
+    )
+    if (
+        not is_row_wise
+        or any(isinstance(call, exp.Window) or call.name in AGGREGATES.overloads for call in calls)
+        or not _is_outermost(query)
+    ):
         cannot_say(f"{temporal[0]} in a query that is evaluated per snapshot")
     return True
 
 
 def _is_outermost(query: exp.Select) -> bool:
-    """Whether what a query gives is the statement's result: inside of another query it would still be a temporal relation."""
-    return query.find_ancestor(exp.Query, exp.CTE, TimeFunction) is None and query.find(exp.Subquery, exp.Exists, exp.In) is None
+    """Whether what a query gives is the statement's result: inside of another query it would still be a temporal
+    relation."""
+    return (
+        query.find_ancestor(exp.Query, exp.CTE, TimeFunction) is None
+        and query.find(exp.Subquery, exp.Exists, exp.In) is None
+    )

@@ -3,8 +3,8 @@
     TUMBLE(bids PARTITION BY auction, ts, INTERVAL '10 minutes')
     TABLE(TUMBLE(TABLE bids, DESCRIPTOR(ts), INTERVAL '10' MINUTES))
 
-Outside of FROM these names are ordinary ones. What can be known of the arguments without a catalog is checked in `check_parameters.py`.
-"""
+Outside of FROM these names are ordinary ones. What can be known of the arguments without a catalog is checked in
+`check_parameters.py`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,11 @@ class TimeFunctionParser(TimeParser):
         """TABLE(function(..))."""
         self._advance(2)
         if not self._is_time_function():
-            self._refuse("TABLE(..) takes a function of time", self._curr, nearest(self._word(), FUNCTIONS) or f"such as {', '.join(FUNCTIONS)}")
+            self._refuse(
+                "TABLE(..) takes a function of time",
+                self._curr,
+                nearest(self._word(), FUNCTIONS) or f"such as {', '.join(FUNCTIONS)}",
+            )
         node = self._parse_time_function()
         if not self._match(TokenType.R_PAREN):
             self._expected(") behind the function of TABLE(")
@@ -88,8 +92,17 @@ class TimeFunctionParser(TimeParser):
         elif self._word(1) == "=>":
             self._refuse(f"{kind.sql_name} takes the table first", self._curr, f"as in {USAGE[kind]}")
         if self._curr.token_type in _QUERY_STARTS or self._ahead("SEQUENCED", "VALIDTIME", "SELECT"):
-            self._refuse(f"a query as the input of {kind.sql_name} stands in parentheses", self._curr, f"{kind.sql_name}((SELECT ..), ..)")
-        if not self._curr or self._curr.token_type in (TokenType.R_PAREN, TokenType.COMMA, TokenType.INTERVAL, TokenType.NUMBER):
+            self._refuse(
+                f"a query as the input of {kind.sql_name} stands in parentheses",
+                self._curr,
+                f"{kind.sql_name}((SELECT ..), ..)",
+            )
+        if not self._curr or self._curr.token_type in (
+            TokenType.R_PAREN,
+            TokenType.COMMA,
+            TokenType.INTERVAL,
+            TokenType.NUMBER,
+        ):
             self._refuse(f"{kind.sql_name} needs a table", self._curr, f"as in {USAGE[kind]}")
         is_flink = bool(self._word(1) != "(" and self._match(TokenType.TABLE))
         source = None if self._curr.token_type == TokenType.TABLE and self._word(1) != "(" else self._parse_table()
@@ -98,7 +111,8 @@ class TimeFunctionParser(TimeParser):
         return source, is_flink
 
     def _parse_time_keys(self, kind: type[TimeFunction], is_flink: bool) -> list[exp.Expr]:
-        """PARTITION BY one key, or several in parentheses: a comma ends it. Flink's form may list them, up to DESCRIPTOR."""
+        """PARTITION BY one key, or several in parentheses: a comma ends it. Flink's form may list them, up to
+        DESCRIPTOR."""
         start = self._curr
         if not self._match(TokenType.PARTITION_BY):
             return []
@@ -128,7 +142,9 @@ class TimeFunctionParser(TimeParser):
             self._expected("the name of an option before =>")
         return Argument(name, value, start, self._prev)
 
-    def _assign(self, kind: type[TimeFunction], arguments: list[Argument], start: Token, table_text: str) -> dict[str, Argument]:
+    def _assign(
+        self, kind: type[TimeFunction], arguments: list[Argument], start: Token, table_text: str
+    ) -> dict[str, Argument]:
         """The arguments by the names of their parameters."""
         places = [p for p in PARAMETERS[kind] if p.positional]
         given: dict[str, Argument] = {}
@@ -138,9 +154,15 @@ class TimeFunctionParser(TimeParser):
                 named = True
                 parameter = self._option(kind, argument)
             elif named:
-                self._refuse("an argument without a name follows one that has a name", argument.start, f"as in {USAGE[kind]}")
+                self._refuse(
+                    "an argument without a name follows one that has a name", argument.start, f"as in {USAGE[kind]}"
+                )
             elif place >= len(places):
-                hint = f"by name: {', '.join(p.name for p in PARAMETERS[kind])}" if PARAMETERS[kind] else f"as in {USAGE[kind]}"
+                hint = (
+                    f"by name: {', '.join(p.name for p in PARAMETERS[kind])}"
+                    if PARAMETERS[kind]
+                    else f"as in {USAGE[kind]}"
+                )
                 self._refuse(f"{kind.sql_name} takes {_count(len(places))} behind the table", argument.start, hint)
             else:
                 parameter = places[place]
@@ -159,7 +181,9 @@ class TimeFunctionParser(TimeParser):
         hint = nearest(argument.name, names) or (f"there is {', '.join(names)}" if names else f"as in {USAGE[kind]}")
         self._refuse(f'{kind.sql_name} has no option "{argument.name}"', argument.start, hint)
 
-    def _check_order(self, kind: type[TimeFunction], parameter: TimeParameter, arguments: list[Argument], place: int, table_text: str) -> None:
+    def _check_order(
+        self, kind: type[TimeFunction], parameter: TimeParameter, arguments: list[Argument], place: int, table_text: str
+    ) -> None:
         """Refuse an interval where the time belongs, with the call as it should be."""
         value = arguments[place].value
         if parameter.kind != "time" or not isinstance(value, exp.Interval):

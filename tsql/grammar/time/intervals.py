@@ -63,7 +63,14 @@ def length_us(parts: Parts) -> int:
 
 def shown(us: int) -> str:
     """A length as an interval is written: `INTERVAL '90 minutes'`, in the largest unit that divides it."""
-    for unit, step in (("day", DAY_US), ("hour", 3_600_000_000), ("minute", 60_000_000), ("second", 1_000_000), ("millisecond", 1000), ("microsecond", 1)):
+    for unit, step in (
+        ("day", DAY_US),
+        ("hour", 3_600_000_000),
+        ("minute", 60_000_000),
+        ("second", 1_000_000),
+        ("millisecond", 1000),
+        ("microsecond", 1),
+    ):
         if us % step == 0:
             count = us // step
             return f"INTERVAL '{count} {unit}{'' if abs(count) == 1 else 's'}'"

@@ -23,7 +23,11 @@ class TimeJoinParser(TimeParser):
         if is_clip:
             self._advance()
         elif self._word() in _SIDES and self._word(1) == "CLIP" and self._word(2) == "JOIN":
-            self._refuse(f"a CLIP JOIN has no {self._word()}: it keeps every left row, and only ends it earlier", start, "l CLIP JOIN r ON l.key = r.key")
+            self._refuse(
+                f"a CLIP JOIN has no {self._word()}: it keeps every left row, and only ends it earlier",
+                start,
+                "l CLIP JOIN r ON l.key = r.key",
+            )
         node = super()._parse_join(*args, **kwargs)
         if node is None:
             return None
@@ -33,7 +37,11 @@ class TimeJoinParser(TimeParser):
             return self._asof_join(node, start)
         self._refuse_tolerance()
         if self._ahead("MATCH_RECOGNIZE", "("):
-            self._refuse("MATCH_RECOGNIZE stands behind one table", self._curr, "FROM (SELECT .. FROM a JOIN b ON ..) MATCH_RECOGNIZE (..)")
+            self._refuse(
+                "MATCH_RECOGNIZE stands behind one table",
+                self._curr,
+                "FROM (SELECT .. FROM a JOIN b ON ..) MATCH_RECOGNIZE (..)",
+            )
         return node
 
     def _clip_join(self, node: exp.Join, start: Token) -> ClipJoin:
@@ -65,7 +73,11 @@ class TimeJoinParser(TimeParser):
     def _parse_version(self):  # type: ignore[no-untyped-def]
         start = self._curr
         if self._word() != "FOR" or self._word(1) not in _PERIODS:
-            named = f"FOR {self._word(1)} AS OF" if self._word() == "FOR" and self._word(2) == "AS" and self._word(3) == "OF" else None
+            named = (
+                f"FOR {self._word(1)} AS OF"
+                if self._word() == "FOR" and self._word(2) == "AS" and self._word(3) == "OF"
+                else None
+            )
             if named is not None or super()._parse_version() is not None:
                 self._refuse(f"{named or f'{start.text} AS OF'} is not known", start, _AS_OF)
             return None
@@ -92,6 +104,8 @@ class TimeJoinParser(TimeParser):
             if isinstance(node, exp.Table) and node.args.get("version"):
                 self._refuse(f"FOR {word} is given twice", self._curr)
             if isinstance(node, exp.Table) and node.alias:
-                self._refuse("the alias stands behind AS OF", self._curr, f"{node.name} FOR {word} AS OF x AS {node.alias}")
+                self._refuse(
+                    "the alias stands behind AS OF", self._curr, f"{node.name} FOR {word} AS OF x AS {node.alias}"
+                )
             self._refuse(f"FOR {word} AS OF stands behind the name of a table that has a PERIOD", self._curr)
         return node

@@ -71,7 +71,11 @@ class MatchParser(TimeParser):
             if key in parts:
                 self._refuse(f"{word} of MATCH_RECOGNIZE is given twice", at)
             if any(names.index(done) > names.index(key) for done in parts):
-                self._refuse(f"{word} of MATCH_RECOGNIZE stands before {later}", at, "the order is " + ", ".join(w for _, w, _ in clauses))
+                self._refuse(
+                    f"{word} of MATCH_RECOGNIZE stands before {later}",
+                    at,
+                    "the order is " + ", ".join(w for _, w, _ in clauses),
+                )
             if key not in ("rows", "after", "order"):
                 self._advance()
             parts[key] = read()
@@ -86,7 +90,15 @@ class MatchParser(TimeParser):
         if self._ahead("AFTER", "MATCH"):
             return "after"
         word = self._word()
-        words = {"PARTITION BY": "partition_by", "ORDER BY": "order", "MEASURES": "measures", "PATTERN": "pattern", "WITHIN": "within", "SUBSET": "subset", "DEFINE": "define"}
+        words = {
+            "PARTITION BY": "partition_by",
+            "ORDER BY": "order",
+            "MEASURES": "measures",
+            "PATTERN": "pattern",
+            "WITHIN": "within",
+            "SUBSET": "subset",
+            "DEFINE": "define",
+        }
         return words.get(word)
 
     def _parse_match_order(self) -> exp.Order:
@@ -165,7 +177,12 @@ class MatchParser(TimeParser):
     def _parse_unary(self) -> exp.Expr | None:
         """FINAL f(..) and RUNNING f(..) inside of MATCH_RECOGNIZE."""
         start = self._curr
-        if not (self._matches_open and self._word() in ("FINAL", "RUNNING") and self._word(2) == "(" and self._word(1).isidentifier()):
+        if not (
+            self._matches_open
+            and self._word() in ("FINAL", "RUNNING")
+            and self._word(2) == "("
+            and self._word(1).isidentifier()
+        ):
             return super()._parse_unary()
         self._advance()
         call = self._timed(MatchSemantics(this=self._parse_function(), kind=exp.Var(this=start.text.upper())), start)
@@ -207,7 +224,16 @@ def _check_variables(parser: MatchParser, match: RowMatch) -> None:
                 _check_variable(parser, column.args["table"], names)
 
 
-def _check_variable(parser: MatchParser, name: exp.Identifier, known: dict[str, str], clause: str | None = None) -> None:
+def _check_variable(
+    parser: MatchParser, name: exp.Identifier, known: dict[str, str], clause: str | None = None
+) -> None:
     if name.name.lower() not in known:
         hint = nearest(name.name, known.values()) or f"there is {', '.join(known.values()) or 'none'}"
-        parser._refuse(f'{clause + " gives " if clause else ""}"{name.name}"{", which" if clause else ""} is no variable of the PATTERN', name, hint)
+        parser._refuse(
+            (
+                f'{clause + " gives " if clause else ""}"{name.name}"{", which" if clause else ""} is no '
+                "variable of the PATTERN"
+            ),
+            name,
+            hint,
+        )

@@ -9,15 +9,23 @@ class RowMatch(exp.MatchRecognize):
     """input MATCH_RECOGNIZE (..): it is the `this` of an exp.Table, which has the alias of the result.
 
     this: the input, `exp.Table` or `exp.Subquery`, with its own alias.
-    partition_by: expressions.  order: exp.Order.
-    measures: exp.Alias each; in them, and in `define`, a qualified column `A.price` is that of a pattern variable or of a SUBSET, and
-        PREV, NEXT, FIRST, LAST, CLASSIFIER and MATCH_NUMBER are calls like any other (`Call`, lower case), perhaps below a MatchSemantics.
+    partition_by: expressions.  order: exp.Order. measures: exp.Alias each; in them, and in `define`, a qualified column
+    `A.price` is that of a pattern variable or of a SUBSET, and
+        PREV, NEXT, FIRST, LAST, CLASSIFIER and MATCH_NUMBER are calls like any other (`Call`, lower case), perhaps
+        below a MatchSemantics.
     rows: exp.Var, one of ROWS_PER_MATCH, or nothing.  after: a SkipTo, or nothing (PAST LAST ROW).
     pattern: a tree of the classes below.  within: an interval, or nothing.
     subset: Subset each.  define: exp.Alias each (`alias` is the variable); a variable without one matches every row.
     """
 
-    arg_types = {**exp.MatchRecognize.arg_types, "this": True, "pattern": True, "within": False, "subset": False, "define": True}
+    arg_types = {
+        **exp.MatchRecognize.arg_types,
+        "this": True,
+        "pattern": True,
+        "within": False,
+        "subset": False,
+        "define": True,
+    }
 
 
 ROWS_PER_MATCH = (
@@ -30,8 +38,8 @@ ROWS_PER_MATCH = (
 
 
 class SkipTo(exp.Expression):
-    """AFTER MATCH SKIP ..: `this` is exp.Var PAST LAST ROW, TO NEXT ROW, TO FIRST or TO LAST (which is what a bare TO means), and
-    `variable` the exp.Identifier of the last two."""
+    """AFTER MATCH SKIP ..: `this` is exp.Var PAST LAST ROW, TO NEXT ROW, TO FIRST or TO LAST (which is what a bare TO
+    means), and `variable` the exp.Identifier of the last two."""
 
     arg_types = {"this": True, "variable": False}
 
@@ -69,7 +77,8 @@ class PatternChoice(Pattern):
 
 
 class PatternRepeat(Pattern):
-    """this{low, high}: `low` and `high` are ints, no `high` is no bound; `reluctant` is True for a `?` behind the quantifier."""
+    """this{low, high}: `low` and `high` are ints, no `high` is no bound; `reluctant` is True for a `?` behind the
+    quantifier."""
 
     arg_types = {"this": True, "low": True, "high": False, "reluctant": False}
 

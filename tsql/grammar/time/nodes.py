@@ -1,10 +1,9 @@
 """The syntax nodes of temporal SQL, as `tsql/temporal/parse_*.py` makes them and the analyzer reads them.
 
-A function of time in FROM is `exp.Table(this=<TimeFunction>, alias=..)`, so that aliases, samples and joins are where sqlglot has
-them for any table. Both spellings of a window function (ours and Flink's) give one and the same tree. Intervals are kept as they
-were written (`exp.Interval`, or any expression); what a literal interval may be has been checked by the parser.
-Row pattern matching has its nodes in `match_nodes.py`.
-"""
+A function of time in FROM is `exp.Table(this=<TimeFunction>, alias=..)`, so that aliases, samples and joins are where
+sqlglot has them for any table. Both spellings of a window function (ours and Flink's) give one and the same tree.
+Intervals are kept as they were written (`exp.Interval`, or any expression); what a literal interval may be has been
+checked by the parser. Row pattern matching has its nodes in `match_nodes.py`."""
 
 from __future__ import annotations
 
@@ -14,11 +13,11 @@ from sqlglot import exp
 class TimeFunction(exp.Expression):
     """Base of the table functions of time.
 
-    this: the input, `exp.Table` (a name, a file, a table function, or another TimeFunction as its `this`) or `exp.Subquery`;
+    this: the input, `exp.Table` (a name, a file, a table function, or another TimeFunction as its `this`) or
+    `exp.Subquery`;
           it may have an alias of its own, by which the arguments can name its columns.
-    partition_by: the expressions of PARTITION BY, if any.
-    Every other arg is called like its `name =>` in SQL, except `time`, the time of a row (any expression over the input).
-    """
+    partition_by: the expressions of PARTITION BY, if any. Every other arg is called like its `name =>` in SQL, except
+    `time`, the time of a row (any expression over the input)."""
 
     arg_types = {"this": True, "partition_by": False}
     sql_name = ""
@@ -26,15 +25,22 @@ class TimeFunction(exp.Expression):
 
 
 class WindowFunction(TimeFunction):
-    """Base of the window functions: they add window_start and window_end (count windows also window_id) to each row, and repeat a
-    row for each window that it is in. By time: `time` and sizes; by count: `rows`, ordered by `time`."""
+    """Base of the window functions: they add window_start and window_end (count windows also window_id) to each row,
+    and repeat a row for each window that it is in. By time: `time` and sizes; by count: `rows`, ordered by `time`."""
 
 
 class Tumble(WindowFunction):
     """TUMBLE(input, time, size [, offset, timezone]) or TUMBLE(input, time, rows => n)."""
 
     sql_name = "TUMBLE"
-    arg_types = {**TimeFunction.arg_types, "time": True, "size": False, "offset": False, "rows": False, "timezone": False}
+    arg_types = {
+        **TimeFunction.arg_types,
+        "time": True,
+        "size": False,
+        "offset": False,
+        "rows": False,
+        "timezone": False,
+    }
 
 
 class Hop(WindowFunction):
@@ -59,13 +65,13 @@ class Session(WindowFunction):
 
 
 class LifetimeFunction(TimeFunction):
-    """Base of the functions that give a temporal relation. All but LIFETIME and SLIDE need one as their input (or a table that
-    has a period)."""
+    """Base of the functions that give a temporal relation. All but LIFETIME and SLIDE need one as their input (or a
+    table that has a period)."""
 
 
 class Lifetime(LifetimeFunction):
-    """LIFETIME(input [, start [, duration | end]]): sets the lifetime of each row. All are expressions of the row; without `start`
-    the input's PERIOD is meant, without `duration` and `end` the lifetime is open."""
+    """LIFETIME(input [, start [, duration | end]]): sets the lifetime of each row. All are expressions of the row;
+    without `start` the input's PERIOD is meant, without `duration` and `end` the lifetime is open."""
 
     sql_name = "LIFETIME"
     arg_types = {**TimeFunction.arg_types, "start": False, "duration": False, "end": False}
@@ -113,8 +119,8 @@ class Stitch(LifetimeFunction):
 
 
 class Quantize(LifetimeFunction):
-    """QUANTIZE(input, slide [, size, step, offset]): start to the grid below, end to the grid above. No `size` means that of
-    `slide`; `step` is the progress interval of Trill's ProgressiveQuantizeLifetime (CUMULATE)."""
+    """QUANTIZE(input, slide [, size, step, offset]): start to the grid below, end to the grid above. No `size` means
+    that of `slide`; `step` is the progress interval of Trill's ProgressiveQuantizeLifetime (CUMULATE)."""
 
     sql_name = "QUANTIZE"
     arg_types = {**TimeFunction.arg_types, "slide": True, "size": False, "step": False, "offset": False}
@@ -127,7 +133,22 @@ class PointAtEnd(LifetimeFunction):
 
 
 FUNCTIONS: dict[str, type[TimeFunction]] = {
-    kind.sql_name: kind for kind in (Tumble, Hop, Cumulate, Session, Lifetime, Slide, Shift, Extend, Clip, Chop, Stitch, Quantize, PointAtEnd)
+    kind.sql_name: kind
+    for kind in (
+        Tumble,
+        Hop,
+        Cumulate,
+        Session,
+        Lifetime,
+        Slide,
+        Shift,
+        Extend,
+        Clip,
+        Chop,
+        Stitch,
+        Quantize,
+        PointAtEnd,
+    )
 }
 """The functions of time by their names in SQL."""
 
@@ -143,12 +164,14 @@ class ClipJoin(exp.Join):
 
 
 class AsOf(exp.Expression):
-    """FOR VALID_TIME | SYSTEM_TIME AS OF this; it is the arg `version` of the `exp.Table` before it. The two words mean the same."""
+    """FOR VALID_TIME | SYSTEM_TIME AS OF this; it is the arg `version` of the `exp.Table` before it. The two words mean
+    the same."""
 
 
 class Sequenced(exp.Expression, exp.Query):
-    """SEQUENCED VALIDTIME query. `this` is the whole query behind the words (set operations, WITH, ORDER BY and LIMIT are inside);
-    `with_` is a WITH before them, whose queries are not sequenced; `emit` and `progressive` as in every query."""
+    """SEQUENCED VALIDTIME query. `this` is the whole query behind the words (set operations, WITH, ORDER BY and LIMIT
+    are inside); `with_` is a WITH before them, whose queries are not sequenced; `emit` and `progressive` as in every
+    query."""
 
     arg_types = {"this": True, "with_": False, "emit": False, "progressive": False}
 
@@ -163,7 +186,13 @@ class Emit(exp.Expression):
     within: the latency budget, an interval.
     """
 
-    arg_types = {"this": True, "every": False, "before_watermark": False, "changes_after_watermark": False, "within": False}
+    arg_types = {
+        "this": True,
+        "every": False,
+        "before_watermark": False,
+        "changes_after_watermark": False,
+        "within": False,
+    }
 
 
 class Progressive(exp.Expression):
@@ -179,7 +208,8 @@ class Progressive(exp.Expression):
 class CreateStream(exp.Expression):
     """CREATE [OR REPLACE] STREAM [IF NOT EXISTS] this [(expressions)] [WITH (options)].
 
-    this: exp.Table.  expressions: exp.ColumnDef, table constraints as in CREATE TABLE, Period, and at most one Watermark.
+    this: exp.Table.  expressions: exp.ColumnDef, table constraints as in CREATE TABLE, Period, and at most one
+    Watermark.
     options: a StreamOptions, or nothing.  replace, exists: True where said.
     """
 
@@ -187,13 +217,21 @@ class CreateStream(exp.Expression):
 
 
 class Watermark(exp.Expression):
-    """WATERMARK FOR this AS expression [IDLE TIMEOUT iv] [ALLOWED LATENESS iv] [ON LATE DROP | ADJUST | ERROR | INTO t].
+    """WATERMARK FOR this AS expression [IDLE TIMEOUT iv] [ALLOWED LATENESS iv] [ON LATE DROP | ADJUST | ERROR | INTO
+    t].
 
     this: exp.Identifier, the column.  expression: the watermark after a row, over its columns.
-    idle_timeout, allowed_lateness: intervals.  on_late: exp.Var DROP, ADJUST, ERROR or INTO; into: the exp.Table of INTO.
-    """
+    idle_timeout, allowed_lateness: intervals.  on_late: exp.Var DROP, ADJUST, ERROR or INTO; into: the exp.Table of
+    INTO."""
 
-    arg_types = {"this": True, "expression": True, "idle_timeout": False, "allowed_lateness": False, "on_late": False, "into": False}
+    arg_types = {
+        "this": True,
+        "expression": True,
+        "idle_timeout": False,
+        "allowed_lateness": False,
+        "on_late": False,
+        "into": False,
+    }
 
 
 class Period(exp.Expression):
@@ -203,8 +241,8 @@ class Period(exp.Expression):
 
 
 class StreamOptions(exp.Property):
-    """WITH (name = value, ..) of CREATE STREAM and CREATE TABLE (there a member of its exp.Properties): `expressions` are
-    StreamOption, each name once."""
+    """WITH (name = value, ..) of CREATE STREAM and CREATE TABLE (there a member of its exp.Properties): `expressions`
+    are StreamOption, each name once."""
 
     arg_types = {"expressions": True}
 

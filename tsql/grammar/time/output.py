@@ -32,7 +32,9 @@ class OutputParser(TimeParser):
         return super()._parse_select(*args, **kwargs)
 
     def _parse_select_or_expression(self, *args, **kwargs):  # type: ignore[no-untyped-def]
-        return self._parse_sequenced() if self._sequenced_ahead() else super()._parse_select_or_expression(*args, **kwargs)
+        return (
+            self._parse_sequenced() if self._sequenced_ahead() else super()._parse_select_or_expression(*args, **kwargs)
+        )
 
     def _parse_sequenced(self) -> Sequenced:
         start = self._curr
@@ -71,7 +73,11 @@ class OutputParser(TimeParser):
     def _parse_group(self, skip_group_by_token: bool = False) -> exp.Group | None:
         """`GROUP BY ALL EMIT ..`: what stands behind ALL is no key where a clause of ours begins."""
         start = self._index
-        if (skip_group_by_token or self._match(TokenType.GROUP_BY)) and self._match(TokenType.ALL) and self._clause_ahead():
+        if (
+            (skip_group_by_token or self._match(TokenType.GROUP_BY))
+            and self._match(TokenType.ALL)
+            and self._clause_ahead()
+        ):
             return self.expression(exp.Group(all=True))
         self._retreat(start)
         return super()._parse_group(skip_group_by_token)
@@ -79,7 +85,9 @@ class OutputParser(TimeParser):
     def _parse_query_modifiers(self, this):  # type: ignore[no-untyped-def]
         node = super()._parse_query_modifiers(this)
         if node is not None and self._word() in _OUTPUT and self._clause_ahead() and self._depth():
-            self._refuse(f"{self._word()} stands at the end of the whole query: it says when its result leaves", self._curr)
+            self._refuse(
+                f"{self._word()} stands at the end of the whole query: it says when its result leaves", self._curr
+            )
         return node
 
     def _parse_output(self, query: exp.Expr | None) -> exp.Expr | None:
@@ -91,12 +99,18 @@ class OutputParser(TimeParser):
             for other in _OUTPUT:
                 if query.args.get(other.lower()) is not None:
                     same = other.lower() == key
-                    self._refuse(f"{other} is given twice" if same else "a query has EMIT or PROGRESSIVE, not both", start)
+                    self._refuse(
+                        f"{other} is given twice" if same else "a query has EMIT or PROGRESSIVE, not both", start
+                    )
             self._advance()
             query.set(key, self._parse_emit(start) if key == "emit" else self._parse_progressive(start))
         self._refuse_tolerance()
         if isinstance(query, exp.Expr) and self._ahead("WITHIN", "INTERVAL"):
-            self._refuse("WITHIN belongs to EMIT, to PROGRESSIVE or to the PATTERN of MATCH_RECOGNIZE", self._curr, "EMIT FINAL WITHIN INTERVAL '200 milliseconds'")
+            self._refuse(
+                "WITHIN belongs to EMIT, to PROGRESSIVE or to the PATTERN of MATCH_RECOGNIZE",
+                self._curr,
+                "EMIT FINAL WITHIN INTERVAL '200 milliseconds'",
+            )
         return query
 
     def _parse_emit(self, start: Token) -> Emit:

@@ -17,7 +17,14 @@ from typing import NoReturn
 
 from sqlglot import exp
 
-from tsql.grammar.time.match_nodes import Pattern, PatternAnchor, PatternChoice, PatternRepeat, PatternSequence, PatternVariable
+from tsql.grammar.time.match_nodes import (
+    Pattern,
+    PatternAnchor,
+    PatternChoice,
+    PatternRepeat,
+    PatternSequence,
+    PatternVariable,
+)
 from tsql.kernels.expr.errors import ParseError
 
 MAX_REPEAT = 10_000
@@ -87,7 +94,11 @@ class _Reader:
             alternatives.append(self.sequence())
         if len(alternatives) == 1:
             return alternatives[0]
-        return PatternChoice(expressions=[part for one in alternatives for part in (one.expressions if isinstance(one, PatternChoice) else [one])])
+        return PatternChoice(
+            expressions=[
+                part for one in alternatives for part in (one.expressions if isinstance(one, PatternChoice) else [one])
+            ]
+        )
 
     def sequence(self) -> Pattern:
         first = self.next
@@ -118,7 +129,9 @@ class _Reader:
         token = self.next
         match token.kind, token.text:
             case "open_exclusion", _:
-                self.fail("exclusion {- -} in PATTERN is not supported", hint="MEASURES can leave out the rows of a variable")
+                self.fail(
+                    "exclusion {- -} in PATTERN is not supported", hint="MEASURES can leave out the rows of a variable"
+                )
             case "name", word:
                 self.advance()
                 if word.upper() in ("DEFINE", "SUBSET"):
@@ -166,7 +179,9 @@ class _Reader:
         if high == 0:
             self.fail("the upper bound of a quantifier must be at least 1", first)
         if low is not None and high is not None and low > high:
-            self.fail(f"the bounds of the quantifier are reversed: {low} is more than {high}", first, f"{{{high},{low}}}")
+            self.fail(
+                f"the bounds of the quantifier are reversed: {low} is more than {high}", first, f"{{{high},{low}}}"
+            )
         return low or 0, high
 
     def bound(self) -> int | None:
@@ -192,12 +207,17 @@ def pattern_text(node: Pattern) -> str:
             return "^" if node.name == "START" else "$"
         case PatternRepeat():
             inner = pattern_text(node.this)
-            grouped = isinstance(node.this, (PatternRepeat, PatternChoice)) or (isinstance(node.this, PatternSequence) and node.this.expressions)
+            grouped = isinstance(node.this, (PatternRepeat, PatternChoice)) or (
+                isinstance(node.this, PatternSequence) and node.this.expressions
+            )
             return f"{f'({inner})' if grouped else inner}{_quantifier_text(node)}"
         case PatternSequence():
             if not node.expressions:
                 return "()"
-            return " ".join(f"({pattern_text(part)})" if isinstance(part, PatternChoice) else pattern_text(part) for part in node.expressions)
+            return " ".join(
+                f"({pattern_text(part)})" if isinstance(part, PatternChoice) else pattern_text(part)
+                for part in node.expressions
+            )
         case PatternChoice():
             return " | ".join(pattern_text(part) for part in node.expressions)
     raise AssertionError(f"no pattern: {type(node).__name__}")

@@ -44,7 +44,16 @@ class SourceParser(TimeParser):
         options = self._parse_options() if self._match(TokenType.WITH) else None
         if self._curr and self._curr.token_type == TokenType.ALIAS:
             self._refuse("CREATE STREAM takes columns and WITH (..); a query is kept with CREATE VIEW", self._curr)
-        return self._timed(CreateStream(this=table, expressions=columns or None, options=options, replace=replaces or None, exists=exists or None), start)
+        return self._timed(
+            CreateStream(
+                this=table,
+                expressions=columns or None,
+                options=options,
+                replace=replaces or None,
+                exists=exists or None,
+            ),
+            start,
+        )
 
     def _parse_constraint(self) -> exp.Expr | None:
         start = self._curr
@@ -93,7 +102,11 @@ class SourceParser(TimeParser):
         name = self._need_identifier("the name of the period")
         columns = self._parse_wrapped_id_vars()
         if len(columns) != 2:
-            self._refuse(f"PERIOD FOR {name.name} takes two columns: the start and the end", start, f"PERIOD FOR {name.name} (valid_from, valid_to)")
+            self._refuse(
+                f"PERIOD FOR {name.name} takes two columns: the start and the end",
+                start,
+                f"PERIOD FOR {name.name} (valid_from, valid_to)",
+            )
         return self._timed(Period(this=name, start=columns[0], end=columns[1]), start)
 
     def _parse_with_property(self):  # type: ignore[no-untyped-def]

@@ -1,8 +1,8 @@
-"""Our canonical text of the nodes of temporal SQL; it reads back to an equal tree. `tsql/grammar/generator.py` mixes `TimeGenerator` in.
+"""Our canonical text of the nodes of temporal SQL; it reads back to an equal tree. `tsql/grammar/generator.py` mixes
+`TimeGenerator` in.
 
-The table and the time of a function stand first, every other argument is named; Flink's spelling comes out as ours, FOR SYSTEM_TIME
-as FOR VALID_TIME.
-"""
+The table and the time of a function stand first, every other argument is named; Flink's spelling comes out as ours, FOR
+SYSTEM_TIME as FOR VALID_TIME."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ from tsql.planner.bind.syntax import ExpressionGenerator
 class TimeGenerator(ExpressionGenerator):
     """Text of what concerns time."""
 
-    PROPERTIES_LOCATION = {**ExpressionGenerator.PROPERTIES_LOCATION, StreamOptions: exp.Properties.Location.POST_SCHEMA}
+    PROPERTIES_LOCATION = {
+        **ExpressionGenerator.PROPERTIES_LOCATION,
+        StreamOptions: exp.Properties.Location.POST_SCHEMA,
+    }
     TRANSFORMS = {
         **ExpressionGenerator.TRANSFORMS,
         **{kind: lambda self, node: self.timefunction_sql(node) for kind in FUNCTIONS.values()},
@@ -45,13 +48,17 @@ class TimeGenerator(ExpressionGenerator):
         Progressive: lambda self, node: self.progressive_sql(node),
         CreateStream: lambda self, node: self.createstream_sql(node),
         Watermark: lambda self, node: self.watermark_sql(node),
-        Period: lambda self, node: f"PERIOD FOR {self.sql(node, 'this')} ({self.sql(node, 'start')}, {self.sql(node, 'end')})",
+        Period: lambda self, node: (
+            f"PERIOD FOR {self.sql(node, 'this')} ({self.sql(node, 'start')}, {self.sql(node, 'end')})"
+        ),
         StreamOptions: lambda self, node: f"WITH ({self.expressions(node, flat=True)})",
         StreamOption: lambda self, node: self.streamoption_sql(node),
         ShowStreams: lambda self, node: "SHOW STREAMS",
         RowMatch: lambda self, node: self.rowmatch_sql(node),
         SkipTo: lambda self, node: self.skipto_sql(node),
-        Subset: lambda self, node: f"{variable_text(node.this)} = ({', '.join(variable_text(name) for name in node.expressions)})",
+        Subset: lambda self, node: (
+            f"{variable_text(node.this)} = ({', '.join(variable_text(name) for name in node.expressions)})"
+        ),
         MatchSemantics: lambda self, node: f"{node.args['kind'].name} {self.sql(node, 'this')}",
     }
 
@@ -92,7 +99,12 @@ class TimeGenerator(ExpressionGenerator):
         return text + (f" WITHIN {self.sql(node, 'within')}" if node.args.get("within") is not None else "")
 
     def progressive_sql(self, node: Progressive) -> str:
-        words = (("until_error", "UNTIL ERROR <="), ("within", "WITHIN"), ("confidence", "CONFIDENCE"), ("seed", "SEED"))
+        words = (
+            ("until_error", "UNTIL ERROR <="),
+            ("within", "WITHIN"),
+            ("confidence", "CONFIDENCE"),
+            ("seed", "SEED"),
+        )
         options = [f"{word} {self.sql(node, key)}" for key, word in words if node.args.get(key) is not None]
         return " ".join([f"PROGRESSIVE EVERY {self.sql(node, 'every')} PERCENT", *options])
 
@@ -105,7 +117,11 @@ class TimeGenerator(ExpressionGenerator):
 
     def watermark_sql(self, node: Watermark) -> str:
         text = f"WATERMARK FOR {self.sql(node, 'this')} AS {self.sql(node, 'expression')}"
-        for key, word in (("idle_timeout", "IDLE TIMEOUT"), ("allowed_lateness", "ALLOWED LATENESS"), ("on_late", "ON LATE")):
+        for key, word in (
+            ("idle_timeout", "IDLE TIMEOUT"),
+            ("allowed_lateness", "ALLOWED LATENESS"),
+            ("on_late", "ON LATE"),
+        ):
             if node.args.get(key) is not None:
                 text += f" {word} {self.sql(node, key)}"
         return text + (f" {self.sql(node, 'into')}" if node.args.get("into") is not None else "")
