@@ -1,7 +1,8 @@
-"""What `explain` prints below the logical plan: the plan file with estimates, the pipelines, KIR, LLVM, assembly, and a
-run.
+"""What `explain` prints below the logical plan: the plan file with estimates, the graph of pipelines, KIR, LLVM,
+assembly, and a run.
 
-Pipelines are found by a run over no rows: the same code that runs the plan decides what it consists of.
+The graph is the plan lowered, and nothing runs for it. Kernels are found by a run over no rows: the same code that runs
+the plan decides what they are.
 """
 
 from __future__ import annotations
@@ -10,7 +11,11 @@ import time
 from typing import Any
 
 from tsql.backends import Run
-from tsql.backends.local.run.executor import Executor, Kernels
+from tsql.backends.local.lower import lower
+from tsql.backends.local.lower.text import graph_text
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.kernels import Kernels
+from tsql.backends.local.spill.spill import can_spill
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.emit.pipeline import Pipeline
 from tsql.kernels.expr.errors import PlanError
@@ -29,8 +34,10 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
             return _physical(plan)
         case "analyze":
             return _analyze(plan, backend, run)
-        case "pipelines" | "kir" | "llvm" | "asm":
-            return "\n\n".join(_pipeline(p, level) for p in pipelines(plan, run)) + "\n"
+        case "pipelines":
+            return graph_text(lower(plan.root, plan.shards, can_spill(run.settings)))
+        case "kir" | "llvm" | "asm":
+            return "\n\n".join(_kernel(p, level) for p in pipelines(plan, run)) + "\n"
     if level == "logical":
         raise PlanError(
             "a plan file has no logical plan: it begins where planning has ended",
@@ -40,11 +47,11 @@ def explain(plan: PhysicalPlan, level: str, backend: Any, run: Run) -> str:
 
 
 def pipelines(plan: PhysicalPlan, run: Run) -> list[Pipeline]:
-    """The pipelines of a plan, in the order in which they run."""
-    executor = Executor(run, Kernels(), interpret=True, dry=True)
+    """The pipelines of a plan with the kernels that rows of unknown number would have, in the order in which they run."""
+    executor = Execution(run, Kernels(), interpret=True, dry=True)
     for _ in executor.batches(plan):
         pass
-    return [pipeline for _, pipeline in executor.pipelines]
+    return list(executor.finder.listed.values())
 
 
 def _physical(plan: PhysicalPlan) -> str:
@@ -71,9 +78,7 @@ def amount(rows: float) -> str:
     return f"{rows / 1000:.3g} G"
 
 
-def _pipeline(pipeline: Pipeline, level: str) -> str:
-    if level == "pipelines":
-        return pipeline.describe()
+def _kernel(pipeline: Pipeline, level: str) -> str:
     module = pipeline.emit().module
     head = f"# {pipeline.name}\n"
     if level == "kir":
@@ -111,6 +116,7 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
             f"{name:<32} {step['rows']:>14,} {step['ms']:>10.2f}"
             + (f" {step.get('spilled', 0):>16,}" if spills else "")
         )
+    lines += _choices(run)
     lines.append("")
     for name in ("parse", "plan", "compile", "run"):
         if name in run.timings_ms:
@@ -123,3 +129,8 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
     lines.append(f"{'total':<10} {total_ms:>10.2f} ms, {rows:,} rows")
     lines += run.told()
     return "\n".join(lines) + "\n"
+
+
+def _choices(run: Run) -> list[str]:
+    """Which ways were taken where the graph of pipelines leaves several open."""
+    return ["", *(f"{name + ':':<32} {way}" for name, way in run.choices.items())] if run.choices else []

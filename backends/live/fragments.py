@@ -12,8 +12,10 @@ import pyarrow as pa
 from tsql.backends import Run
 from tsql.backends.local.run.dataset import ChunkData
 from tsql.backends.local.run.entry import chunk_columns
-from tsql.backends.local.run.executor import Executor, Flow, Kernels
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
+from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.spill.spill import AnyChunk
 from tsql.kernels.expr.schema import Schema
 from tsql.planner.physical.enforce import enforce
@@ -38,7 +40,7 @@ class ArrivedRows:
 
     rows: int
 
-    def flow(self, step: Input, engine: Engine, executor: Executor) -> Flow:
+    def flow(self, step: Input, engine: Engine, executor: Execution) -> Flow:
         """The rows as the input of a fragment that an executor runs."""
         raise NotImplementedError
 
@@ -64,7 +66,7 @@ class Engine:
         first, self.next_position = self.next_position, self.next_position + rows
         return first
 
-    def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Executor:
+    def execute(self, kernels: Kernels, parameters: dict[str, Any]) -> Execution:
         """An executor of its own for each run of a fragment; counts and cancellation are those of the query."""
         run = self.run
         settings = run.settings
@@ -77,9 +79,9 @@ class Engine:
             counts=run.counts,
             profile=run.profile,
         )
-        return Executor(mine.shares(run), kernels, self.interpret, inputs={})
+        return Execution(mine.shares(run), kernels, self.interpret, inputs={})
 
-    def finish(self, executor: Executor) -> None:
+    def finish(self, executor: Execution) -> None:
         """Add what a run of a fragment has counted and measured to that of the query, and free what it holds."""
         executor.tell()
         executor.close()
@@ -170,14 +172,14 @@ class Fragment:
         finally:
             self.engine.finish(executor)
 
-    def _executor(self, given: dict[str, Given], parameters: dict[str, Any]) -> Executor:
+    def _executor(self, given: dict[str, Given], parameters: dict[str, Any]) -> Execution:
         executor = self.engine.execute(self.kernels, parameters)
         executor.inputs.update(
             {id(step): self._flow(step, given.get(name, []), executor) for name, step in self.inputs.items()}
         )
         return executor
 
-    def _flow(self, step: Input, rows: Given, executor: Executor) -> Flow:
+    def _flow(self, step: Input, rows: Given, executor: Execution) -> Flow:
         if isinstance(rows, ArrivedRows):
             return rows.flow(step, self.engine, executor)
         shards = self.engine.shards if count(rows) > SPREAD_ROWS else 1

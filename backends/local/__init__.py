@@ -10,7 +10,8 @@ import pyarrow as pa
 
 from tsql.backends import Run
 from tsql.backends.local.run import workers
-from tsql.backends.local.run.executor import Executor, Kernels
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.local.run.query_threads import end_idle_threads, released, released_all
 from tsql.backends.local.run.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
 from tsql.kernels.blocks.content import any_is_mapped
@@ -66,7 +67,7 @@ class LocalBackend:
         before, limit = kernels.compile_ms, run.settings.memory_limit
         memory.bound(limit)
         pool = memory.usage()
-        executor = Executor(run, kernels, self.interpret)
+        executor = Execution(run, kernels, self.interpret)
         workers.users.uses(self._user, executor.threads)
         kernels.runs += 1
         watched = kernels.runs == SECOND and not self.interpret and not run.profile and can_repeat(plan, run.settings)

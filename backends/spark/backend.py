@@ -13,7 +13,8 @@ from tsql.backends import Run
 from tsql.backends.local import kernels_of
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import chunk_columns
-from tsql.backends.local.run.executor import Executor, Flow
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
@@ -58,7 +59,7 @@ class SparkBackend:
             run.done_rows = run.total_rows or run.done_rows
         run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
         kernels = kernels_of(plan, False)
-        executor = Executor(run, kernels, inputs=inputs)
+        executor = Execution(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
             with plan.deep():

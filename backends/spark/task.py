@@ -21,8 +21,10 @@ from tsql.backends.io.normalize import normalize
 from tsql.backends.io.open import from_description
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import BatchData, chunk_columns
-from tsql.backends.local.run.executor import Executor, Flow, Kernels
+from tsql.backends.local.run.execution import Execution
+from tsql.backends.local.run.flow import Flow
 from tsql.backends.local.run.host import Chunk
+from tsql.backends.local.run.kernels import Kernels
 from tsql.backends.spark.wire import (
     Row,
     decode_batches,
@@ -267,7 +269,7 @@ def _leave(
     part: StagePart, shard: int, program: LoadedPart, run: Run, inputs: dict[int, Dataset | Flow]
 ) -> Iterator[pa.RecordBatch]:
     """Run the part and send its rows on."""
-    executor = Executor(run, program.kernels, inputs=inputs, task=shard)
+    executor = Execution(run, program.kernels, inputs=inputs, task=shard)
     top = program.steps[part.top]
     if part.one_copy and shard != 0:
         return
