@@ -80,7 +80,7 @@ def amount(rows: float) -> str:
 
 def _kernel(pipeline: Pipeline, level: str) -> str:
     module = pipeline.emit().module
-    head = f"# {pipeline.name}\n"
+    head = "".join(f"# {line}\n" for line in pipeline.describe().splitlines())
     if level == "kir":
         return head + module.text().rstrip()
     return head + (compiler().llvm_text(module) if level == "llvm" else compiler().assembly(module)).rstrip()

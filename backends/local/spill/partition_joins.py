@@ -277,7 +277,7 @@ class PartitionJoins:
             ChunkData(join.built.data.columns, [chunks], self.x.spill.morsel_rows(), stable=False), join.built.schema
         )
         sink, context = Task(
-            self, join.step, "build partition", flow, join.sink(self.x.run.settings.equal_hashes), 0
+            self.x.pipelines, join.step, "build partition", flow, join.sink(self.x.run.settings.equal_hashes), 0
         ).run()
         if isinstance(sink, SortedBuild):
             yield from self._sorted_partition(join, sink, context, record)
