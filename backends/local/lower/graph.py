@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from tsql.planner.physical.movement import Gather, Movement
+from tsql.planner.physical.movement import Broadcast, Gather, Movement
 from tsql.planner.physical.step import Step
 
 
@@ -124,6 +124,11 @@ class Node:
         return self.path is not None and (bool(self.shape.operators) or self.path.has_operators)
 
     @property
+    def is_replicated(self) -> bool:
+        """Whether every shard has all of its rows."""
+        return isinstance(self.step, Broadcast) or (self.path is not None and self.path.is_replicated)
+
+    @property
     def is_in_columns(self) -> bool:
         """Whether its rows lie in columns, as they are."""
         return self.lies is Lies.COLUMNS and not self.has_operators
@@ -143,10 +148,15 @@ class Graph:
     def node(self, step: Step) -> Node:
         return self.by_step[id(step)]
 
-    def declares(self, name: str, role: str) -> bool:
-        """Whether a pipeline that a run has called so is one of the graph."""
-        pipes = (p for n in self.nodes if n.step.name == name for p in pipes_of(n, n is self.root))
-        return any(pipe.covers(role) for pipe in pipes)
+    def declares(self, pipeline: str) -> bool:
+        """Whether a pipeline that a run has called so, by step and role, is one of the graph."""
+        for node in self.nodes:
+            name = node.step.name
+            if pipeline == name or pipeline.startswith(f"{name} "):
+                role = pipeline[len(name) + 1 :]
+                if any(pipe.covers(role) for pipe in pipes_of(node, node is self.root)):
+                    return True
+        return False
 
 
 def pipes_of(node: Node, is_last: bool) -> Iterator[Pipe]:

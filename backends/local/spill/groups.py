@@ -53,7 +53,12 @@ def group_pipes(step: Aggregate, about: Lowering) -> tuple[Pipe, ...]:
         )
     if not has_one_list_of_values(step.calls):
         return ()
-    return (Pipe("values * of *", "partition rows by the hash of their DISTINCT values", when=FULL),)
+    return (
+        Pipe("values * of *", "partition rows by the hash of their DISTINCT values", when=FULL),
+        Pipe("partial", f"aggregate {step.name} phase=partial", None, "a partition", when=FULL),
+        Pipe("partial collected", "collect", None, "states of a partition", when=FULL),
+        Pipe("final", f"aggregate {step.name} phase=final", None, "states of all partitions", when=FULL),
+    )
 
 
 class SpillingGroups:

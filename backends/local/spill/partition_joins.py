@@ -75,11 +75,16 @@ def join_pipes(step: HashJoin, about: Lowering, built: int) -> tuple[Pipe, ...]:
     if not about.spills:
         return ()
     full = "the table outgrows its share of memory_limit"
-    keys = " * of *" if step.keys else ""
-    sides = (
-        Pipe(f"build side{keys}", "partition rows by the hash of their keys", built, when=full),
-        Pipe(f"probe side{keys}", "partition rows by the hash of their keys", 1 - built, when=full),
+    by_keys = (
+        Pipe("build side * of *", "partition rows by the hash of their keys", built, when=full),
+        Pipe("probe side * of *", "partition rows by the hash of their keys", 1 - built, when=full),
     )
+    whole = (
+        Pipe("build side", "collect", built, when=full),
+        Pipe("probe side", "collect", 1 - built, when=full),
+    )
+    # Where NULLs leave the answer of a mark join open, its keys are conditions.
+    sides = (*(by_keys if step.keys else ()), *(whole if not step.keys or step.keeps_nulls else ()))
     blocks = "rows of one key outgrow it"
     return (
         *sides,

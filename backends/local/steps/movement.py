@@ -61,9 +61,11 @@ class GatherStep(LocalStep[Gather]):
     @classmethod
     def lower(cls, step: Gather, inputs: tuple[Node, ...], about: Lowering) -> Shape:
         below, users = inputs[0], about.users_of(step)
-        if below.lies is Lies.GROUPS or below.is_in_columns:
-            return Shape()
-        if not users or not all(isinstance(u, Limit) and not u.is_percentage for u in users):
+        if not users or below.lies is Lies.GROUPS or below.is_in_columns:
+            # The last gather only hands out what is there.
+            copies = Pipe("collect", described(step), when="every shard has all rows")
+            return Shape(pipes=(copies,) if not users and below.is_replicated and below.has_operators else ())
+        if not all(isinstance(u, Limit) and not u.is_percentage for u in users):
             return Shape(source=f"rows of {step.name}", pipes=(Pipe("collect", described(step)),))
         if below.lies is not Lies.SCAN:
             return Shape(source=f"rows of {step.name}", pipes=(Pipe("collect *", described(step)),))
