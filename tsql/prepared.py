@@ -1,5 +1,5 @@
-"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text; the session
-keeps one of each."""
+"""Analyzed queries with their plans, analyzed inserts, and the caches that find them again by their text;
+`ScriptRunner` keeps one of each."""
 
 from __future__ import annotations
 
