@@ -34,7 +34,7 @@ from tsql.kernels.process import garbage
 from tsql.loaded import explain_plan, load_plan, save_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.cost.candidates import listing
+from tsql.planner.candidates import listing
 from tsql.planner.logical import nodes as logical
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, of_unreadable, too_much

@@ -22,7 +22,6 @@ from tsql.planner.choose.ranges import dealt_by_ranges
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.cost.constants import Costs
-from tsql.planner.cost.estimate import Estimator
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.logical import generating
 from tsql.planner.logical import match as matching
@@ -30,6 +29,7 @@ from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.physical.enforce import enforce
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.movement import Gather, Redistribute, Rekey
 from tsql.planner.physical.operators.aggregate import Aggregate, can_split
 from tsql.planner.physical.operators.combine import Combine

@@ -11,7 +11,8 @@ from tsql.planner.choose.join_placement import placed
 from tsql.planner.choose.ranges import is_in_order
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equalities, matching
+from tsql.planner.cost.columns import column_statistics
+from tsql.planner.cost.stats import equalities, matching
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.hints.join_hints import Broadcasting, Demand, Method
 from tsql.planner.logical import nodes as logical
@@ -105,7 +106,7 @@ def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
     if refusal(joined) is not None or stats.rows(built) < cost.MERGED_ROWS:
         return False
     (key,) = joined.keys
-    known = stats.column_statistics(built, (key.left if joined.build == "left" else key.right).name)
+    known = column_statistics(built, (key.left if joined.build == "left" else key.right).name)
     bounded = isinstance(getattr(known, "minimum", None), int) and isinstance(getattr(known, "maximum", None), int)
     far_apart = bounded and known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
     return far_apart and is_in_order(joined.inputs[0], key.left.name) and is_in_order(joined.inputs[1], key.right.name)

@@ -8,7 +8,6 @@ import re
 import struct
 from collections.abc import Collection
 from fractions import Fraction
-from typing import Any
 
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.errors import PlanError
@@ -16,25 +15,20 @@ from tsql.kernels.expr.nodes import Call, Cast, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, DOUBLE, NULL, Type, implicit_cast_cost
 from tsql.planner.bind.types import coerce, fold_exact
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.text import split_assignment
 
 MOST_SHARDS = 4096
 LEAST_WORD, GREATEST_WORD = -(2**63), 2**63 - 1
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}$")
 _REAL = re.compile(r"[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3})?$")
-_ASSIGNMENT = re.compile(r'([A-Za-z_]\w*|"(?:[^"]|"")*")=')
-
-
-def split_assignment(word: str) -> tuple[str, str] | None:
-    """name=value at the first top-level =, if what is before it is a name."""
-    match = _ASSIGNMENT.match(word)
-    return (match.group(1), word[match.end() :]) if match else None
 
 
 class Attributes:
     """The words of a step's line behind its inputs: name=value pairs and, for a scan, one bare word."""
 
-    def __init__(self, words: list[str], context: Any):
+    def __init__(self, words: list[str], context: LineContext):
         self.context = context
         self.bare_words: list[str] = []
         self.pairs: list[tuple[str, str, bool]] = []

@@ -20,7 +20,7 @@ from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal, substitut
 from tsql.kernels.expr.types import BIGINT, HUGEINT
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equalities
+from tsql.planner.cost.stats import equalities
 from tsql.planner.logical.nodes import Aggregate, Apply, Join, Node, Project
 from tsql.planner.logical.predicates import JoinKey, conjunction
 from tsql.planner.logical.tree import map_call, shared, transform_up

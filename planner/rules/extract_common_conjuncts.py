@@ -15,10 +15,10 @@ from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Call, Expr
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.failing import may_fail
 from tsql.planner.logical.nodes import Filter, Join, Node
 from tsql.planner.logical.predicates import TRUE, conjunction, conjuncts
 from tsql.planner.logical.tree import transform_up
-from tsql.planner.rules.push_filter_down import may_fail
 
 MOST_BRANCHES = 32
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.planner.logical.facts import never_null_condition
 from tsql.planner.logical.nodes import Apply, Filter, Join, Node, Project
+from tsql.planner.logical.null_assumptions import forget, is_existence
 from tsql.planner.logical.predicates import FALSE, TRUE, column, conjunction, conjuncts, rejects
 from tsql.planner.logical.tree import shared, transform_down
-from tsql.planner.physical.null_assumptions import forget, is_existence
 
 
 def mark_to_semi(plan: Node) -> Node:

@@ -20,7 +20,8 @@ from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.process import stopping
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equal_part, unfiltered_rows
+from tsql.planner.cost.columns import distinct
+from tsql.planner.cost.stats import equal_part, unfiltered_rows
 from tsql.planner.hints.constraints import Constraints
 from tsql.planner.logical.nodes import Aggregate, Apply, Filter, Join, Node, Output, Project
 from tsql.planner.logical.predicates import conjunction, conjuncts
@@ -127,7 +128,7 @@ class Region:
         groups: dict[Expr, dict[int, float]] = {}
         for e in list(parent):
             (leaf,) = _owners(e, owner)
-            known = stats.distinct(e, self.leaves[leaf])
+            known = distinct(e, self.leaves[leaf])
             base = self.base[leaf]
             values = min(base, base * cost.GROUPS_OF_UNKNOWN_KEYS if known is None else known)
             group = groups.setdefault(find(e), {})

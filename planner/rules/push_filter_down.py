@@ -18,9 +18,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, substitute
-from tsql.kernels.functions.registry import SCALARS
+from tsql.kernels.expr.nodes import Column, Expr, substitute
 from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.failing import is_risky, may_fail
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.match import Match
 from tsql.planner.logical.nodes import (
@@ -39,23 +39,6 @@ from tsql.planner.logical.nodes import (
 from tsql.planner.logical.predicates import conjunction, conjuncts
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.logical.tree import shared, transform_down
-from tsql.planner.rules.unwrap_casts import is_widening
-
-OUT_OF_RANGE_ONLY = {
-    "+",
-    "-",
-    "*",
-    "neg",
-    "abs",
-    "round",
-    "substring",
-    "substr",
-    "left",
-    "right",
-    "date_part",
-    "date_trunc",
-}
-"""Functions that fail for numbers and dates out of range at most."""
 
 
 def push_filter_down(plan: Node) -> Node:
@@ -163,33 +146,3 @@ def _stack(node: Node, predicates: list[Expr]) -> Node:
 def _is_cheap(expr: Expr) -> bool:
     """A column or a short expression: evaluating it once more costs little."""
     return sum(1 for _ in expr.walk()) <= 8
-
-
-def may_fail(expr: Expr) -> bool:
-    """Whether some row could make an expression raise an error."""
-    for node in expr.walk():
-        match node:
-            case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
-                return True
-            case Cast() if not node.safe and not is_widening(node.arg.type, node.type):
-                return True
-    return False
-
-
-def is_risky(expr: Expr) -> bool:
-    """Whether an expression may fail for more than a number out of range: such a condition stays above the join whose
-    condition may keep bad rows from it. (Arithmetic does move: all engines do it, and joins need their filters
-    early.)"""
-    for node in expr.walk():
-        match node:
-            case Call() if node.name in OUT_OF_RANGE_ONLY:
-                continue
-            case Call() if SCALARS.find(node.name, tuple(a.type for a in node.args)).can_fail:
-                return True
-            case Cast() if (
-                not node.safe
-                and not (node.arg.type.is_numeric and node.type.is_numeric)
-                and not is_widening(node.arg.type, node.type)
-            ):
-                return True
-    return False

@@ -16,11 +16,11 @@ from dataclasses import replace
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.planner.logical.facts import not_null
+from tsql.planner.logical.failing import is_risky
 from tsql.planner.logical.nodes import Apply, Filter, Join, Node
+from tsql.planner.logical.null_assumptions import rely
 from tsql.planner.logical.predicates import conjunction, conjuncts, never_null
 from tsql.planner.logical.tree import transform_down
-from tsql.planner.physical.null_assumptions import rely
-from tsql.planner.rules.push_filter_down import is_risky
 
 
 def push_join_conditions(plan: Node) -> Node:

@@ -21,9 +21,9 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Column, substitute
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
+from tsql.planner.logical.failing import may_fail
 from tsql.planner.logical.nodes import Apply, Filter, Join, Node, Project
 from tsql.planner.logical.tree import shared, transform_down
-from tsql.planner.rules.push_filter_down import may_fail
 
 
 def push_semi_join(plan: Node) -> Node:

@@ -19,7 +19,7 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
-from tsql.planner.cost.join_stats import equalities
+from tsql.planner.cost.stats import equalities
 from tsql.planner.logical.nodes import Aggregate, Apply, Filter, Join, Node, Project
 from tsql.planner.logical.predicates import JoinKey, conjunction
 from tsql.planner.logical.tree import shared, transform_up

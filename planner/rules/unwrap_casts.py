@@ -9,12 +9,12 @@ that lies between two values of the column's type moves to the neighbour that ke
 from __future__ import annotations
 
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, InList, Literal, rewrite
-from tsql.kernels.expr.types import BOOLEAN, Type
+from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.failing import widening_unit
 from tsql.planner.logical.nodes import Filter, Join, Node
 from tsql.planner.logical.tree import map_expressions, transform_up
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
-DAY_US = 86_400_000_000
 
 
 def unwrap_casts(plan: Node) -> Node:
@@ -36,29 +36,8 @@ def _unwrap(expr: Expr) -> Expr:
     return expr
 
 
-def _unit(source: Type, target: Type) -> int | None:
-    """How many units of the target's stored form make one of the source's; None if the cast is not such a widening."""
-    if source.name == "DATE" and target.name in ("TIMESTAMP", "TIMESTAMPTZ"):
-        return DAY_US
-    if source.is_integer and target.is_integer:
-        wider = target.bounds[0] <= source.bounds[0] and source.bounds[1] <= target.bounds[1]
-        return 1 if wider else None
-    if (source.is_integer or source.is_decimal) and target.is_decimal:
-        factor = 10 ** (target.scale - source.scale) if target.scale >= source.scale else None
-        if factor is None:
-            return None
-        low, high = source.bounds
-        return factor if target.bounds[0] <= low * factor and high * factor <= target.bounds[1] else None
-    return None
-
-
-def is_widening(source: Type, target: Type) -> bool:
-    """Whether every value of the source has a value of the target: such a cast cannot fail."""
-    return source == target or source.name == "NULL" or _unit(source, target) is not None
-
-
 def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
-    column, unit = cast.arg, _unit(cast.arg.type, cast.type)
+    column, unit = cast.arg, widening_unit(cast.arg.type, cast.type)
     if (
         unit is None
         or cast.safe
@@ -79,7 +58,7 @@ def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
 
 
 def _in_list(expr: InList, cast: Cast, options: tuple[Expr, ...]) -> Expr:
-    column, unit = cast.arg, _unit(cast.arg.type, cast.type)
+    column, unit = cast.arg, widening_unit(cast.arg.type, cast.type)
     if unit is None or cast.safe or not isinstance(column, Column):
         return expr
     low, high = column.type.bounds

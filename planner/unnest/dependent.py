@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from tsql.kernels.expr.nodes import Call, Column, Expr, Outer, substitute
 from tsql.kernels.expr.schema import Schema
 from tsql.planner.logical.nodes import Apply, Distinct, Filter, Join, Node, Project
+from tsql.planner.logical.null_assumptions import rely
 from tsql.planner.logical.predicates import EQUALITIES, call, column, conjunction, conjuncts, outers, resolve, same
 from tsql.planner.logical.tree import expressions, map_expressions, nodes
-from tsql.planner.physical.null_assumptions import rely
 
 
 class NeedsDomain(Exception):

@@ -37,10 +37,10 @@ from tsql.planner.logical.nodes import (
     Values,
     Window,
 )
+from tsql.planner.logical.null_assumptions import note_existence, rely
 from tsql.planner.logical.predicates import call, column, conjunction, conjuncts, never_null, resolve, same
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.logical.tree import expressions, map_call, map_keys, nodes, transform_up
-from tsql.planner.physical.null_assumptions import note_existence, rely
 from tsql.planner.unnest.dependent import Binding, Dependent, Free, OuterNames, keep, where
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}

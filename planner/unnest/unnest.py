@@ -14,11 +14,11 @@ from dataclasses import dataclass, replace
 
 from tsql.kernels.expr.nodes import Case, Column, Expr, Literal, Outer, substitute
 from tsql.kernels.expr.types import BOOLEAN
+from tsql.planner.logical.failing import is_risky
 from tsql.planner.logical.generating import Series
 from tsql.planner.logical.nodes import Aggregate, Apply, Distinct, Filter, Join, Limit, Node, Project, Sort, Values
 from tsql.planner.logical.predicates import FALSE, TRUE, call, column, conjunction, conjuncts, outers, resolve, same
 from tsql.planner.logical.tree import nodes, shared, transform_down
-from tsql.planner.rules.push_filter_down import is_risky
 from tsql.planner.unnest.dependent import Free, NeedsDomain, OuterNames, keep
 from tsql.planner.unnest.push_dependent import Pusher, or_empty, two_valued
 

@@ -31,7 +31,8 @@ from tsql.planner.logical.nodes import (
     Values,
 )
 from tsql.planner.logical.tree import map_call
-from tsql.planner.physical.planfile import split, unplaced
+from tsql.planner.physical.line import unplaced
+from tsql.planner.physical.text import split
 
 _JOIN = re.compile(r"(apply )?(inner|left|full|semi|anti|mark|single) join(?: on (.*)| (\w+)=(.*))?$")
 _OUTER = re.compile(r"\bouter\.(\w+)")

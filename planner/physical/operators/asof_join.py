@@ -10,12 +10,13 @@ without keys, or with one key, that do not fit memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
 from tsql.planner.logical.asof import ASOF_KINDS, NEAREST
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.join import HashJoin, read_key, read_sides
 from tsql.planner.physical.properties import ANY, ONCE, REPLICATED, Properties, Requirement
 from tsql.planner.physical.step import Step
@@ -61,6 +62,10 @@ class AsofJoin(HashJoin):
     def requires_of(self, given: tuple[Properties, ...]) -> tuple[Requirement, ...]:
         return (ANY, ANY) if self._meet(given) else (ONCE, REPLICATED)
 
+    @property
+    def depends_on_order(self) -> bool:
+        return True
+
     def attributes(self) -> list[tuple[str, str]]:
         text = [("kind", self.kind)]
         if self.keys:
@@ -73,7 +78,7 @@ class AsofJoin(HashJoin):
         return text + ([("walks", "yes")] if self.walks else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
         kind = attributes.choice("kind", ASOF_KINDS, "inner")
         left, right, both = read_sides(inputs, context)
         keys = (

@@ -19,18 +19,24 @@ time in the others; states have positions in the input in them, so that sessions
 
 from __future__ import annotations
 
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
+from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import KINDS, Windows
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
+from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
+from tsql.planner.physical.text import assignment, identifier
 
 NAMES = ("pane", "first", "last", "start", "end", "id")
 NUMBERS = ("slide", "size", "width", "offset", "gap")
@@ -64,9 +70,34 @@ class Combine(Step):
     def carries(self, column: str) -> list[tuple[Step, str]]:
         return [(self.inputs[0], column)] if column in self.by else []
 
-    def attributes(self) -> list[tuple[str, str]]:
-        from tsql.planner.physical.planfile import assignment, identifier
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        if self.windows.over == "states":
+            return super().needs(wanted)
+        return self.used(*self.by, *(n for n in (self.windows.pane, self.windows.first, self.windows.last) if n))
 
+    @property
+    def depends_on_order(self) -> bool:
+        return self.windows.kind == "rows" or any(
+            function.ordered for _, c in self.calls for function in AGGREGATES.overloads.get(c.name, ())
+        )
+
+    def closes(self, below: Callable[[], Progress]) -> bool:
+        return self.windows.kind != "rows" and (self.windows.pane or self.windows.first) in below().bounds
+
+    @property
+    def held(self) -> Step:
+        return self.inputs[0]
+
+    def expected_cost(self, given: tuple[Estimate, ...], rows: float, properties: Properties, machine: Machine) -> Cost:
+        entering = given[0].rows
+        return machine.work(
+            entering * levels(given[0]) * machine.costs.sort_ns + rows * machine.costs.row_ns,
+            properties.shards,
+            entering * width(self.inputs[0].schema),
+            breaks=True,
+        )
+
+    def attributes(self) -> list[tuple[str, str]]:
         spec = self.windows
         numbers = [(n, str(getattr(spec, n))) for n in NUMBERS if getattr(spec, n) is not None]
         names = [(n, identifier(getattr(spec, n))) for n in NAMES if getattr(spec, n) is not None]
@@ -81,7 +112,7 @@ class Combine(Step):
         ]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
         schema = inputs[0].schema
         kind = attributes.choice("kind", KINDS)
         numbers = {name: attributes.integer(name) for name in NUMBERS}
@@ -108,7 +139,9 @@ class Combine(Step):
         return cls(inputs, by=by, calls=_checked(calls, context), windows=windows)
 
 
-def _checked(calls: tuple[tuple[str, AggregateCall], ...], context: Any) -> tuple[tuple[str, AggregateCall], ...]:
+def _checked(
+    calls: tuple[tuple[str, AggregateCall], ...], context: LineContext
+) -> tuple[tuple[str, AggregateCall], ...]:
     for name, call in calls:
         if not can_combine(call):
             raise context.error(f"{name}={call} cannot be combined from panes")

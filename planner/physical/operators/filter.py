@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any
 
 from tsql.kernels.expr.nodes import Expr
+from tsql.planner.cost import constants as cost
+from tsql.planner.physical.attributes import Attributes
+from tsql.planner.physical.estimate import Estimate, Machine
+from tsql.planner.physical.line import LineContext
+from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.step import Step
 
 
@@ -20,12 +25,32 @@ class Filter(Step):
 
     op = "filter"
     label = "filtered"
+    is_stateless = True
+
+    def needs(self, wanted: Set[str]) -> tuple[frozenset[str], ...]:
+        return self.used(*wanted)
+
+    @property
+    def streamed(self) -> int | None:
+        return 0
+
+    def follows(self, column: str) -> tuple[int, str] | None:
+        return 0, column
+
+    def promised(self, below: list[Progress]) -> Progress:
+        return below[0]
+
+    def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
+        return given[0].rows * given[0].selectivity(self.predicate)
+
+    def spares(self, left: float, rows: float) -> bool:
+        return left <= cost.LATE_WORTH * rows
 
     def attributes(self) -> list[tuple[str, str]]:
         return ([("how", self.how)] if self.how != "branch" else []) + [("where", f"({self.predicate})")]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Any, context: Any) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
         attributes.text("where")
         return cls(
             inputs,
