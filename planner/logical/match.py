@@ -12,7 +12,7 @@ from functools import cached_property
 from tsql.kernels.expr.nodes import Expr, check_columns
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.patterns.spec import MatchSpec
-from tsql.planner.logical.nodes import Unary
+from tsql.planner.logical.nodes import Node, Unary
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,12 @@ class Match(Unary):
         for expr in self.spec.expressions():
             check_columns(expr, self.input.schema)
 
-    def changed(self, change: Callable[[Expr], Expr]) -> Match:
-        """The node over changed expressions; itself if none changed."""
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
         spec = self.spec.changed(change)
         return self if spec is self.spec else replace(self, spec=spec)
+
+    def needs(self, wanted: set[str]) -> list[set[str]]:
+        return [self.spec.used(wanted)]
 
     @cached_property
     def schema(self) -> Schema:

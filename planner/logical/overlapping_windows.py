@@ -62,7 +62,7 @@ class Hop(Series):
         """The width of the panes that every window consists of."""
         return gcd(self.slide, self.size)
 
-    def map(self, change: Callable[[Expr], Expr]) -> Hop:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Hop:
         time = change(self.time)
         return self if time is self.time else Hop.of(self.input, self.column, time, self.slide, self.size, self.offset)
 
@@ -86,7 +86,7 @@ class Cumulate(Series):
         last = later(floor(time, size, offset), size)
         return cls(input, column, first, last, length(step), True, time, step, size, offset)
 
-    def map(self, change: Callable[[Expr], Expr]) -> Cumulate:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Cumulate:
         time = change(self.time)
         return (
             self

@@ -21,9 +21,10 @@ from tsql.kernels.expr.types import BIGINT, HUGEINT
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.cost.stats import equalities
+from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.nodes import Aggregate, Apply, Join, Node, Project
 from tsql.planner.logical.predicates import JoinKey, conjunction
-from tsql.planner.logical.tree import map_call, shared, transform_up
+from tsql.planner.logical.tree import shared, transform_up
 
 COUNTS = ("count", "count_star")
 MERGEABLE = (*COUNTS, "sum", "min", "max")

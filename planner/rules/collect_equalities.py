@@ -10,7 +10,7 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal, rewrite
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.tree import map_expressions, transform_up
+from tsql.planner.logical.tree import transform_up
 
 
 def collect_equalities(plan: Node) -> Node:
@@ -18,7 +18,7 @@ def collect_equalities(plan: Node) -> Node:
 
 
 def _node(node: Node) -> Node:
-    return map_expressions(node, lambda e: rewrite(e, _collect)) if isinstance(node, Filter | Join) else node
+    return node.map_expressions(lambda e: rewrite(e, _collect)) if isinstance(node, Filter | Join) else node
 
 
 def _collect(expr: Expr) -> Expr:

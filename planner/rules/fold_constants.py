@@ -17,7 +17,7 @@ from tsql.planner.logical.asof import AsofJoin
 from tsql.planner.logical.match import Match
 from tsql.planner.logical.nodes import Aggregate, Filter, Join, Node, Project, Sort, Window
 from tsql.planner.logical.predicates import TRUE
-from tsql.planner.logical.tree import map_expressions, transform_up
+from tsql.planner.logical.tree import transform_up
 
 
 def fold_constants(plan: Node) -> Node:
@@ -67,12 +67,12 @@ def _fold_connective(expr: Call, name: str, args: tuple[Expr, ...]) -> Expr:
 def _fold_node(node: Node) -> Node:
     match node:
         case Filter() | Join() | AsofJoin():
-            node = map_expressions(node, fold)
+            node = node.map_expressions(fold)
             if isinstance(node, Filter) and node.predicate == TRUE:
                 return node.input
             return replace(node, condition=None) if not isinstance(node, Filter) and node.condition == TRUE else node
         case Window() | Match():
-            return node.changed(fold)
+            return node.map_expressions(fold)
         case Project() | Aggregate() | Sort():
-            return map_expressions(node, fold)
+            return node.map_expressions(fold)
     return node

@@ -14,8 +14,9 @@ from __future__ import annotations
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, rewrite, substitute
 from tsql.kernels.expr.types import BIGINT
 from tsql.planner.choose.panes import paned
+from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.nodes import Aggregate, Node, Project
-from tsql.planner.logical.tree import map_call, shared, transform_up
+from tsql.planner.logical.tree import shared, transform_up
 
 
 def number_panes(plan: Node) -> Node:

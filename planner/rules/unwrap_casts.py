@@ -12,7 +12,7 @@ from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, InList, Literal, r
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.failing import widening_unit
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.tree import map_expressions, transform_up
+from tsql.planner.logical.tree import transform_up
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
@@ -22,7 +22,7 @@ def unwrap_casts(plan: Node) -> Node:
 
 
 def _node(node: Node) -> Node:
-    return map_expressions(node, lambda e: rewrite(e, _unwrap)) if isinstance(node, Filter | Join) else node
+    return node.map_expressions(lambda e: rewrite(e, _unwrap)) if isinstance(node, Filter | Join) else node
 
 
 def _unwrap(expr: Expr) -> Expr:

@@ -17,7 +17,7 @@ from tsql.kernels.expr.schema import Schema
 from tsql.planner.logical.nodes import Apply, Distinct, Filter, Join, Node, Project
 from tsql.planner.logical.null_assumptions import rely
 from tsql.planner.logical.predicates import EQUALITIES, call, column, conjunction, conjuncts, outers, resolve, same
-from tsql.planner.logical.tree import expressions, map_expressions, nodes
+from tsql.planner.logical.tree import nodes
 
 
 class NeedsDomain(Exception):
@@ -48,7 +48,7 @@ class Free:
     def of(self, node: Node) -> frozenset[str]:
         found = self._known.get(id(node))
         if found is None:
-            free = outers(*expressions(node))
+            free = outers(*node.expressions())
             if isinstance(node, Apply):
                 free |= self.of(node.left) | (self.of(node.right) - set(node.left.schema.names))
             else:
@@ -65,7 +65,7 @@ class Free:
             node = node.with_inputs((self.rename(node.left, renamed), self.rename(node.right, inner)))
         else:
             node = node.with_inputs(tuple(self.rename(i, renamed) for i in node.inputs))
-        return map_expressions(node, lambda e: resolve(e, renamed))
+        return node.map_expressions(lambda e: resolve(e, renamed))
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.calls import map_call, map_keys
 from tsql.planner.logical.facts import at_most_one, not_null, pairs_at_most_once
 from tsql.planner.logical.generating import Recursive, Sample, Series, Working
 from tsql.planner.logical.match import Match
@@ -40,7 +41,7 @@ from tsql.planner.logical.nodes import (
 from tsql.planner.logical.null_assumptions import note_existence, rely
 from tsql.planner.logical.predicates import call, column, conjunction, conjuncts, never_null, resolve, same
 from tsql.planner.logical.snapshot import SnapshotAggregate
-from tsql.planner.logical.tree import expressions, map_call, map_keys, nodes, transform_up
+from tsql.planner.logical.tree import nodes, transform_up
 from tsql.planner.unnest.dependent import Binding, Dependent, Free, OuterNames, keep, where
 
 ZERO_FOR_NO_ROWS = {"count", "count_star", "approx_count_distinct", "regr_count", "entropy"}
@@ -334,9 +335,9 @@ class Pusher(Binding):
 
     def _snapshot(self, node: SnapshotAggregate) -> Dependent:
         """Rows of other outer rows are in other groups."""
-        d = self.settle(self.push(node.input), self.outers(*expressions(node)))
+        d = self.settle(self.push(node.input), self.outers(*node.expressions()))
         bound = self.bindings(d)
-        resolved = node.changed(lambda call: map_call(call, lambda e: resolve(e, bound)))
+        resolved = node.map_expressions(lambda e: resolve(e, bound))
         return replace(d, plan=replace(resolved, input=d.plan, keys=tuple(dict.fromkeys((*node.keys, *self._keys(d))))))
 
     def _match(self, node: Match) -> Dependent:
@@ -401,7 +402,7 @@ class Pusher(Binding):
         """The bounds may name outer columns, which the input then has."""
         d = self.settle(self.push(node.input), self.outers(node.start, node.stop, node.step))
         bound = self.bindings(d)
-        return replace(d, plan=replace(node.map(lambda e: resolve(e, bound)), input=d.plan))
+        return replace(d, plan=replace(node.map_expressions(lambda e: resolve(e, bound)), input=d.plan))
 
     def _recursive(self, node: Recursive) -> Dependent:
         """All outer rows recurse together: their values are columns of the working table, by which each finds its own
@@ -492,7 +493,7 @@ class Pusher(Binding):
             pinned, in_right = self.pin(self.push(node.right), own)
             right, meet = pinned.plan, [same(in_left[wanted.index(n)], c) for n, c in zip(own, in_right, strict=True)]
         bound = dict(zip(wanted, in_left, strict=True))
-        changed = node.changed(lambda e: resolve(e, bound))
+        changed = node.map_expressions(lambda e: resolve(e, bound))
         condition = conjunction((*meet, *conjuncts(changed.condition)))
         return replace(left, plan=replace(changed, left=left.plan, right=right, condition=condition))
 

@@ -125,7 +125,7 @@ class Unnester:
         match node:
             case Series():
                 below = self._beside(node.input, outer, bound)
-                return replace(node.map(lambda e: resolve(e, columns)), input=below)
+                return replace(node.map_expressions(lambda e: resolve(e, columns)), input=below)
             case Filter():
                 return Filter(self._beside(node.input, outer, bound), resolve(node.predicate, columns))
             case Project():
