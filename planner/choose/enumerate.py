@@ -17,7 +17,6 @@ from tsql.kernels.process import stopping
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.choose.asof import asof_step
 from tsql.planner.choose.joins import join_step
-from tsql.planner.choose.panes import PANE, Paned, paned
 from tsql.planner.choose.ranges import dealt_by_ranges
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
@@ -26,12 +25,14 @@ from tsql.planner.hints.constraints import Constraints
 from tsql.planner.logical import generating
 from tsql.planner.logical import match as matching
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.aggregate_states import can_split
 from tsql.planner.logical.asof import AsofJoin
+from tsql.planner.logical.panes import PANE, Paned, paned
 from tsql.planner.logical.snapshot import SnapshotAggregate
 from tsql.planner.physical.enforce import enforce
 from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.movement import Gather, Redistribute, Rekey
-from tsql.planner.physical.operators.aggregate import Aggregate, can_split
+from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.combine import Combine
 from tsql.planner.physical.operators.expand import Expand
 from tsql.planner.physical.operators.filter import Filter

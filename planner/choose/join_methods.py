@@ -16,9 +16,6 @@ from tsql.planner.physical.operators.join import HashJoin, is_number, is_range
 from tsql.planner.physical.operators.merge_join import MergeJoin, refusal
 from tsql.planner.physical.step import Step
 
-METHOD_NAMES = ("hash", "merge", "loop", "range")
-"""What the hint JOIN may ask for."""
-
 
 class CannotJoin(Exception):
     """A join that a method cannot do; the message is the reason."""

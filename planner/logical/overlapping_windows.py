@@ -2,7 +2,7 @@
 in.
 
 Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them.
-What they know besides is the grid of the windows, by which `planner/choose/panes.py` combines aggregates over them from
+What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them from
 panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
 
 from __future__ import annotations

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
 
 from tsql.kernels.process import stopping
 from tsql.planner.logical.nodes import Node
+
+Handed = TypeVar("Handed")
 
 
 def transform_up(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -34,6 +37,27 @@ def _down(node: Node, change: Callable[[Node], Node], done: dict[int, tuple[Node
         changed = change(node)
         found = done[id(node)] = (node, changed.with_inputs(tuple([_down(i, change, done) for i in changed.inputs])))
     return found[1]
+
+
+def hand_down(
+    plan: Node, start: Handed, change: Callable[[Node, Handed], tuple[Node, list[Handed]]], several: Collection[int]
+) -> Node:
+    """Apply `change` to every node, users before inputs; it tells what is handed down to each input of the node that it
+    gives. A node with several users (`several`, by id) is handed `start`, since each knows something else of it."""
+    done: dict[int, Node] = {}
+
+    def visit(node: Node, handed: Handed) -> Node:
+        if id(node) not in several:
+            return walk(node, handed)
+        if id(node) not in done:
+            done[id(node)] = walk(node, start)
+        return done[id(node)]
+
+    def walk(node: Node, handed: Handed) -> Node:
+        changed, below = change(node, handed)
+        return changed.with_inputs(tuple(visit(i, h) for i, h in zip(changed.inputs, below, strict=True)))
+
+    return visit(plan, start)
 
 
 def nodes(plan: Node) -> Iterator[Node]:

@@ -10,15 +10,12 @@ from dataclasses import replace
 from tsql.kernels.expr.nodes import Call, Column, Expr, InList, Literal, rewrite
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 
-def collect_equalities(plan: Node) -> Node:
-    return transform_up(plan, _node)
-
-
-def _node(node: Node) -> Node:
-    return node.map_expressions(lambda e: rewrite(e, _collect)) if isinstance(node, Filter | Join) else node
+@rule(BOTTOM_UP, about=(Filter, Join))
+def collect_equalities(node: Filter | Join) -> Node:
+    return node.map_expressions(lambda e: rewrite(e, _collect))
 
 
 def _collect(expr: Expr) -> Expr:

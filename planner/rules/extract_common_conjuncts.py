@@ -18,16 +18,13 @@ from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.failing import may_fail
 from tsql.planner.logical.nodes import Filter, Join, Node
 from tsql.planner.logical.predicates import TRUE, conjunction, conjuncts
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 MOST_BRANCHES = 32
 
 
-def extract_common_conjuncts(plan: Node) -> Node:
-    return transform_up(plan, _extract)
-
-
-def _extract(node: Node) -> Node:
+@rule(BOTTOM_UP, about=(Filter, Join))
+def extract_common_conjuncts(node: Filter | Join) -> Node:
     match node:
         case Filter():
             known = [node.predicate]

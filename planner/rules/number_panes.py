@@ -7,30 +7,24 @@ key.
         t
 
 Numbers of panes are small and dense where times are not, so that groups can be in an array. Windows that overlap are
-left to `planner/choose/panes.py`."""
+left to `planner/logical/panes.py`."""
 
 from __future__ import annotations
 
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, rewrite, substitute
 from tsql.kernels.expr.types import BIGINT
-from tsql.planner.choose.panes import paned
 from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.nodes import Aggregate, Node, Project
-from tsql.planner.logical.tree import shared, transform_up
+from tsql.planner.logical.panes import paned
+from tsql.planner.rules.framework import BOTTOM_UP, Surroundings, rule
 
 
-def number_panes(plan: Node) -> Node:
-    kept = shared(plan)
-    return transform_up(
-        plan, lambda node: _number(node, kept) if isinstance(node, Aggregate) and node.sets is None else node
-    )
-
-
-def _number(node: Aggregate, kept: set[int]) -> Node:
-    if paned(node) is not None:
+@rule(BOTTOM_UP, about=(Aggregate,))
+def number_panes(node: Aggregate, around: Surroundings) -> Node:
+    if node.sets is not None or paned(node) is not None:
         return node
     below, columns = node.input, None
-    while isinstance(below, Project) and id(below) not in kept:
+    while isinstance(below, Project) and id(below) not in around.shared:
         inner = dict(below.columns)
         columns = inner if columns is None else {n: substitute(e, inner) for n, e in columns.items()}
         below = below.input

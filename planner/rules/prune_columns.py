@@ -12,13 +12,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tsql.planner.logical.match import Match
-from tsql.planner.logical.needed import needed_columns
 from tsql.planner.logical.nodes import Aggregate, Node, Project, Scan, SetOperation, Window
 from tsql.planner.logical.predicates import column
+from tsql.planner.rules.framework import WHOLE, Surroundings, rule
 
 
-def prune_columns(plan: Node) -> Node:
-    return _visit(plan, needed_columns(plan), {})
+@rule(WHOLE)
+def prune_columns(plan: Node, around: Surroundings) -> Node:
+    """Whole: a node is looked at as it was, for what its users need, and rebuilt over what is left of its inputs."""
+    return _visit(plan, around.needed, {})
 
 
 def _visit(node: Node, needed: dict[int, set[str]], done: dict[int, Node]) -> Node:

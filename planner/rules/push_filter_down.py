@@ -38,22 +38,18 @@ from tsql.planner.logical.nodes import (
 )
 from tsql.planner.logical.predicates import conjunction, conjuncts
 from tsql.planner.logical.snapshot import SnapshotAggregate
-from tsql.planner.logical.tree import shared, transform_down
+from tsql.planner.rules.framework import TOP_DOWN, Surroundings, rule
 
 
-def push_filter_down(plan: Node) -> Node:
-    several = shared(plan)
-    return transform_down(plan, lambda node: _push(node, several))
-
-
-def _push(node: Node, several: set[int]) -> Node:
-    """One level down; `transform_down` comes back to the filters where they are now."""
+@rule(TOP_DOWN, about=(Filter,))
+def push_filter_down(node: Filter, around: Surroundings) -> Node:
+    """One level down; the framework comes back to the filters where they are now."""
     predicates: list[Expr] = []
-    below = node
-    while isinstance(below, Filter) and (below is node or id(below) not in several):
+    below: Node = node
+    while isinstance(below, Filter) and (below is node or id(below) not in around.shared):
         predicates.append(below.predicate)
         below = below.input
-    if id(below) in several:
+    if id(below) in around.shared:
         return node
     moved: list[Expr] = []
     kept: list[Expr] = []

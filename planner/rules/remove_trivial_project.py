@@ -24,9 +24,12 @@ from tsql.planner.logical.nodes import (
     Sort,
 )
 from tsql.planner.logical.tree import nodes, shared, transform_up
+from tsql.planner.rules.framework import WHOLE, rule
 
 
+@rule(WHOLE, about=(Project,))
 def remove_trivial_project(plan: Node) -> Node:
+    """Whole: between joins, what may go depends on how far up columns are taken by their names."""
     return _between_joins(transform_up(plan, _remove))
 
 

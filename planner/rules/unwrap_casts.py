@@ -12,17 +12,14 @@ from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, InList, Literal, r
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.planner.logical.failing import widening_unit
 from tsql.planner.logical.nodes import Filter, Join, Node
-from tsql.planner.logical.tree import transform_up
+from tsql.planner.rules.framework import BOTTOM_UP, rule
 
 MIRROR = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "<>": "<>"}
 
 
-def unwrap_casts(plan: Node) -> Node:
-    return transform_up(plan, _node)
-
-
-def _node(node: Node) -> Node:
-    return node.map_expressions(lambda e: rewrite(e, _unwrap)) if isinstance(node, Filter | Join) else node
+@rule(BOTTOM_UP, about=(Filter, Join))
+def unwrap_casts(node: Filter | Join) -> Node:
+    return node.map_expressions(lambda e: rewrite(e, _unwrap))
 
 
 def _unwrap(expr: Expr) -> Expr:

@@ -19,6 +19,7 @@ from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.aggregate_states import can_split
 from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, seen, width
 from tsql.planner.physical.line import LineContext
@@ -196,11 +197,6 @@ class Aggregate(Step):
                     raise context.error(
                         f"{column} is not the state of {name} any more: it is the column {there} of {step.name}"
                     )
-
-
-def can_split(call: AggregateCall) -> bool:
-    """Whether a partial state of the call can be handed on and merged."""
-    return plain_body(call).decomposable and not call.distinct and not call.order
 
 
 def other_origin(step: Step, column: str, origin: Aggregate) -> tuple[Step, str] | None:

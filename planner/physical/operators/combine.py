@@ -29,6 +29,7 @@ from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import KINDS, Windows
+from tsql.planner.logical.aggregate_states import can_combine
 from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, levels, width
 from tsql.planner.physical.line import LineContext
@@ -146,11 +147,3 @@ def _checked(
         if not can_combine(call):
             raise context.error(f"{name}={call} cannot be combined from panes")
     return calls
-
-
-def can_combine(call: AggregateCall) -> bool:
-    """Whether windows of the call can be made of the states of panes."""
-    from tsql.kernels.operators.aggregate.combine import fold_of
-    from tsql.planner.physical.operators.aggregate import can_split
-
-    return can_split(call) and fold_of("x", call) is not None

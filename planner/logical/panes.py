@@ -15,9 +15,9 @@ from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, substitute
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import Windows, is_placed
 from tsql.planner.logical import nodes as logical
+from tsql.planner.logical.aggregate_states import can_combine
 from tsql.planner.logical.calls import map_call
 from tsql.planner.logical.overlapping_windows import Cumulate, Hop, length
-from tsql.planner.physical.operators.combine import can_combine
 
 PANE, FIRST, LAST = "pane", "pane_first", "pane_last"
 
