@@ -16,6 +16,7 @@ from tsql.kernels.functions.registry import SCALARS
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind.calls import bind_aggregate, no_match, scalar
 from tsql.planner.bind.macros import MACROS, bind_macro
+from tsql.planner.bind.near_names import nearest
 from tsql.planner.bind.operators import combine, compare, make_case, negate, shown, to_boolean, unified
 from tsql.planner.bind.strings import slice_text
 from tsql.planner.bind.syntax import CallNode as CallNode
@@ -147,8 +148,6 @@ def _part_call(binder: Binder, name: str, args: list[Expr], node: exp.Expr) -> E
     if args and isinstance(args[0], Literal) and isinstance(args[0].value, str):
         part = PARTS.get(args[0].value.lower())
         if part is None:
-            from tsql.planner.bind.binder import nearest
-
             raise binder.error(
                 f'"{args[0].value}" is no part of a date or time', node, hint=nearest(args[0].value, PARTS)
             )
