@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from tsql.planner.choose.bands import banded
+from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.join_methods import METHODS, CannotJoin, by_merge
 from tsql.planner.choose.join_placement import placed
 from tsql.planner.choose.ranges import is_in_order
@@ -38,13 +38,12 @@ def build_side(node: logical.Join) -> str:
     return "right"
 
 
-def join_step(
-    node: logical.Join, step: Callable[[logical.Node], Step], shards: int, scope: str, wanted: Constraints
-) -> Step:
-    """The step of a join, as hints demand it; `step` makes those of its inputs."""
+def join_step(choice: Choice, node: logical.Join) -> Step:
+    """The step of a join, as hints demand it."""
+    shards, scope, wanted = choice.shards, choice.scope, choice.wanted
     demand = wanted.demands.get(id(node), NO_DEMAND)
     keys, rest = equalities(node)
-    inputs, build = (step(node.left), step(node.right)), demand.build or build_side(node)
+    inputs, build = (choice.step(node.left), choice.step(node.right)), demand.build or build_side(node)
     joined = HashJoin(
         inputs,
         node.kind,
