@@ -23,7 +23,7 @@ from tests.slt import records as slt
 from tests.slt.engines import CONFIGS, Tsql
 from tests.slt.sampling import CORPUS, each
 from tests.slt_runner import corpus_files
-from tsql.kernels.errors import TsqlError
+from tsql.kernels.expr.errors import TsqlError
 from tsql.tpch import engines as tpch
 from tsql.tpch.check import fill
 from tsql.tpch.data import data_folder, tables
