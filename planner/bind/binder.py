@@ -8,7 +8,8 @@ A `Binder` walks one expression. What a column name means, and whether aggregate
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from sqlglot import exp
 
@@ -58,7 +59,7 @@ class Binder:
         aggregate: Callable[[Aggregate, exp.Expr], Expr] | None = None,
         clause: str = "an expression",
         parameters: dict[str, Type] | None = None,
-        special: dict[str, Callable[[Binder, exp.Expr], Expr]] | None = None,
+        special: Mapping[str, Callable[[Binder, Any], Expr]] | None = None,
         subquery: Callable[[Binder, exp.Expr], Expr] | None = None,
         windows: WindowScope | None = None,
     ):
@@ -243,7 +244,7 @@ def _describe(node: exp.Expr) -> str:
     }.get(type(node), type(node).key.upper())
 
 
-_HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+_HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     exp.Literal: _bind_literal,
     exp.RawString: lambda binder, node: Bare(node.name, VARCHAR, binder.position(node)),
     exp.ByteString: lambda binder, node: Bare(node.name, VARCHAR, binder.position(node)),

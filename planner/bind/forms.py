@@ -4,7 +4,7 @@ typeof, format, arithmetic by name, .. Called through `Binder.operand`; plain ca
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
@@ -308,7 +308,7 @@ FORMS: dict[str, Callable[[Binder, CallNode], Expr]] = {
     **dict.fromkeys(MACROS, bind_macro),
 }
 
-HANDLERS: dict[type[exp.Expr], Callable[[Binder, exp.Expr], Expr]] = {
+HANDLERS: dict[type[exp.Expr], Callable[[Binder, Any], Expr]] = {
     CallNode: _bind_call,
     exp.Filter: bind_aggregate,
     exp.WithinGroup: bind_aggregate,

@@ -58,7 +58,7 @@ def _with_empty_sets(
     """
     source = choice.step(node.input)
     total = group(choice, source, (), node.aggregates, 1.0)
-    numbers = [i for i, s in enumerate(node.sets) if s == ()]
+    numbers = [i for i, s in enumerate(node.sets or ()) if s == ()]
     everything = (1 << len(node.keys)) - 1
     parts: list[Step] = [
         Filter((grouped,), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN))
@@ -69,7 +69,7 @@ def _with_empty_sets(
             (parts[0],), predicate=Call("<>", (Column("grouping_set", BIGINT), Literal(n, BIGINT)), BOOLEAN)
         )
     for n in numbers:
-        columns = [(name, Literal(None, e.type)) for name, e in keys[:-2]]
+        columns: list[tuple[str, Expr]] = [(name, Literal(None, e.type)) for name, e in keys[:-2]]
         columns += [("grouping_id", Literal(everything, BIGINT)), ("grouping_set", Literal(n, BIGINT))]
         columns += [(name, Column(name, c.type)) for name, c in calls]
         parts.append(Project((total,), columns=tuple(columns)))

@@ -99,10 +99,8 @@ def _is_placed(choice: Choice, source: Step, keys: tuple[tuple[str, Expr], ...])
     for step in source.walk():
         found[id(step)] = step.provides(tuple(found[id(i)] for i in step.inputs), choice.shards)
     given = found[id(source)]
-    return given.shards == 1 or (
-        all(isinstance(e, Column) for _, e in keys)
-        and Requirement("placed", tuple(e.name for _, e in keys)).met_by(given)
-    )
+    names = tuple(e.name for _, e in keys if isinstance(e, Column))
+    return given.shards == 1 or (len(names) == len(keys) and Requirement("placed", names).met_by(given))
 
 
 def _one_phase(
@@ -129,7 +127,7 @@ def _one_phase(
         if all(can_split(c) for _, c in calls)
         else max(groups, min(choice.estimator.of(source).rows, groups * cost.GROUPS_PER_SHARD / 4))
     )
-    placed = _in_cache(choice, source, tuple(e.name for _, e in keys), kept)
+    placed = _in_cache(choice, source, tuple(e.name for _, e in keys if isinstance(e, Column)), kept)
     return Aggregate((placed,), by=keys, calls=calls, groups=int(groups))
 
 
@@ -150,7 +148,9 @@ def _shards_in_cache(choice: Choice, groups: float) -> int:
 
 def rename_call(call: AggregateCall, renamed: dict[str, str]) -> AggregateCall:
     def move(e: Expr) -> Expr:
-        columns = {c.name: Column(renamed[c.name], c.dtype, c.nullable) for c in e.walk() if isinstance(c, Column)}
+        columns: dict[str, Expr] = {
+            c.name: Column(renamed[c.name], c.dtype, c.nullable) for c in e.walk() if isinstance(c, Column)
+        }
         return substitute(e, columns)
 
     return replace(

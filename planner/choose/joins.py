@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tsql.kernels.expr.nodes import Column
 from tsql.planner.choose.bands import banded
 from tsql.planner.choose.choice import Choice
 from tsql.planner.choose.join_methods import METHODS, CannotJoin, by_merge
@@ -94,8 +95,9 @@ def _moved(joined: HashJoin, shards: int, scope: str) -> Step:
         return found
     # The key that rows are placed by comes last: of several keys of one column, that is the one which tells where they
     # meet.
-    wide = found if isinstance(found, HashJoin) else found.inputs[0]
-    wide = replace(wide, keys=(*others, *wide.keys))
+    below = found if isinstance(found, HashJoin) else found.inputs[0]
+    assert isinstance(below, HashJoin)
+    wide = replace(below, keys=(*others, *below.keys))
     return wide if isinstance(found, HashJoin) else found.with_inputs((wide,))
 
 
@@ -105,10 +107,13 @@ def _is_better_merged(joined: HashJoin, node: logical.Join) -> bool:
     if refusal(joined) is not None or stats.rows(built) < cost.MERGED_ROWS:
         return False
     (key,) = joined.keys
-    known = column_statistics(built, (key.left if joined.build == "left" else key.right).name)
-    bounded = isinstance(getattr(known, "minimum", None), int) and isinstance(getattr(known, "maximum", None), int)
-    far_apart = bounded and known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
-    return far_apart and is_in_order(joined.inputs[0], key.left.name) and is_in_order(joined.inputs[1], key.right.name)
+    left, right = key.left, key.right
+    assert isinstance(left, Column) and isinstance(right, Column)
+    known = column_statistics(built, left.name if joined.build == "left" else right.name)
+    if known is None or not (isinstance(known.minimum, int) and isinstance(known.maximum, int)):
+        return False
+    far_apart = known.maximum - known.minimum > cost.MERGED_DISTANCE * stats.rows(built)
+    return far_apart and is_in_order(joined.inputs[0], left.name) and is_in_order(joined.inputs[1], right.name)
 
 
 def _as_demanded(joined: HashJoin, method: Method, wanted: Constraints) -> Step:

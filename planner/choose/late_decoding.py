@@ -21,15 +21,16 @@ def mark_late(root: Step, estimator: Estimator) -> Step:
             users.setdefault(id(child), []).append(step)
 
     def mark(old: Step, new: Step) -> Step:
-        late = (
-            isinstance(old, Scan)
-            and old.ranges is None
-            and old.progress is None
-            and len(old.columns) > 1
-            and reads_late(old.source)
+        if (
+            isinstance(new, Scan)
+            and new.ranges is None
+            and new.progress is None
+            and len(new.columns) > 1
+            and reads_late(new.source)
             and _gains(old, users, estimator)
-        )
-        return replace(new, late=True) if late else new
+        ):
+            return replace(new, late=True)
+        return new
 
     return rebuild(root, mark)
 
@@ -43,7 +44,7 @@ def _adds_up(step: Step, users: dict[int, list[Step]]) -> bool:
     return len(above) == 1 and isinstance(above[0], Aggregate) and not above[0].by
 
 
-def _gains(scan: Scan, users: dict[int, list[Step]], estimator: Estimator) -> bool:
+def _gains(scan: Step, users: dict[int, list[Step]], estimator: Estimator) -> bool:
     if _adds_up(scan, users):
         return False
     rows, step = estimator.of(scan).rows, scan

@@ -25,7 +25,7 @@ def limit_step(choice: Choice, node: logical.Limit) -> Step:
         below = below.input
     if not isinstance(below, logical.Sort) or node.count is None or node.count.type.is_float:
         return Limit((choice.step(node.input),), count=node.count, offset=node.offset)
-    wanted = _rows_wanted(node)
+    wanted = _rows_wanted(node.count, node.offset)
     source = choice.step(below.input)
     if choice.shards > 1:
         source = Sort((source,), keys=below.keys, limit=wanted, phase="partial")
@@ -39,15 +39,15 @@ def limit_by_step(choice: Choice, node: logical.LimitBy) -> Step:
     return choice.step(_numbered(node))
 
 
-def _rows_wanted(node: logical.Limit) -> Expr:
+def _rows_wanted(count: Expr, offset: Expr | None) -> Expr:
     """LIMIT + OFFSET: as many rows as a top-k must keep."""
-    if node.offset is None:
-        return node.count
-    if isinstance(node.count, Literal) and isinstance(node.offset, Literal):
-        if node.count.value is None or node.offset.value is None:
-            return node.count
-        return Literal(min(node.count.value + node.offset.value, 2**63 - 1), BIGINT)
-    return Call("+", (node.count, node.offset), BIGINT)
+    if offset is None:
+        return count
+    if isinstance(count, Literal) and isinstance(offset, Literal):
+        if count.value is None or offset.value is None:
+            return count
+        return Literal(min(count.value + offset.value, 2**63 - 1), BIGINT)
+    return Call("+", (count, offset), BIGINT)
 
 
 def _numbered(node: logical.LimitBy) -> logical.Node:

@@ -63,7 +63,7 @@ def is_in_order(scan: Scan, column: str) -> bool:
     if len(bounds) < cost.PROGRESS_PARTS or None in bounds:
         return False
     whole = max(high for _, high in bounds) - min(low for low, _ in bounds)
-    return sum(high - low for low, high in bounds) <= cost.PROGRESS_OVERLAP * whole
+    return bool(sum(high - low for low, high in bounds) <= cost.PROGRESS_OVERLAP * whole)
 
 
 def depends_on_order(root: Step) -> bool:

@@ -75,15 +75,16 @@ def _scan(choice: Choice, node: logical.Scan, filters: list[logical.Filter]) -> 
 
 def series_step(choice: Choice, node: generating.Series) -> Step:
     """Over the one row of a FROM without tables it is a table of its own."""
-    about = {
-        "column": node.column,
-        "start": node.start,
-        "stop": node.stop,
-        "by": node.step,
-        "inclusive": node.inclusive,
-    }
     alone = isinstance(node.input, logical.Values) and node.input.rows == ((),)
-    return Series((), **about, spread=choice.scope == "local") if alone else Series((choice.step(node.input),), **about)
+    return Series(
+        () if alone else (choice.step(node.input),),
+        column=node.column,
+        start=node.start,
+        stop=node.stop,
+        by=node.step,
+        inclusive=node.inclusive,
+        spread=not alone or choice.scope == "local",
+    )
 
 
 def sample_step(choice: Choice, node: generating.Sample) -> Step:

@@ -44,14 +44,10 @@ def snapshot_step(choice: Choice, node: SnapshotAggregate) -> Step:
     )
     if node.keys and choice.scope == "local" and shards > choice.shards:
         source = Redistribute((Rekey((source,), key=node.keys),), scope=choice.scope, shards=shards)
-    about = {
-        "by": node.keys,
-        "lifetime": (node.start, node.end),
-        "span": node.span,
-        "aggregates": node.aggregates,
-        "ends": node.ends,
-    }
-    return Snapshot((source,), **about)
+    lifetime = (node.start, node.end)
+    return Snapshot(
+        (source,), by=node.keys, lifetime=lifetime, span=node.span, aggregates=node.aggregates, ends=node.ends
+    )
 
 
 def match_step(choice: Choice, node: matching.Match) -> Step:

@@ -44,12 +44,14 @@ def _series_statistics(node: Series) -> ColumnStatistics | None:
     )
 
 
-def column_statistics(node: Node, name: str) -> object | None:
+def column_statistics(node: Node, name: str) -> ColumnStatistics | None:
     """What the source says of a column that a node passes through unchanged."""
     while True:
         match node:
             case Scan():
-                return node.source.statistics().columns.get(name) if hasattr(node.source, "statistics") else None
+                columns = node.source.statistics().columns if hasattr(node.source, "statistics") else {}
+                known: ColumnStatistics | None = columns.get(name)
+                return known
             case Project():
                 expr = dict(node.columns).get(name)
                 if not isinstance(expr, Column):

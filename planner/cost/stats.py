@@ -50,11 +50,12 @@ def _rows(node: Node) -> float:
         case Values():
             return float(len(node.rows))
         case Filter():
-            below, parts = node, []
-            while isinstance(below, Filter):
-                parts.append(below.predicate)
-                below = below.input
-            return rows(below) * joint_selectivity(parts, below)
+            source: Node = node
+            parts: list[Expr] = []
+            while isinstance(source, Filter):
+                parts.append(source.predicate)
+                source = source.input
+            return rows(source) * joint_selectivity(parts, source)
         case Aggregate():
             return groups([e for _, e in node.keys], node.input) * (len(node.sets) if node.sets else 1)
         case Distinct():
@@ -77,7 +78,7 @@ def _rows(node: Node) -> float:
             return rows(node.input) * series_rows(node.start, node.stop, node.step)
         case Sample():
             below = rows(node.input)
-            return below * node.percent / 100 if node.rows is None else min(below, float(node.rows))
+            return below * (node.percent or 0.0) / 100 if node.rows is None else min(below, float(node.rows))
         case Match() if node.spec.is_one_row:
             return rows(node.input) * cost.MATCHED
         case Recursive():
@@ -156,7 +157,7 @@ def selectivity(predicate: Expr, node: Node) -> float:
 def _null_part(expr: Expr, node: Node) -> float:
     """The estimated part of rows in which an expression is NULL."""
     known = column_statistics(node, expr.name) if isinstance(expr, Column) else None
-    if known is None or known.nulls is None:
+    if not isinstance(expr, Column) or known is None or known.nulls is None:
         return cost.NULL_PART
     while isinstance(node, Join):
         # The rows of the join itself are what is being estimated.
@@ -166,8 +167,12 @@ def _null_part(expr: Expr, node: Node) -> float:
 
 def _range_selectivity(name: str, column: Column, literal: Literal, node: Node) -> float | None:
     known = column_statistics(node, column.name)
-    low, high, value = getattr(known, "minimum", None), getattr(known, "maximum", None), literal.value
-    if not all(isinstance(v, int | float) for v in (low, high, value)) or high <= low:
+    if known is None:
+        return None
+    low, high, value = known.minimum, known.maximum, literal.value
+    if not (isinstance(low, int | float) and isinstance(high, int | float) and isinstance(value, int | float)):
+        return None
+    if high <= low:
         return None
     below = min(1.0, max(0.0, (value - low) / (high - low)))
     return below if name[0] == "<" else 1.0 - below
@@ -227,11 +232,9 @@ def combinations(keys: list[Expr], node: Node) -> tuple[float, float]:
 
 def base_rows(key: Expr, node: Node) -> float:
     """The rows of the relation that a key's column comes from, before filters and joins."""
-    name = key.columns()[0] if key.columns() else None
+    name = key.columns()[0] if key.columns() else ""
     while True:
         match node:
-            case Scan():
-                return max(1.0, rows(node))
             case Project():
                 expr = dict(node.columns).get(name)
                 if not isinstance(expr, Column):
@@ -241,8 +244,6 @@ def base_rows(key: Expr, node: Node) -> float:
                 node = node.input
             case Join() | AsofJoin():
                 node = node.left if name in node.left.schema else node.right
-            case Aggregate() | Distinct():
-                return max(1.0, rows(node))
             case _:
                 return max(1.0, rows(node))
 

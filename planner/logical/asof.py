@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Expr, Literal, check_columns
 from tsql.kernels.expr.schema import Schema
@@ -48,7 +49,7 @@ class AsofJoin(Binary):
                 raise ValueError(f"a join condition is BOOLEAN, not {self.condition.type}")
             check_columns(self.condition, Schema((*self.left.schema, *self.right.schema)))
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         sides = tuple(map(change, self.at.args))
         condition = None if self.condition is None else change(self.condition)
         if condition is self.condition and all(a is b for a, b in zip(sides, self.at.args, strict=True)):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
@@ -40,7 +41,7 @@ class Series(Unary):
     def schema(self) -> Schema:
         return Schema((*self.input.schema, Field(self.column, self.start.type, False)))
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         before = (self.start, self.stop, self.step)
         after = tuple(map(change, before))
         return (

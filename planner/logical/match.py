@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr, check_columns
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.patterns.spec import MatchSpec
-from tsql.planner.logical.nodes import Node, Unary
+from tsql.planner.logical.nodes import Unary
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Match(Unary):
         for expr in self.spec.expressions():
             check_columns(expr, self.input.schema)
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         spec = self.spec.changed(change)
         return self if spec is self.spec else replace(self, spec=spec)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self, cast
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr, SortKey, check_columns
@@ -56,7 +56,7 @@ class Node:
         self.map_expressions(see)
         return tuple(found)
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         """The node with each of its own expressions changed; itself if none is."""
         return self
 
@@ -110,7 +110,7 @@ class Binary(Node):
         return (
             self
             if inputs[0] is self.left and inputs[1] is self.right
-            else replace(self, left=inputs[0], right=inputs[1])
+            else replace(cast(Any, self), left=inputs[0], right=inputs[1])
         )
 
 
@@ -150,7 +150,7 @@ class Values(Node):
     def schema(self) -> Schema:
         return self.fields
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         rows = tuple(tuple(change(e) for e in row) for row in self.rows)
         unchanged = all(a is b for new, old in zip(rows, self.rows, strict=True) for a, b in zip(new, old, strict=True))
         return self if unchanged else replace(self, rows=rows)
@@ -174,7 +174,7 @@ class Filter(Unary):
     def schema(self) -> Schema:
         return self.input.schema
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         predicate = change(self.predicate)
         return self if predicate is self.predicate else replace(self, predicate=predicate)
 
@@ -204,7 +204,7 @@ class Project(Unary):
             tuple(Field(name, e.type, e.nullable if isinstance(e, Column) else True) for name, e in self.columns)
         )
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         columns = map_columns(self.columns, change)
         return self if columns is self.columns else replace(self, columns=columns)
 
@@ -245,7 +245,7 @@ class Aggregate(Unary):
             fields.append(Field("grouping_id", BIGINT))
         return Schema(tuple(fields))
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         keys, calls = map_columns(self.keys, change), map_calls(self.aggregates, change)
         unchanged = keys is self.keys and calls is self.aggregates
         return self if unchanged else replace(self, keys=keys, aggregates=calls)
@@ -297,7 +297,7 @@ class Sort(Unary):
     def schema(self) -> Schema:
         return self.input.schema
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         keys = map_keys(self.keys, change)
         return self if keys is self.keys else replace(self, keys=keys)
 
@@ -324,7 +324,7 @@ class Window(Unary):
         for expr in self.expressions():
             check_columns(expr, self.input.schema)
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         keys = tuple(map(change, self.keys))
         order = map_keys(self.order, change)
         calls = tuple((name, call.changed(change)) for name, call in self.calls)
@@ -360,7 +360,7 @@ class Limit(Unary):
     def schema(self) -> Schema:
         return self.input.schema
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         count, offset = (None if e is None else change(e) for e in (self.count, self.offset))
         return self if count is self.count and offset is self.offset else replace(self, count=count, offset=offset)
 
@@ -394,7 +394,7 @@ class LimitBy(Unary):
     def schema(self) -> Schema:
         return self.input.schema
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         order = map_keys(self.order, change)
         count, offset = (None if e is None else change(e) for e in (self.count, self.offset))
         unchanged = order is self.order and count is self.count and offset is self.offset
@@ -473,7 +473,7 @@ class Join(Binary):
     def schema(self) -> Schema:
         return joined_schema(self.kind, self.left.schema, self.right.schema, self.mark)
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         condition = None if self.condition is None else change(self.condition)
         return self if condition is self.condition else replace(self, condition=condition)
 
@@ -503,7 +503,7 @@ def joined_schema(kind: str, left: Schema, right: Schema, mark: str | None) -> S
     if kind in ("semi", "anti"):
         return Schema(first)
     if kind == "mark":
-        return Schema((*first, Field(mark, BOOLEAN)))
+        return Schema((*first, Field(mark or "", BOOLEAN)))
     if kind == "full":
         first = _nullable(first)
     return Schema((*first, *(second if kind == "inner" else _nullable(second))))

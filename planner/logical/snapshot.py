@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, check_columns
@@ -49,7 +50,7 @@ class SnapshotAggregate(Unary):
         fields += [Field(name, call.type) for name, call in self.aggregates]
         return Schema((*fields, *(Field(name, TIMESTAMP, False) for name in self.span)))
 
-    def map_expressions(self, change: Callable[[Expr], Expr]) -> Node:
+    def map_expressions(self, change: Callable[[Expr], Expr]) -> Self:
         calls = map_calls(self.aggregates, change)
         return self if calls is self.aggregates else replace(self, aggregates=calls)
 

@@ -14,7 +14,8 @@ from tsql.kernels.expr.errors import PlanError
 from tsql.kernels.expr.nodes import Call, Cast, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, DOUBLE, NULL, Type, implicit_cast_cost
-from tsql.planner.bind.types import coerce, fold_exact
+from tsql.planner.bind.fold import fold_exact
+from tsql.planner.bind.types import coerce
 from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.text import split_assignment
 
@@ -201,7 +202,11 @@ def any_of(options: Collection[str]) -> str:
 def first_twice(names: Collection[str]) -> str | None:
     """The first of the names that comes again."""
     seen: set[str] = set()
-    return next((name for name in names if name in seen or seen.add(name)), None)
+    for name in names:
+        if name in seen:
+            return name
+        seen.add(name)
+    return None
 
 
 def as_value(expr: Expr, type: Type) -> Expr | None:
@@ -232,7 +237,7 @@ def _keeps_number(value: Literal, type: Type) -> bool:
         near = near if type == DOUBLE else struct.unpack("f", struct.pack("f", near))[0]
     except OverflowError:
         return False
-    return round(Fraction(near) * 10**scale) == value.value
+    return bool(round(Fraction(near) * 10**scale) == value.value)
 
 
 def _keeps_type(source: Type, target: Type) -> bool:

@@ -117,10 +117,10 @@ def _bounds(expr: Expr, node: logical.Node) -> tuple[int, int] | None:
         case Literal(value=int() as value):
             return value, value
         case Column(name=name) if name in node.schema:
-            known = column_statistics(node, name)
+            about = column_statistics(node, name)
             return (
-                (known.minimum, known.maximum)
-                if known is not None and isinstance(known.minimum, int) and isinstance(known.maximum, int)
+                (about.minimum, about.maximum)
+                if about is not None and isinstance(about.minimum, int) and isinstance(about.maximum, int)
                 else None
             )
         case Call(name="time_pane", args=(time, Literal(value=int() as width), _)) if (

@@ -42,8 +42,8 @@ def with_groups(root: Step, shards: int) -> Step:
     made: dict[int, Step] = {}
     for step in root.walk():
         changed = step.with_inputs(tuple(made[id(i)] for i in step.inputs))
-        if isinstance(step, Aggregate) and step.by and step.groups is None:
+        if isinstance(changed, Aggregate) and changed.by and changed.groups is None:
             (below,) = step.inputs
-            changed = replace(changed, groups=int(step.expected_groups(estimator.of(below))))
+            changed = replace(changed, groups=int(changed.expected_groups(estimator.of(below))))
         made[id(step)] = changed
     return made[id(root)]

@@ -19,7 +19,13 @@ from tsql.planner.physical.text import SIMPLE, quoted, scan_text, split, split_a
 
 def unplaced(expr: Expr) -> Expr:
     """The expression without positions: those of a plan file's line are no positions in the query."""
-    return rewrite(expr, lambda e: replace(e, position=None) if getattr(e, "position", None) is not None else e)
+    return rewrite(expr, _without_position)
+
+
+def _without_position(expr: Any) -> Expr:
+    # Not every kind of expression has a position.
+    found: Expr = replace(expr, position=None) if getattr(expr, "position", None) is not None else expr
+    return found
 
 
 class LineContext:

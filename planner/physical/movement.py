@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.planner.physical.attributes import Attributes
@@ -45,7 +46,7 @@ class Rekey(Step):
         return [("key", identifiers(self.key))]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         return cls(inputs, key=attributes.columns("key", inputs[0].schema, inputs[0].name))
 
 
@@ -85,7 +86,7 @@ class Movement(Step):
         return [("scope", self.scope)] + ([("shards", str(self.shards))] if self.shards is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         return cls(inputs, scope=attributes.choice("scope", SCOPES, "local"), shards=attributes.shards())
 
 
@@ -169,7 +170,7 @@ class Multicast(Movement):
         return [("to", f"({', '.join(map(str, self.to))})"), *super().attributes()]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         to = tuple(context.expression(item, inputs[0].schema) for item in attributes.items("to"))
         if not to:
             raise attributes.error("to", "to=(..) gives the shards that a row goes to: one expression or more")

@@ -44,7 +44,8 @@ def _without_comment(line: str, quote: str) -> tuple[str, str]:
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:
     """(number, text without comment) of each line; a line end inside a quoted name does not end a line."""
-    quote, first, parts = "", 1, []
+    quote, first = "", 1
+    parts: list[str] = []
     for number, raw in enumerate(text.split("\n"), 1):
         if not quote:
             first, parts = number, []
@@ -102,7 +103,7 @@ def parse_plan(
     used = {id(s) for s in root.walk()}
     for step in steps.values():
         if id(step) not in used:
-            context.number = step.line
+            context.number = step.line or context.number
             raise context.error(f"step {step.name} is not used by the output")
     return PhysicalPlan(root, columns, names, shards, target, query)
 

@@ -69,7 +69,8 @@ def _lower(expr: Expr, bounds: dict[str, int]) -> int | None:
 
 def _least(exprs: Iterable[Expr], bounds: dict[str, int]) -> int | None:
     found = [_lower(e, bounds) for e in exprs]
-    return None if None in found else min(found)
+    known = [bound for bound in found if bound is not None]
+    return min(known) if len(known) == len(found) else None
 
 
 def moved(time: int, length: int) -> int:

@@ -49,6 +49,7 @@ def _options(expr: Expr) -> list[tuple[Column, list[Literal]]]:
             "=", (Literal() as literal, Column() as column)
         ):
             return [(column, [literal])]
-        case InList(Column() as column, options) if all(isinstance(o, Literal) for o in options):
-            return [(column, list(options))]
+        case InList(Column() as column, options):
+            constants = [o for o in options if isinstance(o, Literal)]
+            return [(column, constants)] if len(constants) == len(options) else []
     return []

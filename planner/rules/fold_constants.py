@@ -48,7 +48,7 @@ def _fold(expr: Expr) -> Expr:
     return expr
 
 
-def _is_foldable(expr: Expr) -> bool:
+def _is_foldable(expr: Call | Cast) -> bool:
     if isinstance(expr, Cast):
         return True
     function = SCALARS.find(expr.name, tuple(a.type for a in expr.args))

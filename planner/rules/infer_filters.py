@@ -48,7 +48,8 @@ def infer_filters(plan: Node, around: Surroundings) -> Node:
                 return _join(node, above, conditions)
         return node, [()] * len(node.inputs)
 
-    return hand_down(plan, (), change, around.shared)
+    nothing: Conditions = ()
+    return hand_down(plan, nothing, change, around.shared)
 
 
 def _is_simple(part: Expr) -> bool:

@@ -11,6 +11,8 @@ left to `planner/logical/panes.py`."""
 
 from __future__ import annotations
 
+from typing import TypeGuard
+
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, rewrite, substitute
 from tsql.kernels.expr.types import BIGINT
 from tsql.planner.logical.calls import map_call
@@ -32,7 +34,7 @@ def number_panes(node: Aggregate, around: Surroundings) -> Node:
     floors = {e: None for _, key in keys for e in key.walk() if _is_floor(e)}
     if not floors:
         return node
-    numbers: dict[Expr, str] = {}
+    numbers: dict[Call, str] = {}
     made: list[tuple[str, Expr]] = []
     shown: dict[str, Expr] = {}
     for name, key in keys:
@@ -46,7 +48,7 @@ def number_panes(node: Aggregate, around: Surroundings) -> Node:
         if bare.columns() or not any(e in numbers for e in key.walk()):
             made.append((name, key))
         else:
-            shown[name] = rewrite(key, lambda e: _start(e, numbers) if e in numbers else e)
+            shown[name] = rewrite(key, lambda e: _start(e, numbers) if isinstance(e, Call) and e in numbers else e)
     if not numbers:
         return node
     calls = (
@@ -64,9 +66,9 @@ def number_panes(node: Aggregate, around: Surroundings) -> Node:
     )
 
 
-def _is_floor(expr: Expr) -> bool:
+def _is_floor(expr: Expr) -> TypeGuard[Call]:
     return isinstance(expr, Call) and expr.name == "time_floor"
 
 
-def _start(key: Call, numbers: dict[Expr, str]) -> Expr:
+def _start(key: Call, numbers: dict[Call, str]) -> Expr:
     return Call("pane_time", (Column(numbers[key], BIGINT), *key.args[1:]), key.type)

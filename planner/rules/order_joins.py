@@ -15,6 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
+from typing import TypeGuard
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.process import stopping
@@ -70,7 +71,7 @@ class Orderer:
         )
 
 
-def _is_inner(node: Node) -> bool:
+def _is_inner(node: Node) -> TypeGuard[Join]:
     return isinstance(node, Join) and not isinstance(node, Apply) and node.kind == "inner"
 
 

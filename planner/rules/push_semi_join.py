@@ -49,7 +49,9 @@ def push_semi_join(node: Join, around: Surroundings) -> Node:
         case Join() if not isinstance(below, Apply):
             side = _side(below, used)
             if side is not None and not _is_better_late(node, used):
-                return replace(below, **{side: replace(node, left=getattr(below, side))})
+                if side == "left":
+                    return replace(below, left=replace(node, left=below.left))
+                return replace(below, right=replace(node, left=below.right))
     return node
 
 

@@ -27,7 +27,7 @@ def simplify_join(node: Join) -> Node:
             case "semi":
                 return node.left
             case "mark":
-                return Project(node.left, (*((f.name, column(f)) for f in node.left.schema), (node.mark, TRUE)))
+                return Project(node.left, (*((f.name, column(f)) for f in node.left.schema), (node.mark or "", TRUE)))
         return replace(node, kind="inner")
     if node.kind == "single" and pairs_at_most_once(node):
         return replace(node, kind="left")

@@ -37,7 +37,7 @@ def split_conjunctions(node: Filter | Join) -> Node:
         rest = parts[MAX_FILTERS - 1 :]
         parts = [
             *parts[: MAX_FILTERS - 1],
-            rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, node.predicate.position),
+            rest[0] if len(rest) == 1 else Call("and", tuple(rest), BOOLEAN, getattr(node.predicate, "position", None)),
         ]
     result = node.input
     for part in parts:

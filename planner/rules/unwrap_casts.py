@@ -28,8 +28,9 @@ def _unwrap(expr: Expr) -> Expr:
             return _compare(expr, MIRROR[op], cast, literal)
         case Call("<" | "<=" | ">" | ">=" | "=" | "<>" as op, (Cast() as cast, Literal() as literal)):
             return _compare(expr, op, cast, literal)
-        case InList(Cast() as cast, options) if all(isinstance(o, Literal) for o in options):
-            return _in_list(expr, cast, options)
+        case InList(Cast() as cast, options):
+            constants = tuple(o for o in options if isinstance(o, Literal))
+            return _in_list(expr, cast, constants) if len(constants) == len(options) else expr
     return expr
 
 
@@ -54,7 +55,7 @@ def _compare(expr: Call, op: str, cast: Cast, literal: Literal) -> Expr:
     return Call(op, (column, Literal(whole, column.type, literal.position)), BOOLEAN, expr.position)
 
 
-def _in_list(expr: InList, cast: Cast, options: tuple[Expr, ...]) -> Expr:
+def _in_list(expr: InList, cast: Cast, options: tuple[Literal, ...]) -> Expr:
     column, unit = cast.arg, widening_unit(cast.arg.type, cast.type)
     if unit is None or cast.safe or not isinstance(column, Column):
         return expr

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.aggregates.registry import AGGREGATES
@@ -71,11 +72,8 @@ class Aggregate(Step):
     def requires(self) -> tuple[Requirement, ...]:
         if self.exports:
             return (ONCE,)
-        if not self.by:
-            return (SINGLE,)
-        if not all(isinstance(e, Column) for _, e in self.by):
-            return (SINGLE,)
-        return (Requirement("placed", tuple(e.name for _, e in self.by)),)
+        names = tuple(e.name for _, e in self.by if isinstance(e, Column))
+        return (Requirement("placed", names),) if names and len(names) == len(self.by) else (SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         found = by_keys(given[0], {e.name: n for n, e in self.by if isinstance(e, Column)})
@@ -160,7 +158,7 @@ class Aggregate(Step):
         return [*phase, ("by", assignments(self.by)), *(assignment(n, c, WORDS) for n, c in self.calls)]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         phase = attributes.choice("phase", PHASES, "complete")
         schema = inputs[0].schema
         by = tuple((n, context.expression(t, schema)) for n, t in context.assignments(attributes.items("by")))

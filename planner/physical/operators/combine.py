@@ -20,8 +20,9 @@ time in the others; states have positions in the input in them, so that sessions
 from __future__ import annotations
 
 from collections.abc import Callable, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, Self
 
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
@@ -50,7 +51,7 @@ class Combine(Step):
 
     by: tuple[str, ...] = ()
     calls: tuple[tuple[str, AggregateCall], ...] = ()
-    windows: Windows | None = None
+    windows: Windows = field(kw_only=True)
 
     op = "combine"
     label = "windows"
@@ -58,7 +59,7 @@ class Combine(Step):
     @cached_property
     def schema(self) -> Schema:
         fields = [self.inputs[0].schema[n] for n in self.by]
-        fields += [Field(n, TIMESTAMP, False) for n in (self.windows.start, self.windows.end)]
+        fields += [Field(n, TIMESTAMP, False) for n in (self.windows.start, self.windows.end) if n]
         fields += [Field(self.windows.id, BIGINT, False)] if self.windows.id is not None else []
         return Schema((*fields, *(Field(n, c.type) for n, c in self.calls)))
 
@@ -83,7 +84,7 @@ class Combine(Step):
         )
 
     def closes(self, below: Callable[[], Progress]) -> bool:
-        return self.windows.kind != "rows" and (self.windows.pane or self.windows.first) in below().bounds
+        return self.windows.kind != "rows" and bool({self.windows.pane or self.windows.first} & below().bounds.keys())
 
     @property
     def held(self) -> Step:
@@ -113,17 +114,17 @@ class Combine(Step):
         ]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         kind = attributes.choice("kind", KINDS)
-        numbers = {name: attributes.integer(name) for name in NUMBERS}
-        names = {
+        about: dict[str, Any] = {name: attributes.integer(name) for name in NUMBERS}
+        about |= {
             n: attributes.column(n, schema, inputs[0].name, BIGINT if n == "pane" else TIMESTAMP)
             for n in ("pane", "first", "last")
         }
-        names |= {n: None if attributes.optional(n) is None else attributes.name(n) for n in ("start", "end", "id")}
+        about |= {n: None if attributes.optional(n) is None else attributes.name(n) for n in ("start", "end", "id")}
         try:
-            windows = Windows(kind, **numbers, **names, over=attributes.choice("over", ("states", "rows"), "states"))
+            windows = Windows(kind, **about, over=attributes.choice("over", ("states", "rows"), "states"))
         except ValueError as error:
             raise context.error(str(error)) from None
         by = attributes.columns("by", schema, inputs[0].name)

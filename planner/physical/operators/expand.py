@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
@@ -61,7 +62,7 @@ class Expand(Step):
         ]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         keys = attributes.columns("keys", inputs[0].schema, inputs[0].name)
         sets = []
         for item in attributes.items("sets"):

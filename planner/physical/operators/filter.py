@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.planner.cost import constants as cost
@@ -20,7 +21,7 @@ class Filter(Step):
     run of rows before any of them is looked at further, which pays where few rows pass; anywhere else it changes
     nothing."""
 
-    predicate: Expr | None = None
+    predicate: Expr
     how: str = "branch"
 
     op = "filter"
@@ -50,10 +51,12 @@ class Filter(Step):
         return ([("how", self.how)] if self.how != "branch" else []) + [("where", f"({self.predicate})")]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         attributes.text("where")
+        predicate = attributes.condition("where", inputs[0].schema)
+        assert predicate is not None
         return cls(
             inputs,
-            predicate=attributes.condition("where", inputs[0].schema),
+            predicate=predicate,
             how=attributes.choice("how", ("branch", "select"), "branch"),
         )

@@ -6,6 +6,7 @@ so that a worker needs no catalog to read it. No query is planned to one."""
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import parse_type
@@ -54,7 +55,7 @@ class Input(Given):
         return [self.columns()]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         if context.catalog is not None:
             raise context.error(
                 "input stands for rows that another part of a running plan sends; a plan file reads them with scan"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Schema
@@ -38,7 +39,7 @@ class HashJoin(Step):
     build: str = "right"
     mark: str | None = None
     early: bool = False
-    range: tuple[Expr, ...] = ()
+    range: tuple[Call, ...] = ()
     walks: bool = False
     """Rows are expected in the order of the range: each is searched for where the last was found (see merge_join)."""
     position: int | None = field(default=None, compare=False)
@@ -142,7 +143,7 @@ class HashJoin(Step):
         pairs = {
             k.left.name: k.right.name for k in self.keys if isinstance(k.left, Column) and isinstance(k.right, Column)
         }
-        return tuple(pairs.get(c) for c in left.placed) == right.placed
+        return tuple(pairs.get(c) for c in left.placed or ()) == right.placed
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         left, right = given
@@ -176,7 +177,7 @@ class HashJoin(Step):
         return tuple(frozenset(names.intersection(i.schema.names)) for i in self.inputs)
 
     @property
-    def streamed(self) -> int | None:
+    def streamed(self) -> int:
         """The side that is not built."""
         return 1 if self.build == "left" else 0
 
@@ -227,7 +228,7 @@ class HashJoin(Step):
         return text + ([("mark", identifier(self.mark))] if self.mark is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         kind = attributes.choice("kind", JOIN_KINDS, "inner")
         build = attributes.choice("build", ("right",) if kind in ("mark", "single") else ("right", "left"), "right")
         left, right, both = read_sides(inputs, context)
@@ -241,6 +242,7 @@ class HashJoin(Step):
             if attributes.optional("range")
             else ()
         )
+        compared = tuple(e for e in ranges if isinstance(e, Call))
         if ranges and (kind == "mark" or not is_range(ranges, inputs[0 if build == "left" else 1].schema)):
             raise attributes.error(
                 "range",
@@ -263,7 +265,7 @@ class HashJoin(Step):
             build=build,
             mark=None if mark is None else context.name(mark),
             early=early,
-            range=ranges,
+            range=compared,
         )
 
 

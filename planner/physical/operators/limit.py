@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.planner.physical.attributes import Attributes
@@ -53,7 +54,7 @@ class Limit(Step):
         return [(name, f"({e})") for name, e in pairs if e is not None]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         count, percent = attributes.count("count"), attributes.percentage("percent")
         if count is not None and percent is not None:
             raise attributes.error("percent", "limit takes count or percent, not both")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.nodes import Column, Expr, Literal
@@ -33,7 +34,7 @@ from tsql.planner.physical.text import assignment, assignments, identifiers
 class Match(Step):
     """`spec` has everything but the input."""
 
-    spec: MatchSpec | None = None
+    spec: MatchSpec
 
     op = "match"
     label = "matched"
@@ -75,10 +76,11 @@ class Match(Step):
         return [*found, ("define", _pairs(spec.define)), ("measures", assignments(spec.measures))]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
-        by = tuple(context.expression(item, schema) for item in attributes.items("by"))
-        if not all(isinstance(e, Column) for e in by):
+        keys = tuple(context.expression(item, schema) for item in attributes.items("by"))
+        by = tuple(e for e in keys if isinstance(e, Column))
+        if by != keys:
             raise context.error("by=(..) of a match takes columns")
         order = tuple(context.sort_key(item, schema) for item in attributes.items("order"))
         within = attributes.optional("within")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Column
 from tsql.planner.logical.predicates import call
@@ -59,7 +60,7 @@ class MergeJoin(HashJoin):
         )
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         found = super().read(inputs, attributes, context)
         reason = refusal(found)
         if reason is not None or found.range or found.early:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
@@ -35,10 +36,10 @@ class Project(Step):
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         renamed = {e.name: n for n, e in self.columns if isinstance(e, Column)}
         order = []
-        for key in given[0].order:
-            if not isinstance(key.expr, Column) or key.expr.name not in renamed:
+        for by in given[0].order:
+            if not isinstance(by.expr, Column) or by.expr.name not in renamed:
                 break
-            order.append(SortKey(replace(key.expr, name=renamed[key.expr.name]), key.descending, key.nulls_first))
+            order.append(SortKey(replace(by.expr, name=renamed[by.expr.name]), by.descending, by.nulls_first))
         equal = (frozenset(renamed[c] for c in group if c in renamed) for group in given[0].equal)
         placed, key = (given[0].follow(columns, renamed) for columns in (given[0].placed, given[0].key))
         return replace(
@@ -73,6 +74,6 @@ class Project(Step):
         return [assignment(n, e) for n, e in self.columns]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         return cls(inputs, columns=tuple((n, context.expression(t, schema)) for n, t in attributes.assignments()))

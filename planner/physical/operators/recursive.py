@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.planner.cost import constants as cost
@@ -32,7 +33,7 @@ class Working(Given):
         return cost.WORKING_ROWS
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         return cls((), table=attributes.name("table"), fields=read_fields(attributes, context))
 
 
@@ -69,7 +70,7 @@ class Recursive(Step):
         return given[0].rows * cost.ROUNDS
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         table, distinct = attributes.name("table"), attributes.flag("distinct")
         types = [[f.type for f in i.schema] for i in inputs]
         if types[0] != types[1]:

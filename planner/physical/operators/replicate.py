@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import HUGEINT, UBIGINT
@@ -18,7 +19,7 @@ from tsql.planner.physical.step import Step
 class Replicate(Step):
     """`times` is an integer of at most 64 bits; zero, less or NULL drops the row."""
 
-    times: Expr | None = None
+    times: Expr
 
     op = "replicate"
     label = "replicated"
@@ -37,7 +38,7 @@ class Replicate(Step):
         return [("times", f"({self.times})")]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         times = context.expression(attributes.text("times"), inputs[0].schema)
         if not times.type.is_integer or times.type in (HUGEINT, UBIGINT):
             raise attributes.error("times", f"times is a BIGINT or a smaller integer, not {times.type}")

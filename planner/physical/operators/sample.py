@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Self
 
 from tsql.planner.logical.generating import SAMPLE_METHODS
 from tsql.planner.physical.attributes import Attributes
@@ -44,7 +45,9 @@ class Sample(Step):
         return True
 
     def expected_rows(self, given: tuple[Estimate, ...], machine: Machine) -> float:
-        return given[0].rows * self.percent / 100 if self.rows is None else min(given[0].rows, float(self.rows))
+        if self.rows is not None:
+            return min(given[0].rows, float(self.rows))
+        return given[0].rows * (self.percent or 0.0) / 100
 
     def attributes(self) -> list[tuple[str, str]]:
         text = [("method", self.method)]
@@ -52,7 +55,7 @@ class Sample(Step):
         return text + ([("seed", str(self.seed))] if self.seed is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         method = attributes.choice("method", SAMPLE_METHODS, "bernoulli")
         rows, percent = attributes.integer("rows", 0), attributes.real("percent", 0, 100)
         if (rows is None) == (percent is None):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
@@ -95,7 +95,7 @@ class Scan(Step):
         return text + ([("where", f"({self.where})")] if self.where is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         table, source = context.table(attributes.bare())
         columns = attributes.columns("columns", source.schema, f"table {table}")
         for c in columns:

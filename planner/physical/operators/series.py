@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr, Literal
 from tsql.kernels.expr.schema import Field, Schema
@@ -28,9 +29,9 @@ class Series(Step):
     shards; with `spread=no` on one."""
 
     column: str = ""
-    start: Expr | None = None
-    stop: Expr | None = None
-    by: Expr | None = None
+    start: Expr = field(kw_only=True)
+    stop: Expr = field(kw_only=True)
+    by: Expr = field(kw_only=True)
     inclusive: bool = False
     spread: bool = True
 
@@ -80,7 +81,7 @@ class Series(Step):
         return text + ([("spread", "no")] if not self.spread else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema if inputs else Schema(())
         column = attributes.name("column")
         start, stop, by = (context.expression(attributes.text(name), schema) for name in ("from", "to", "by"))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Aggregate, Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
@@ -82,13 +83,11 @@ class Snapshot(Step):
         return [*text, *(assignment(name, call, ("by", "lifetime", "span", "ends")) for name, call in self.aggregates)]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         by = attributes.columns("by", schema, inputs[0].name)
-        lifetime, span = attributes.columns("lifetime", schema, inputs[0].name, TIMESTAMP), attributes.names("span")
-        for name, found in (("lifetime", lifetime), ("span", span)):
-            if len(found) != 2:
-                raise attributes.error(name, f"{name}=(start, end) are two columns of type TIMESTAMP")
+        lifetime = _two("lifetime", attributes.columns("lifetime", schema, inputs[0].name, TIMESTAMP), attributes)
+        span = _two("span", attributes.names("span"), attributes)
         ends = attributes.choice("ends", ENDS, "any")
         calls = tuple((name, context.aggregate(text, schema)) for name, text in attributes.assignments())
         for _, call in calls:
@@ -97,3 +96,9 @@ class Snapshot(Step):
                     f"{call} cannot follow rows that come and go: it is computed over all rows of a time"
                 )
         return cls(inputs, by=by, lifetime=lifetime, span=span, aggregates=calls, ends=ends)
+
+
+def _two(name: str, found: tuple[str, ...], attributes: Attributes) -> tuple[str, str]:
+    if len(found) != 2:
+        raise attributes.error(name, f"{name}=(start, end) are two columns of type TIMESTAMP")
+    return found[0], found[1]

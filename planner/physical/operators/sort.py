@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, replace
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr, SortKey
 from tsql.planner.physical.attributes import Attributes
@@ -61,7 +62,7 @@ class Sort(Step):
         return text + ([("limit", f"({self.limit})")] if self.limit is not None else [])
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         keys = tuple(context.sort_key(item, schema) for item in attributes.items("by"))
         if not keys:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.planner.physical.attributes import Attributes
@@ -62,7 +63,7 @@ class Union(Step):
         return Cost()
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         first = [f.type for f in inputs[0].schema]
         for other in inputs[1:]:
             if [f.type for f in other.schema] != first:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Self
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field
@@ -30,7 +31,7 @@ class Values(Given):
         return [self.columns(), ("rows", f"({rows})")]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         fields = read_fields(attributes, context)
         rows = []
         for item in attributes.items("rows"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Self
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
@@ -42,9 +43,8 @@ class Window(Step):
         return tuple(map(change, self.by)), order, tuple((name, call.changed(change)) for name, call in self.calls)
 
     def requires(self) -> tuple[Requirement, ...]:
-        if not self.by or not all(isinstance(e, Column) for e in self.by):
-            return (SINGLE,)
-        return (Requirement("placed", tuple(e.name for e in self.by)),)
+        names = tuple(e.name for e in self.by if isinstance(e, Column))
+        return (Requirement("placed", names),) if names and len(names) == len(self.by) else (SINGLE,)
 
     def provides(self, given: tuple[Properties, ...], shards: int) -> Properties:
         # Partitions that do not fit memory together come in the order of their hashes.
@@ -62,7 +62,7 @@ class Window(Step):
         return [("by", by), ("order", order), *(assignment(n, c, ("by", "order")) for n, c in self.calls)]
 
     @classmethod
-    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Step:
+    def read(cls, inputs: tuple[Step, ...], attributes: Attributes, context: LineContext) -> Self:
         schema = inputs[0].schema
         by = tuple(context.expression(item, schema) for item in attributes.items("by"))
         order = tuple(context.sort_key(item, schema) for item in attributes.items("order"))
