@@ -19,8 +19,7 @@ from tsql.backends.local.spill.spill import can_spill
 from tsql.kernels.codegen.llvm import compiler
 from tsql.kernels.emit.pipeline import Pipeline
 from tsql.kernels.expr.errors import PlanError
-from tsql.planner.cost.estimate import Estimator
-from tsql.planner.physical.planfile import print_plan
+from tsql.planner.physical.estimator import Estimator
 from tsql.planner.physical.step import PhysicalPlan
 
 LEVELS = ("physical", "pipelines", "kir", "llvm", "asm", "analyze")
@@ -58,7 +57,7 @@ def _physical(plan: PhysicalPlan) -> str:
     properties = plan.properties()
     estimates = estimated_rows(plan)
     comments = {step.name: f"{properties[id(step)]}, ~{amount(estimates[step.name])} rows" for step in plan.root.walk()}
-    return print_plan(plan, comments) + "".join(f"# {note}\n" for note in plan.notes)
+    return plan.text(comments) + "".join(f"# {note}\n" for note in plan.notes)
 
 
 def estimated_rows(plan: PhysicalPlan) -> dict[str, float]:
@@ -107,7 +106,7 @@ def _analyze(plan: PhysicalPlan, backend: Any, run: Run) -> str:
         counted[name] += f", {spilled:,} bytes spilled" if spilled else ""
     spills = any(step.get("spilled") for step in run.steps.values())
     lines = [
-        print_plan(plan, counted).rstrip(),
+        plan.text(counted).rstrip(),
         "",
         f"{'pipeline':<32} {'rows in':>14} {'ms':>10}" + (f" {'spilled bytes':>16}" if spills else ""),
     ]

@@ -18,7 +18,7 @@ from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks, garbage
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.cost.candidates import Candidate, candidates
+from tsql.planner.candidates import Candidate, candidates
 from tsql.statements import kinds as statements
 from tsql.statements.script import Piece
 

@@ -13,7 +13,7 @@ from tsql.backends import Backend, Run, Settings
 from tsql.interrupt import Interruptible
 from tsql.kernels.expr.errors import TsqlError
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.cost.candidates import listing
+from tsql.planner.candidates import listing
 from tsql.planner.logical import nodes as logical
 from tsql.prepared import Prepared
 from tsql.relation import Relation

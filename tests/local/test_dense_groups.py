@@ -17,7 +17,7 @@ from tsql.kernels.expr.types import BIGINT, HUGEINT
 from tsql.kernels.operators.aggregate import groups as aggregate
 from tsql.kernels.operators.aggregate.groups import DENSE_GROUPS
 from tsql.loaded import LoadedPlan
-from tsql.planner.cost import estimate
+from tsql.planner.physical.operators import aggregate as aggregate_step
 
 LARGEST = 1 << 18
 """In the place of LARGEST_DENSE, which takes seconds to fill."""
@@ -71,7 +71,7 @@ def test_around_the_size_that_is_always_dense(keys: int, nulls: bool) -> None:
 )
 def test_around_the_largest_size(keys: int, nulls: bool, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(aggregate, "LARGEST_DENSE", LARGEST)
-    monkeypatch.setattr(estimate, "LARGEST_DENSE", LARGEST)
+    monkeypatch.setattr(aggregate_step, "LARGEST_DENSE", LARGEST)
     db, duck = make(LARGEST + 100_000, keys, nulls)
     with db, duck:
         sql = f"SELECT {HINTS[1]} k, count(*) AS n, sum(x) AS s FROM t GROUP BY k"

@@ -23,7 +23,7 @@ from tsql.kernels.expr.nodes import Aggregate, Column, Expr, Literal, Parameter,
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
-from tsql.planner.logical.tree import map_call
+from tsql.planner.logical.calls import map_call
 from tsql.planner.physical.operators.snapshot import Snapshot
 
 MOST_RESULTS = 2
