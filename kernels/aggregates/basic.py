@@ -77,7 +77,7 @@ class ExactSum(Body):
 
     branchless = True
     counter = 1
-    family = "exact sum"
+    family: str | None = "exact sum"
     removable = True
 
     def __init__(self, inputs: tuple[AggregateArgument, ...], result: Type, rows: int | None):

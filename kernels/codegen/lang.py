@@ -437,7 +437,7 @@ class Kernel:
         """Stores `desired` if the i64 there equals `expected`; returns what was there."""
         return self.emit("cas", "i64", pointer, expected, desired)
 
-    def call(self, name: str, *args: Val | int) -> Any:
+    def call(self, name: str, *args: Val | float) -> Any:
         """Call a C function of `EXTERNS`."""
         returns, params = EXTERNS[name]
         return self.emit(

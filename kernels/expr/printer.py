@@ -159,7 +159,7 @@ def _beside(value: Expr, other: Expr, compared: bool = False) -> str:
 
 def _arguments(name: str, args: tuple[Expr, ...]) -> list[str]:
     from tsql.kernels.aggregates.registry import AGGREGATES
-    from tsql.kernels.functions.registry import SCALARS
+    from tsql.kernels.functions.registry import SCALARS, Registry
 
     types = tuple(arg.type for arg in args)
     short = [a if isinstance(a, Literal) and _is_short(a) else None for a in args]
@@ -169,7 +169,8 @@ def _arguments(name: str, args: tuple[Expr, ...]) -> list[str]:
             for a, s in zip(args, short, strict=True)
         )
         written = tuple(INTEGER if s else t for s, t in zip(short, types, strict=True))
-        for registry in (SCALARS, AGGREGATES):
+        registries: tuple[Registry[Any], ...] = (SCALARS, AGGREGATES)
+        for registry in registries:
             found = registry.resolve(name, written, literals)
             if found is not None and found[1] == types:
                 return [str(s.value) if s else expression_sql(a) for a, s in zip(args, short, strict=True)]
