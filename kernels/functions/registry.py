@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 from tsql.kernels.expr.types import BIGINT, DOUBLE, NULL, TIMESTAMP, VARCHAR, Type, implicit_cast_cost
 
@@ -58,14 +58,30 @@ class Function:
         return self.returns(*types) if callable(self.returns) else self.returns
 
 
+class Overload(Protocol):
+    """What a registry asks of its functions."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def args(self) -> tuple[Pattern, ...]: ...
+
+    @property
+    def variadic(self) -> bool: ...
+
+
+F = TypeVar("F", bound=Overload)
+
+
 @dataclass
-class Registry:
+class Registry(Generic[F]):
     """All overloads by lower-case name."""
 
-    overloads: dict[str, list[Function]] = field(default_factory=dict)
-    exact: dict[tuple[str, tuple[Type, ...]], Function] = field(default_factory=dict, repr=False)
+    overloads: dict[str, list[F]] = field(default_factory=dict)
+    exact: dict[tuple[str, tuple[Type, ...]], F] = field(default_factory=dict, repr=False)
 
-    def add(self, function: Function) -> None:
+    def add(self, function: F) -> None:
         self.exact.clear()
         self.overloads.setdefault(function.name, []).append(function)
 
@@ -74,13 +90,13 @@ class Registry:
 
     def resolve(
         self, name: str, types: tuple[Type, ...], literals: tuple[int | str | None, ...] = ()
-    ) -> tuple[Function, tuple[Type, ...]] | None:
+    ) -> tuple[F, tuple[Type, ...]] | None:
         """The cheapest overload of `name` for these argument types and the types to cast the arguments to.
 
         `literals` tells which arguments are literals as written, that adapt to what is asked for: the value of an
         integer, "string" for a string, None for an argument of a settled type.
         """
-        best: tuple[int, Function, tuple[Type, ...]] | None = None
+        best: tuple[int, F, tuple[Type, ...]] | None = None
         literals = literals or (None,) * len(types)
         for function in self.overloads.get(name, ()):
             match = _match(function, types, literals)
@@ -88,7 +104,7 @@ class Registry:
                 best = (match[0], function, match[1])
         return None if best is None else (best[1], best[2])
 
-    def find(self, name: str, types: tuple[Type, ...]) -> Function:
+    def find(self, name: str, types: tuple[Type, ...]) -> F:
         """The overload whose argument types are exactly `types` (what a bound Call refers to)."""
         known = self.exact.get((name, types))
         if known is None:
@@ -118,21 +134,23 @@ def _literal_cost(given: Type, literal: int | str | None, target: Type) -> int |
     """As `implicit_cast_cost`, for an argument that may be a literal."""
     if literal == "string" and given != target:
         return 20
-    if literal is not None and literal != "string" and target.is_integer and given != target:
+    if isinstance(literal, int) and target.is_integer and given != target:
         low, high = target.bounds
         return 1 if low <= literal <= high else None
     return implicit_cast_cost(given, target)
 
 
 def _match(
-    function: Function, types: tuple[Type, ...], literals: tuple[int | str | None, ...]
+    function: Overload, types: tuple[Type, ...], literals: tuple[int | str | None, ...]
 ) -> tuple[int, tuple[Type, ...]] | None:
     patterns = function.args
     if function.variadic and len(types) >= len(patterns) - 1:
         patterns = patterns[:-1] + patterns[-1:] * (len(types) - len(patterns) + 1)
     if len(patterns) != len(types):
         return None
-    cost, casts, bound = 0, [], {}
+    cost = 0
+    casts: list[Type | tuple[str, str]] = []
+    bound: dict[str, Type] = {}
     for pattern, given, literal in zip(patterns, types, literals, strict=True):
         if isinstance(pattern, Type):
             step = _literal_cost(given, literal, pattern)
@@ -157,7 +175,7 @@ def _match(
     return cost, tuple(c if isinstance(c, Type) else bound.get(c[1], NULL_AS.get(c[0], NULL)) for c in casts)
 
 
-SCALARS = Registry()
+SCALARS: Registry[Function] = Registry()
 
 
 def function(
