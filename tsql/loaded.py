@@ -120,8 +120,9 @@ class LoadedPlan:
             return error.locate(self.text, self.origin)
 
         return Relation(
-            plan.names, tuple(plan.root.schema[name].type for name in plan.columns), lambda run: session.backend.run(plan, run),
-            lambda: Run(settings=settings, parameters=values), describe_plan=describe, relocate=relocate, running=session._running,
+            plan.names, tuple(plan.root.schema[name].type for name in plan.columns),
+            lambda run: session.backend.run(plan, run), lambda: Run(settings=settings, parameters=values),
+            describe_plan=describe, relocate=relocate, running=session._running,
             frame=(lambda run: session.backend.frame(plan, run)) if session.backend.name == "spark" else None,
         )  # fmt: skip
 

@@ -167,9 +167,11 @@ def test_debug_shows_the_traceback(call):
 @pytest.mark.parametrize(
     "arguments",
     [
-        (), ("fly",), ("run",), ("run", "SELECT 1", "--format", "xml"), ("run", "missing.sql"), ("run", "missing.plan"), ("run", " "), ("check", "missing.plan"),
-        ("run", "SELECT 1", "--backend", "cloud"), ("run", "SELECT 1", "-p", "x"), ("run", "SELECT 1", "--set", "speed=1"), ("run", "SELECT 1", "--threads", "-1"),
-        ("run", "SELECT 1", "--memory-limit", "much"), ("diff", "a.plan"), ("diff", "missing.plan", "missing.plan"), ("explain", "SELECT 1", "--level", "deep"),
+        (), ("fly",), ("run",), ("run", "SELECT 1", "--format", "xml"), ("run", "missing.sql"), ("run", "missing.plan"),
+        ("run", " "), ("check", "missing.plan"), ("run", "SELECT 1", "--backend", "cloud"),
+        ("run", "SELECT 1", "-p", "x"), ("run", "SELECT 1", "--set", "speed=1"), ("run", "SELECT 1", "--threads", "-1"),
+        ("run", "SELECT 1", "--memory-limit", "much"), ("diff", "a.plan"), ("diff", "missing.plan", "missing.plan"),
+        ("explain", "SELECT 1", "--level", "deep"),
     ],
 )  # fmt: skip
 def test_a_wrong_command_line(call, arguments):

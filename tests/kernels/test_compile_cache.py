@@ -224,7 +224,9 @@ def test_a_second_process_reads_what_the_first_wrote(fresh: Path) -> None:
         from tests.kernels.test_compile_cache import works
         print(works(10))
     """)
-    origins = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}).stdout.strip() for _ in range(2)]  # fmt: skip
+    origins = [subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True,
+                              env={**os.environ,
+                                   "PYTHONPATH": str(Path(__file__).parents[2])}).stdout.strip() for _ in range(2)]  # fmt: skip
     assert origins == ["llvm", "disk"]
 
 

@@ -116,7 +116,8 @@ class Generator:
         if depth <= 0:
             node = self.values(scope) if self.random.random() < 0.15 else self.scan()
             return Filter(node, self.predicate(node, scope)) if self.random.random() < 0.5 else node
-        make = self.random.choice((self.filter, self.filter, self.project, self.aggregate, self.aggregate, self.total, self.total, self.sets, self.distinct,
+        make = self.random.choice((self.filter, self.filter, self.project, self.aggregate, self.aggregate, self.total,
+                                   self.total, self.sets, self.distinct,
                                    self.first_rows, self.operation, self.join, self.join, self.nested, self.nested))  # fmt: skip
         return make(depth, scope)
 

@@ -103,9 +103,10 @@ def changed_object(code: bytes, bad: str) -> bytes:
 
 
 OBJECTS = (
-    "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside", "a large section", "a link to nothing",
-    "relocations of nothing", "an unloaded section", "a relocation outside", "a relocation of nothing", "a relocation of no kind", "a symbol outside",
-    "a symbol of threads", "a relocation of the source", "a symbol of no section", "names without an end",
+    "cut", "garbage", "another machine", "another format", "too many sections", "sections outside", "a section outside",
+    "a large section", "a link to nothing", "relocations of nothing", "an unloaded section", "a relocation outside",
+    "a relocation of nothing", "a relocation of no kind", "a symbol outside", "a symbol of threads",
+    "a relocation of the source", "a symbol of no section", "names without an end",
 )  # fmt: skip
 
 HEADS_OF_CODE = {

@@ -77,7 +77,9 @@ class MovementRunner(HostFunctionRunner):
         # Where nothing is taken away in between, the batches of a source fill the same chunks.
         leaves_open = not keeps_order and not self.spill.active and not self.interpret
         return self._sent(
-            step, flow, shards, lambda columns, expected, most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open, compact=compact), leaves_open
+            step, flow, shards, lambda columns, expected,
+            most: Partition(columns, key, shards, equal, keeps_order, expected, most=most, leaves_open=leaves_open,
+                            compact=compact), leaves_open
         )  # fmt: skip
 
     def _gains_from_near_keys(self, step: Step, flow: Flow, key: tuple[str, ...], shards: int) -> bool:

@@ -145,9 +145,12 @@ def _computed_time(random: Random, ts: str = "ts") -> str:
     """A time that is computed from another."""
     return random.choice(
         (
-            ts, ts, ts, ts, f"{ts} + {_iv(random)}", f"{ts} - {_iv(random)}", f"{ts} + INTERVAL '-3 seconds'", f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {_iv(random)} END",
-            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {_iv(random)})", f"greatest({ts}, TIMESTAMP '1970-01-01')", f"date_trunc('minute', {ts})",
-            f"CAST(CAST({ts} AS DATE) AS TIMESTAMP)", f"{ts} + INTERVAL '1 month'", f"time_bucket(INTERVAL '5 seconds', {ts})", f"CAST({ts} AS TIMESTAMPTZ)::TIMESTAMP",
+            ts, ts, ts, ts, f"{ts} + {_iv(random)}", f"{ts} - {_iv(random)}", f"{ts} + INTERVAL '-3 seconds'",
+            f"CASE WHEN v > 0 THEN {ts} ELSE {ts} + {_iv(random)} END",
+            f"coalesce({ts}, TIMESTAMP '2024-05-01 12:00:10')", f"least({ts}, {ts} - {_iv(random)})",
+            f"greatest({ts}, TIMESTAMP '1970-01-01')", f"date_trunc('minute', {ts})",
+            f"CAST(CAST({ts} AS DATE) AS TIMESTAMP)", f"{ts} + INTERVAL '1 month'",
+            f"time_bucket(INTERVAL '5 seconds', {ts})", f"CAST({ts} AS TIMESTAMPTZ)::TIMESTAMP",
             f"nullif({ts}, TIMESTAMP '1970-01-01')", f"CASE WHEN v IS NULL THEN NULL ELSE {ts} END",
         )
     )  # fmt: skip
@@ -218,9 +221,14 @@ def _condition(random: Random) -> str:
 def _on(random: Random) -> str:
     time = random.choice(
         (
-            "", f" AND b.ts BETWEEN a.ts AND a.ts + {_iv(random)}", f" AND b.ts BETWEEN a.ts - {_iv(random)} AND a.ts + {_iv(random)}", " AND a.ts = b.ts", f" AND a.ts < b.ts AND b.ts < a.ts + {_iv(random)}",
-            " AND a.ts > b.ts", f" AND a.ts - b.ts < {_iv(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE", f" AND a.ts >= b.ts + {_iv(random)}",
-            " AND date_trunc('minute', a.ts) = date_trunc('minute', b.ts)", " AND coalesce(a.ts, TIMESTAMP '2024-05-01') <= b.ts", " AND a.ts IS NOT DISTINCT FROM b.ts", " AND (a.ts = b.ts OR a.v > b.v)",
+            "", f" AND b.ts BETWEEN a.ts AND a.ts + {_iv(random)}",
+            f" AND b.ts BETWEEN a.ts - {_iv(random)} AND a.ts + {_iv(random)}", " AND a.ts = b.ts",
+            f" AND a.ts < b.ts AND b.ts < a.ts + {_iv(random)}", " AND a.ts > b.ts",
+            f" AND a.ts - b.ts < {_iv(random)} AND a.ts >= b.ts", " AND a.ts::DATE = b.ts::DATE",
+            f" AND a.ts >= b.ts + {_iv(random)}",
+            " AND date_trunc('minute', a.ts) = date_trunc('minute', b.ts)",
+            " AND coalesce(a.ts, TIMESTAMP '2024-05-01') <= b.ts", " AND a.ts IS NOT DISTINCT FROM b.ts",
+            " AND (a.ts = b.ts OR a.v > b.v)",
         )
     )  # fmt: skip
     return random.choice(("a.k = b.k", "a.k = b.k AND a.s = b.s", "a.k IS NOT DISTINCT FROM b.k", "a.v < b.v")) + time
@@ -276,8 +284,10 @@ CALLS = (
 def _lives(random: Random, name: str) -> str:
     return random.choice(
         (
-            "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})", f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
-            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))", (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 " "seconds')"),
+            "LIFETIME(p, start => vs, \"end\" => ve)", f"SLIDE({random.choice(('e', 'o'))}, ts, {_iv(random)})",
+            f"EXTEND(SLIDE(e, ts, {_iv(random)}), {_iv(random)})", f"SHIFT(SLIDE(o, ts, {_iv(random)}), {_iv(random)})",
+            f"CLIP(LIFETIME(p, start => vs, \"end\" => ve), {_iv(random)})", f"STITCH(SLIDE(e, ts, {_iv(random)}))",
+            (f"QUANTIZE(SLIDE(e, ts, {_iv(random)}), slide => INTERVAL '2 seconds', size => INTERVAL '2 seconds')"),
             f"POINT_AT_END(SLIDE(e, ts, {_iv(random)}))",
         )
     ) + f" {name}"  # fmt: skip
