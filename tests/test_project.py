@@ -198,7 +198,8 @@ from tsql.tpch.queries import queries
 assert len(queries()) == 22
 db = tsql.connect()
 db.register("clicks", pa.table({"ad": [1, 2, 1, None], "price": [1.5, 2.0, 2.5, 4.0]}))
-rows = db.sql("SELECT ad, count(*) AS n, sum(price) AS total FROM clicks WHERE price < 3 GROUP BY ad ORDER BY ad").fetchall()
+query = "SELECT ad, count(*) AS n, sum(price) AS total FROM clicks WHERE price < 3 GROUP BY ad ORDER BY ad"
+rows = db.sql(query).fetchall()
 assert rows == [(1, 2, 4.0), (2, 1, 2.0)], rows
 '''
 

@@ -61,7 +61,8 @@ def aggregate_sql(call: Aggregate) -> str:
     if call.name == "count" and not call.args:
         text = "count(*"
     else:
-        text = f"{_function(call.name)}({'DISTINCT ' if call.distinct else ''}{', '.join(_arguments(call.name, call.args))}"
+        arguments = ", ".join(_arguments(call.name, call.args))
+        text = f"{_function(call.name)}({'DISTINCT ' if call.distinct else ''}{arguments}"
     if call.order:
         text += " ORDER BY " + ", ".join(map(sort_key_sql, call.order))
     text += ")"

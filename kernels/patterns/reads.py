@@ -85,7 +85,8 @@ class Navigate(Read):
     def text(self) -> str:
         plain = self.from_last and self.offset == 0 and not self.variables and not self.final
         offset = f", {self.offset}" if self.offset or self.variables else ""
-        inner = f"{'final_' if self.final else ''}{'last' if self.from_last else 'first'}({self.arg}{offset}{_names(self.variables)})"
+        end = "last" if self.from_last else "first"
+        inner = f"{'final_' if self.final else ''}{end}({self.arg}{offset}{_names(self.variables)})"
         if self.shift == 0:
             return inner
         distance = "" if abs(self.shift) == 1 else f", {abs(self.shift)}"

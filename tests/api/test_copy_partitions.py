@@ -91,7 +91,8 @@ def test_random_values_come_back(seed: int, tmp_path: Path) -> None:
 def test_several_keys_of_several_types(tmp_path: Path) -> None:
     db = tsql.connect()
     db.sql(
-        """CREATE TABLE t AS SELECT i % 3 AS a, DATE '2020-01-01' + (i % 2)::INTEGER AS "b=/%", CASE WHEN i % 5 > 0 THEN i % 5 END AS _c, i % 2 = 0 AS ".d", i AS v FROM range(60) r(i)"""
+        """CREATE TABLE t AS SELECT i % 3 AS a, DATE '2020-01-01' + (i % 2)::INTEGER AS "b=/%",
+                  CASE WHEN i % 5 > 0 THEN i % 5 END AS _c, i % 2 = 0 AS ".d", i AS v FROM range(60) r(i)"""
     )
     db.sql(f"""COPY t TO '{tmp_path}/out' (FORMAT parquet, PARTITION_BY (a, "b=/%", _c, ".d"))""")
     back = db.sql(f"""SELECT a, "b=/%", _c, ".d", v FROM '{tmp_path}/out' ORDER BY v""")

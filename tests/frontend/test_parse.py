@@ -20,7 +20,8 @@ from tsql.kernels.expr.errors import BindError, ParseError, TsqlError
 from tsql.planner.bind.syntax import check_plain
 
 STATEMENTS = """
-SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a, b AS c FROM t WHERE a > 1 GROUP BY ALL ORDER BY ALL LIMIT 10
+SELECT /*+ BROADCAST(d, scope => 'global'), SHARDS(16), AGG('two_phase') */ a, b AS c FROM t WHERE a > 1 GROUP BY ALL \
+ORDER BY ALL LIMIT 10
 EXPLAIN SELECT 1
 EXPLAIN KIR SELECT a FROM t
 COMPILE PLAN 'q.plan' FOR SELECT 1

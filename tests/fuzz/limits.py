@@ -366,8 +366,8 @@ def cases() -> Iterator[Case]:
             lambda a, b: (a, b) in (("1970-01-01", "-2147483648"), ("5877642-06-25 (BC)", "2")),
         )
     for call in ("make_date(a)", "to_timestamp(a)", "to_days(a)", "to_hours(a)", "to_months(a)", "to_years(a)",
-                 "to_weeks(a)", "to_minutes(a)", "to_seconds(a)", "to_milliseconds(a)",
-                 "to_microseconds(a)", "to_decades(a)", "to_centuries(a)", "to_millennia(a)", "to_quarters(a)"):  # fmt: skip
+                 "to_weeks(a)", "to_minutes(a)", "to_seconds(a)", "to_milliseconds(a)", "to_microseconds(a)",
+                 "to_decades(a)", "to_centuries(a)", "to_millennia(a)", "to_quarters(a)"):  # fmt: skip
         yield Case(call, ("INTEGER",))
         yield Case(call, ("BIGINT",))
         yield Case(call, ("DOUBLE",))

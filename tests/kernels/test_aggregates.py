@@ -128,15 +128,14 @@ QUERIES: dict[str, list[str]] = {
     "quantile_cont": [f"quantile_cont({c}, {q})" for c in NUMBERS for q in (0.3, -0.25)],
     # Quarters of microseconds are exact: for other fractions builds of DuckDB differ in the last digit.
     "quantile_cont_times": [f"quantile_cont({c}, {q})" for c in TIMES for q in (0.75, -0.25)],
-    "quantile_ends": [f"{name}(x, {q})" for name in ("quantile_disc", "quantile_cont", "quantile") for q in ("0", "1",
-                                                                                                             "-1",
-                                                                                                             "0.999",
-                                                                                                             "1e-3",
-                                                                                                             "0.1::FLOAT", "2 / 3")],
-    "percentile": [f"{name}({q}) WITHIN GROUP (ORDER BY {c}{direction})" for name in ("percentile_cont",
-                                                                                      "percentile_disc") for q in (0,
-                                                                                                                   0.25,
-                                                                                                                   1) for c in ("small", "d2") for direction in ("", " DESC")],
+    "quantile_ends": [
+        f"{name}(x, {q})" for name in ("quantile_disc", "quantile_cont", "quantile")
+        for q in ("0", "1", "-1", "0.999", "1e-3", "0.1::FLOAT", "2 / 3")
+    ],
+    "percentile": [
+        f"{name}({q}) WITHIN GROUP (ORDER BY {c}{direction})" for name in ("percentile_cont", "percentile_disc")
+        for q in (0, 0.25, 1) for c in ("small", "d2") for direction in ("", " DESC")
+    ],
     "mad": [f"mad({c})" for c in (*NUMBERS, *TIMES)],
     "mode": [f"mode({c})" for c in ANY],
     "mode_ordered": ["mode(small ORDER BY small)", "mode(small ORDER BY small DESC)", "mode(s ORDER BY id DESC)",

@@ -63,7 +63,8 @@ CALLS = {
     "values of frames": ("last_value(s) OVER (ORDER BY n) AS a, first_value(d) OVER (ORDER BY n ROWS 5 PRECEDING) AS "
                          "b, nth_value(n, 2) OVER (ORDER BY n ROWS BETWEEN 3 FOLLOWING AND 9 FOLLOWING) AS c"),
     "ranges": ("sum(n) OVER (ORDER BY k RANGE BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, count(*) OVER (PARTITION BY b "
-               "ORDER BY d RANGE INTERVAL 30 DAY PRECEDING) AS b, max(n) OVER (ORDER BY f DESC RANGE 1 PRECEDING) AS c"),
+               "ORDER BY d RANGE INTERVAL 30 DAY PRECEDING) AS b, max(n) OVER (ORDER BY f DESC RANGE 1 PRECEDING) "
+               "AS c"),
     "groups": ("sum(n) OVER (ORDER BY k GROUPS BETWEEN 2 PRECEDING AND 1 FOLLOWING) AS a, "
                "first_value(d) OVER (PARTITION BY b ORDER BY d, n GROUPS 3 PRECEDING) AS b"),
     "whole partitions": ("sum(n) OVER (PARTITION BY k) AS a, count(*) OVER () AS b, max(s) OVER (PARTITION BY s, "

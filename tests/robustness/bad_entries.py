@@ -17,7 +17,9 @@ JSON = {
     "a list": b"[1]",
     "nested": b"[" * 200_000,
     "nested objects": b'{"root":' * 100_000,
-    "numbers without end": b'{"depends":{},"parameters":[],"start":Infinity,"length":NaN}\n{"classes":[],"objects":[],"root":1}',
+    "numbers without end": (
+        b'{"depends":{},"parameters":[],"start":Infinity,"length":NaN}\n{"classes":[],"objects":[],"root":1}'
+    ),
     "a long number": b'{"classes":[],"objects":[],"root":' + HUGE + b"}",
     "a large float": b'{"classes":[],"objects":[],"root":{"f":"0x1p99999"}}',
     "another module": b'{"classes":[["os","system"]],"objects":[[0]],"root":{"o":0}}',

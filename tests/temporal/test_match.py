@@ -298,7 +298,8 @@ PLAN = """plan version 1
 target local shards=1
 
 t = scan t columns=(id, k, v, s, ts)
-m = match t by=(k) order=(ts asc nulls last) pattern='A B+' output=one define=(B=(v > prev(v))) measures=(n=running(count(*), 'B'))
+m = match t by=(k) order=(ts asc nulls last) pattern='A B+' output=one define=(B=(v > prev(v))) \
+measures=(n=running(count(*), 'B'))
 output m (k, n)
 """
 

@@ -16,13 +16,17 @@ DAY = dt.datetime(2020, 1, 1)
 PERIODS = {"rates": ("vs", "ve")}
 TABLES = """
 CREATE TABLE bids AS SELECT * FROM (VALUES
-  (1, 'a', TIMESTAMP '2020-01-01 00:00:00'), (2, 'a', TIMESTAMP '2020-01-01 00:04:59'), (3, 'b', TIMESTAMP '2020-01-01 00:05:00'),
+  (1, 'a', TIMESTAMP '2020-01-01 00:00:00'), (2, 'a', TIMESTAMP '2020-01-01 00:04:59'),
+  (3, 'b', TIMESTAMP '2020-01-01 00:05:00'),
   (4, 'a', TIMESTAMP '2020-01-01 00:12:00'), (5, 'b', NULL)) t(id, k, ts);
-CREATE TABLE old AS SELECT * FROM (VALUES (1, TIMESTAMP '1969-12-31 23:59:59'), (2, TIMESTAMP '1969-12-31 23:00:00')) t(id, ts);
+CREATE TABLE old AS SELECT * FROM (VALUES (1, TIMESTAMP '1969-12-31 23:59:59'), (2, TIMESTAMP '1969-12-31 23:00:00'))
+  t(id, ts);
 CREATE TABLE rates AS SELECT * FROM (VALUES
-  ('x', 1, TIMESTAMP '2020-01-01', TIMESTAMP '2020-01-02'), ('x', 2, TIMESTAMP '2020-01-02', NULL), ('y', 3, TIMESTAMP '2020-01-01', NULL)) t(cur, rate, vs, ve);
+  ('x', 1, TIMESTAMP '2020-01-01', TIMESTAMP '2020-01-02'), ('x', 2, TIMESTAMP '2020-01-02', NULL),
+  ('y', 3, TIMESTAMP '2020-01-01', NULL)) t(cur, rate, vs, ve);
 CREATE TABLE orders AS SELECT * FROM (VALUES
-  (1, 'x', TIMESTAMP '2020-01-01 12:00:00'), (2, 'x', TIMESTAMP '2020-01-02'), (3, 'x', TIMESTAMP '2019-12-31'), (4, 'z', TIMESTAMP '2020-01-03')) t(id, cur, ts);
+  (1, 'x', TIMESTAMP '2020-01-01 12:00:00'), (2, 'x', TIMESTAMP '2020-01-02'), (3, 'x', TIMESTAMP '2019-12-31'),
+  (4, 'z', TIMESTAMP '2020-01-03')) t(id, cur, ts);
 CREATE TABLE ties AS SELECT * FROM (VALUES (1, 3), (2, 1), (3, 1), (4, 2), (5, 9)) t(id, n);
 """
 

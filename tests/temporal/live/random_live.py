@@ -281,6 +281,31 @@ CALLS = (
 )
 
 
+LAST_CLAUSES = (
+    "",
+    " HAVING count(*) > 1",
+    " ORDER BY window_end",
+    " ORDER BY window_end DESC NULLS LAST LIMIT 3",
+)
+GROUPINGS = (
+    "ROLLUP (ts::DATE, k)",
+    "CUBE (k, ts::DATE)",
+    "GROUPING SETS ((ts::DATE, k), (k), ())",
+    "k, ts::DATE",
+)
+DAY_CONDITIONS = (
+    "q.ts::DATE = d.day",
+    "q.ts >= d.day",
+    "d.day > q.ts",
+    "d.day BETWEEN q.ts AND q.ts + INTERVAL 1 DAY",
+)
+CALLS_OVER = (
+    "sum(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)",
+    "count(*) OVER (PARTITION BY k)",
+    "max(ts) OVER (PARTITION BY s)",
+)
+
+
 def _lives(random: Random, name: str) -> str:
     return random.choice(
         (
@@ -307,7 +332,7 @@ def query(random: Random) -> str:
         case 3:
             return (
                 f"SELECT window_end, {some} FROM {_windows(random, _rows(random))} GROUP BY "
-                f"window_end{random.choice(('', ' HAVING count(*) > 1', ' ORDER BY window_end', ' ORDER BY window_end DESC NULLS LAST LIMIT 3'))}"
+                f"window_end{random.choice(LAST_CLAUSES)}"
             )
         case 4:
             return f"SELECT * FROM {_windows(random, _rows(random))}"
@@ -315,10 +340,7 @@ def query(random: Random) -> str:
             key = _computed_time(random)
             return f"SELECT {key} AS t, {some} FROM {_rows(random)} q GROUP BY {key}"
         case 6:
-            return (
-                f"SELECT k, ts::DATE AS d, {some} FROM {_rows(random)} q GROUP BY "
-                f"{random.choice(('ROLLUP (ts::DATE, k)', 'CUBE (k, ts::DATE)', 'GROUPING SETS ((ts::DATE, k), (k), ())', 'k, ts::DATE'))}"
-            )
+            return f"SELECT k, ts::DATE AS d, {some} FROM {_rows(random)} q GROUP BY {random.choice(GROUPINGS)}"
         case 7:
             return (
                 f"WITH c AS (SELECT k, window_start AS t, count(*) AS n FROM {_windows(random, _rows(random))} "
@@ -340,7 +362,7 @@ def query(random: Random) -> str:
             return (
                 f"SELECT q.id, d.w, d.day FROM {_rows(random)} q {random.choice(('', 'LEFT '))}JOIN days d ON "
                 "q.k = d.k AND "
-                f"{random.choice(('q.ts::DATE = d.day', 'q.ts >= d.day', 'd.day > q.ts', 'd.day BETWEEN q.ts AND q.ts + INTERVAL 1 DAY'))}"
+                f"{random.choice(DAY_CONDITIONS)}"
             )
         case 11:
             return random.choice(
@@ -364,11 +386,7 @@ def query(random: Random) -> str:
             )
         case 14:
             return f"SELECT count(*) AS n, max(v) AS top FROM {_lives(random, 'l')}"
-    return (
-        "SELECT id, k, v, ts, "
-        f"{random.choice(('sum(v) OVER (PARTITION BY k ORDER BY ts RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)', 'count(*) OVER (PARTITION BY k)', 'max(ts) OVER (PARTITION BY s)'))} "
-        f"AS w FROM {_rows(random)} q"
-    )
+    return f"SELECT id, k, v, ts, {random.choice(CALLS_OVER)} AS w FROM {_rows(random)} q"
 
 
 def plan_of(session: tsql.Session, sql: str) -> PhysicalPlan:
