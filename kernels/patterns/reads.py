@@ -7,7 +7,7 @@ prints as a call that `planner/bind/match.py` reads back: the variables of a rea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from tsql.kernels.expr.nodes import Aggregate, Expr, SortKey, Typed
@@ -148,17 +148,6 @@ def _names(variables: tuple[str, ...]) -> str:
 def is_row_wise(expr: Expr) -> bool:
     """Whether an expression asks for nothing but rows at fixed distances from the current one."""
     return all(not isinstance(e, Read) or (isinstance(e, Navigate) and e.is_local) for e in expr.walk())
-
-
-def outermost(expr: Expr) -> Iterator[Read]:
-    """The reads of an expression that are not inside of another one."""
-    stack = [expr]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Read):
-            yield node
-        else:
-            stack.extend(reversed(node.children))
 
 
 def replace_reads(expr: Expr, change: Callable[[Read], Expr]) -> Expr:
