@@ -61,8 +61,8 @@ EXTERNS: dict[str, tuple[str | None, tuple[str, ...]]] = {
                                             "lgamma", "round", "exp2", "expm1", "log1p")},
     **{name: ("f64", ("f64", "f64")) for name in ("pow", "fmod", "atan2", "nextafter")},
 }  # fmt: skip
-"""C functions that a kernel may call, and `make_room` of the host (room.py). `snprintf` is variadic in C; kernels use
-it as (buffer, size, "%.*g", digits, value)."""
+"""C functions that a kernel may call, and `make_room` of the host (host_symbols.py). `snprintf` is variadic in C;
+kernels use it as (buffer, size, "%.*g", digits, value)."""
 
 
 @dataclass(slots=True)

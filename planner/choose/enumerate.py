@@ -2,7 +2,7 @@
 
 Alternatives for an aggregate: two phases merged on one shard (few groups), two phases placed by key (many groups), one
 phase over placed rows (nearly as many groups as rows, or an aggregate whose state cannot be handed on). Hints
-(`hints.py`) come before cost."""
+(`planner/hints/constraints.py`) come before cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/operators/` or in
+"""`Step` and `PhysicalPlan`: the sharded algebra. Each operator is a subclass in `planner/physical/operators/` or in
 `movement.py`."""
 
 from __future__ import annotations

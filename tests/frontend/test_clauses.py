@@ -1,5 +1,5 @@
-"""No clause is ignored: the tables of `tsql/clauses/` know each argument of each syntax node, and what is not read is
-refused at its place."""
+"""No clause is ignored: the tables of `tsql/grammar/clauses/` know each argument of each syntax node, and what is not
+read is refused at its place."""
 
 from __future__ import annotations
 
