@@ -251,6 +251,10 @@ def test_wheel(tmp_path: Path) -> None:
     _run([str(python), "-c", QUERY], elsewhere)
     shown = _run([str(place / "bin" / "tsql"), "run", "SELECT 40 + 2 AS answer", "-f", "csv"], elsewhere)
     assert shown.split() == ["answer", "42"]
+    listed = _run([str(place / "bin" / "tsql"), "bench"], elsewhere)
+    assert listed.startswith("tpch ") and listed.endswith("are in the repository only, in its folder bench/\n")
+    assert "lineitem" in _run([str(python), "-m", "tsql.tpch", "query", "1"], elsewhere)
+    assert "--modes" in _run([str(place / "bin" / "tsql"), "bench", "tpch", "--help"], elsewhere)
 
 
 def _shipped() -> set[str]:
