@@ -245,7 +245,7 @@ SLOW_SHELL = """
 import tsql.session
 from tests.api.slow import SlowBackend
 tsql.session._make_backend = lambda name, spark: SlowBackend()
-from tsql.cli import main
+from tsql.cli.command import main
 main(["shell"])
 """
 
@@ -409,7 +409,7 @@ COPY_SHELL = """
 import tsql.session
 from tests.api.slow import SlowBackend
 tsql.session._make_backend = lambda name, spark: SlowBackend()
-from tsql.cli import main
+from tsql.cli.command import main
 main(["shell"])
 """
 
