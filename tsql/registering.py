@@ -1,5 +1,5 @@
-"""What Python code registers and reads: data with a time and a period, streams over files, and files. `Session.register`,
-`Session.stream` and `Session.read_parquet` and its like call this."""
+"""What Python code registers and reads: data with a time and a period, streams over files, and files.
+`Session.register`, `Session.stream` and `Session.read_parquet` and its like call this."""
 
 from __future__ import annotations
 

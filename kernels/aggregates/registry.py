@@ -35,7 +35,6 @@ class AggregateFunction:
     variadic: bool = False
     constant: tuple[int, ...] = ()
     ordered: bool = False
-    doc: str = ""
     check: Callable[[tuple[Any, ...]], str | None] | None = None
 
     def return_type(self, types: tuple[Type, ...]) -> Type:
@@ -58,11 +57,7 @@ def aggregate(
 
     def register(body: type[B]) -> type[B]:
         for name in names:
-            AGGREGATES.add(
-                AggregateFunction(
-                    name, tuple(args), returns, body, variadic, constant, ordered, (body.__doc__ or "").strip(), check
-                )
-            )
+            AGGREGATES.add(AggregateFunction(name, tuple(args), returns, body, variadic, constant, ordered, check))
         return body
 
     return register

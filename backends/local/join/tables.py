@@ -1,8 +1,7 @@
 """The tables of joins: built by all threads, linked by all threads, freed when the run ends.
 
-A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between the
-cores of one machine a copy would only cost. Otherwise each shard has a table of its own.
-"""
+A side that every shard has in full (`broadcast`, scope=local) is built into one table that all shards share: between
+the cores of one machine a copy would only cost. Otherwise each shard has a table of its own. """
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Sorts that may be larger than memory: in one piece where the rows fit, otherwise by sorted runs that are merged when
 they are read.
 
-In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `Sorts.sorted` serves every
-step that needs ordered rows.
+In: a flow and sort keys. Out: a flow of one shard in order; ties keep the order of the input. `Sorts.sorted` serves
+every step that needs ordered rows.
 
 A run is as many chunks as fit a share of memory, sorted and written as blocks. A merge holds a block or a bit more of
 each run. In a round these are sorted together, and everything up to the least of their last rows goes out: no row that

@@ -1,8 +1,8 @@
 """Runs `combine`: the panes of each shard are collected and sorted, and a kernel walks them once and gives windows.
 
-Memory and spilling are those of a window step (`window.py`, `spill/windows.py`): a shard whose panes do not fit is split by
-its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they are
-walked where they lie."""
+Memory and spilling are those of a window step (`window.py`, `spill/windows.py`): a shard whose panes do not fit is
+split by its keys; the panes of one key must fit. Panes that are groups in arrays are neither collected nor sorted: they
+are walked where they lie."""
 
 from __future__ import annotations
 

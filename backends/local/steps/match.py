@@ -1,8 +1,8 @@
 """Runs row patterns: the rows of each shard are collected and sorted like those of a window, and a kernel walks them.
 
 The kernel is a source (kernels/operators/match.py), so that what follows runs in the same pass. A shard that does not
-fit memory is placed in parts by the hash of PARTITION BY (`spill/windows.py`); a single partition must fit, since a match may
-reach from its first row to its last."""
+fit memory is placed in parts by the hash of PARTITION BY (`spill/windows.py`); a single partition must fit, since a
+match may reach from its first row to its last."""
 
 from __future__ import annotations
 

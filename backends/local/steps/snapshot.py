@@ -3,8 +3,8 @@ are, and a kernel walks them once (kernels/operators/snapshot.py). It is a sourc
 pass.
 
 Rows that do not fit memory are placed in partitions by the hash of the keys and sorted and walked part by part
-(`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and refused if
-that is not enough."""
+(`spill/windows.py`). The rows of one group are walked together: a group that does not fit is tried in memory, and
+refused if that is not enough."""
 
 from __future__ import annotations
 
