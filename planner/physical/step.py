@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pyarrow as pa
 
@@ -16,13 +16,16 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.logical import nodes as logical
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine
 from tsql.planner.physical.expressions import expressions_in, map_in
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import ANY, Properties, Requirement
 from tsql.planner.physical.text import VERSION, identifier
+
+if TYPE_CHECKING:
+    # Only to read a plan file: a plan that runs needs no parser.
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 MOST_DEEP = 1000
 """A plan has at most so many steps in a row."""
