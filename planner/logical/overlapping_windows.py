@@ -2,8 +2,8 @@
 in.
 
 Both are a `Series` over each row, of window starts or of window ends, and every rule that knows a series knows them.
-What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them from
-panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
+What they know besides is the grid of the windows, by which `planner/logical/panes.py` combines aggregates over them
+from panes without repeating a row. All lengths are in microseconds; the time of a row is neither NULL nor infinite."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""`LineContext`: what a line of a plan file is read with. Steps read names, expressions, calls and tables through it, so
-that every error has the line."""
+"""`LineContext`: what a line of a plan file is read with. Steps read names, expressions, calls and tables through it,
+so that every error has the line."""
 
 from __future__ import annotations
 
