@@ -14,6 +14,7 @@ from tsql.kernels.expr.nodes import Expr, SortKey, rewrite
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.windows.call import WindowCall
 from tsql.planner.bind.binder import parse_aggregate, parse_expression, parse_window
+from tsql.planner.bind.match import parse_condition
 from tsql.planner.physical.text import SIMPLE, quoted, scan_text, split, split_assignment
 
 
@@ -95,6 +96,13 @@ class LineContext:
         except TsqlError as error:
             raise self.error(error.message, error.hint) from None
         return replace(call.changed(unplaced), position=None)
+
+    def condition(self, text: str, schema: Schema, names: tuple[str, ...], own: str | None) -> Expr:
+        """A condition or measure over the rows of a match; `names` are the variables of the pattern, `own` its own."""
+        try:
+            return unplaced(parse_condition(text, schema, names, own, self.parameters))
+        except TsqlError as error:
+            raise self.error(error.message, error.hint) from None
 
     def constant(self, text: str) -> Expr:
         value = self.expression(text, Schema(()))

@@ -57,7 +57,7 @@ RULES: tuple[Rule, ...] = (
     remove_trivial_project,
 )
 """`push_filter_down` runs three times: before `mark_to_semi`, which finds a mark where the filter stands right above
-it; when joins have told filters to their sides; and when the joins have their order and aggregates have been moved."""
+it; when joins have told filters to their sides; and when joins are in order and aggregates have been moved."""
 
 
 def optimize(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.aggregates.registry import AGGREGATES
@@ -21,13 +21,15 @@ from tsql.kernels.expr.schema import Field, Schema
 from tsql.planner.cost import constants as cost
 from tsql.planner.logical import nodes as logical
 from tsql.planner.logical.aggregate_states import can_split
-from tsql.planner.physical.attributes import Attributes
 from tsql.planner.physical.estimate import Cost, Estimate, Machine, seen, width
-from tsql.planner.physical.line import LineContext
 from tsql.planner.physical.progress import Progress
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 from tsql.planner.physical.text import assignment, assignments, identifier
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.attributes import Attributes
+    from tsql.planner.physical.line import LineContext
 
 PHASES = ("partial", "merge", "final", "complete")
 WORDS = ("phase", "by")
