@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.io import value_text
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.arrow_compute import pc
 
 _DAY_US = 86_400_000_000
 _MAX_DAYS = dt.timedelta.max.days - 110_000

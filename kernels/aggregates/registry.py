@@ -36,8 +36,13 @@ class AggregateFunction:
     def return_type(self, types: tuple[Type, ...]) -> Type:
         return self.returns(*types) if callable(self.returns) else self.returns
 
+    @property
+    def module(self) -> str:
+        """Where it is registered."""
+        return self.body.__module__
 
-AGGREGATES = Registry()
+
+AGGREGATES = Registry("tsql.kernels.aggregates")
 
 
 def aggregate(

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-import tsql.kernels.aggregates
-import tsql.kernels.functions  # noqa: F401  (fills the registries)
 from tsql.kernels.aggregates.registry import AGGREGATES
 from tsql.kernels.expr.constant import evaluate
 from tsql.kernels.expr.nodes import Aggregate, Call, Expr, Literal, Outer, SortKey

@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from tsql.backends.local.run.dataset import free_state
 from tsql.backends.local.run.host import Reserved, chunk_type, library_chunk
@@ -31,6 +30,7 @@ from tsql.backends.local.steps.hash_join import JoinRunner, ReadyJoin
 from tsql.kernels.expr.nodes import Column, Literal
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.operators.collect import OutputColumn, columns_of
+from tsql.kernels.process.arrow_compute import pc
 from tsql.planner.physical.operators.join import HashJoin
 
 FOUND = "#found"

@@ -25,8 +25,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-import pyarrow.compute as pc
-
 from tsql.backends.local.run.dataset import (
     BlockData,
     ChunkData,
@@ -55,6 +53,7 @@ from tsql.kernels.operators.collect import columns_of
 from tsql.kernels.operators.join.hash_join import Build, TableKind
 from tsql.kernels.operators.join.sorted_join import SortedBuild
 from tsql.kernels.operators.project import Project
+from tsql.kernels.process.arrow_compute import pc
 from tsql.kernels.runtime.join_table import RECORD_BYTES
 from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.physical.operators.asof_join import AsofJoin
