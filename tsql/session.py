@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tsql import plan_store, registering
+from tsql import plan_store
 from tsql import settings as setting
 from tsql.arguments import checked_mapping, checked_path, checked_text, is_variable_of_caller, optional_text
 from tsql.backends import Backend, Run, Settings
@@ -31,11 +31,8 @@ from tsql.kernels.expr.errors import (
 from tsql.kernels.expr.keywords import quote
 from tsql.kernels.expr.types import VARCHAR, Type
 from tsql.kernels.process import garbage
-from tsql.loaded import explain_plan, load_plan, save_plan
 from tsql.parameters import Parameters, check_names, convert_all, literal
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.planner.cost.candidates import listing
-from tsql.planner.logical import nodes as logical
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, of_unreadable, too_much
 from tsql.running import AtWork, Running
@@ -46,6 +43,8 @@ from tsql.statements.script import Piece, split
 from tsql.statements.transactions import CommitStore, Transactions
 
 if TYPE_CHECKING:
+    from tsql import registering
+    from tsql.planner.logical import nodes as logical
     from tsql.sharded import Sharded
 
 BACKENDS = ("local", "interp", "spark")
@@ -299,9 +298,13 @@ class Session:
                     VARCHAR,
                 )
             case statements.CompilePlan():
+                from tsql.loaded import save_plan
+
                 text = query(statement.query).make_plan(self.settings, self.target, self._shards).text()
                 save_plan(text, statement.path)
             case statements.ExecutePlan():
+                from tsql.loaded import load_plan
+
                 return load_plan(statement.path).run(self)
             case statements.Prepare():
                 self._named.prepare(statement)
@@ -461,14 +464,20 @@ class Session:
 
     def _explained(self, prepared: Prepared, level: str, run: Run) -> str:
         if level == "logical":
+            from tsql.planner.logical import nodes as logical
+
             return logical.show(prepared.query.plan)
         if level.startswith("candidates"):
+            from tsql.planner.cost.candidates import listing
+
             return listing(
                 prepared.candidates(self.settings, self.target, self._shards), int(level.partition(" ")[2] or 0)
             )
         plan = prepared.make_plan(self.settings, self.target, self._shards)
         if level == "file":
             return plan.text()
+        from tsql.loaded import explain_plan
+
         run.timings_ms = dict(prepared.timings_ms)
         return explain_plan(self, plan, level, run)
 
@@ -478,6 +487,8 @@ class Session:
         the time of a row, `period` the two columns between which it is valid."""
         self._check_open()
         checked_text(name, "the name of a table")
+        from tsql import registering
+
         entry = registering.timed(self._source(name, data), time, period)
         with self.transactions.lock:  # a statement that fails puts the catalog back
             self.catalog.add(name, entry)
@@ -509,6 +520,8 @@ class Session:
         is replaced. It is CREATE STREAM in Python: `time` is the column of WATERMARK FOR, `watermark` the expression
         behind AS (`time` itself unless given), `on_late` one of drop, adjust, error and into (with `late_table`),
         `columns` maps names to types, and `options` are those of the reader."""
+        from tsql import registering
+
         self._check_open()
         checked_text(name, "the name of a stream")
         optional_text(connector, "a connector")
@@ -654,6 +667,8 @@ def _split(text: str, origin: str | None, values: dict[str, Any]) -> list[Piece]
 
 
 def _prepare(piece: Piece, query: statements.Query, files: tuple[FileUse, ...], spent: dict[str, float]) -> Prepared:
+    from tsql.planner.logical import nodes as logical
+
     scan, names = query.plan.input, tuple(query.plan.names)
     source = (
         scan.source if isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == names else None

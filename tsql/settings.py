@@ -10,7 +10,7 @@ from typing import Any
 
 from tsql.backends import Settings
 from tsql.kernels.expr.errors import CatalogError
-from tsql.planner.hints.constraints import MAX_SHARDS
+from tsql.planner.physical.properties import MAX_SHARDS
 
 _UNITS = {
     "": 1,
