@@ -18,11 +18,11 @@ from tsql.kernels.expr.types import Type
 from tsql.kernels.process import forks, garbage
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner import PhysicalPlan, make_plan
-from tsql.statements import kinds as statements
 from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
     from tsql.planner.cost.candidates import Candidate
+    from tsql.statements import kinds as statements
 
 _CACHED_PLANS = 256
 
@@ -123,6 +123,8 @@ class InsertCache:
 
     def keep(self, key: Any, piece: Piece, statement: Any, catalog: Catalog) -> None:
         """Keep a statement if it is an INSERT with parameters in the place of a query."""
+        from tsql.statements import kinds as statements
+
         if (
             not isinstance(statement, statements.Insert)
             or not piece.parameters

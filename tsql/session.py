@@ -36,8 +36,6 @@ from tsql.planner import PhysicalPlan, make_plan
 from tsql.prepared import InsertCache, PlanCache, Prepared, RepeatedInsert
 from tsql.relation import Relation, of_table, of_text, of_unreadable, too_much
 from tsql.running import AtWork, Running
-from tsql.statements import changes, copying, introspect
-from tsql.statements import kinds as statements
 from tsql.statements.named import NamedStatements
 from tsql.statements.script import Piece, split
 from tsql.statements.transactions import CommitStore, Transactions
@@ -46,6 +44,7 @@ if TYPE_CHECKING:
     from tsql import registering
     from tsql.planner.logical import nodes as logical
     from tsql.sharded import Sharded
+    from tsql.statements import kinds as statements
 
 BACKENDS = ("local", "interp", "spark")
 
@@ -191,7 +190,12 @@ class Session:
         result is asked for, so it sees the tables that those before it have made."""
         self._check_open()
         kinds, values = convert_all(params)
-        for piece in _split(checked_text(text, "a script"), optional_text(origin, "the origin of a script"), values):
+        text, origin = checked_text(text, "a script"), optional_text(origin, "the origin of a script")
+        pieces = _split(text, origin, values)
+        if len(pieces) == 1:
+            yield self._sql(text, kinds, values, origin)
+            return
+        for piece in pieces:
             yield self._statement(piece, kinds, values)
 
     def execute(self, text: str, params: Parameters = None) -> Relation:
@@ -211,6 +215,7 @@ class Session:
 
     def _analyzed(self, piece: Piece, kinds: dict[str, Type], values: dict[str, Any], key: Any) -> Relation:
         from tsql.analyze.statements import analyze
+        from tsql.statements import kinds as statements
 
         mine = {name: kinds[name] for name in piece.parameters}
         begun, version = time.perf_counter(), self.catalog.version
@@ -279,6 +284,9 @@ class Session:
         spent: dict[str, float],
         keep: Callable[[PhysicalPlan], None] | None = None,
     ) -> Relation:
+        from tsql.statements import changes, copying, introspect
+        from tsql.statements import kinds as statements
+
         def query(inner: statements.Query) -> Prepared:
             return _prepare(piece, inner, files, spent)
 
@@ -342,6 +350,9 @@ class Session:
         return of_table((), (), [], message="ok")
 
     def _change(self, statement: Any, query: Any, values: dict[str, Any]) -> Relation:
+        from tsql.statements import changes
+        from tsql.statements import kinds as statements
+
         relate = (
             self._local_relation
             if isinstance(statement, statements.Update | statements.Delete | statements.Alter)
@@ -364,6 +375,7 @@ class Session:
         from tsql.analyze.changes import Overlay
         from tsql.analyze.statements import Analyzer
         from tsql.grammar.parser.statements import parse
+        from tsql.statements import introspect
 
         relation = self._relation(query(inner), values)
         rows = as_source(

@@ -15,12 +15,12 @@ import pyarrow as pa
 from tsql.kernels.expr.errors import BindError, CatalogError
 from tsql.kernels.expr.types import Type
 from tsql.relation import Relation
-from tsql.statements import kinds as statements
 from tsql.statements.script import split
 
 if TYPE_CHECKING:
     from tsql.analyze.statements import Analyzer
     from tsql.grammar.parser.statements import DeallocateStatement, ExecuteStatement, PrepareStatement
+    from tsql.statements import kinds as statements
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,8 @@ class Named:
 
 def prepare(analyzer: Analyzer, node: PrepareStatement) -> statements.Prepare:
     """PREPARE; what the text means is known when the types of its parameters are, so at once where it has none."""
+    from tsql.statements import kinds as statements
+
     source, tokens = analyzer.parsed.source, analyzer.parsed.tokens
     text = source.text[tokens[node.args["first"]].start : tokens[-1].end + 1]
     (piece,) = split(text)
@@ -47,6 +49,7 @@ def execute(analyzer: Analyzer, node: ExecuteStatement) -> statements.Execute:
     from sqlglot import exp
 
     from tsql.planner.bind.query_text import position_of
+    from tsql.statements import kinds as statements
 
     names = [part.this.name if isinstance(part, exp.PropertyEQ) else None for part in node.expressions]
     values = [part.expression if isinstance(part, exp.PropertyEQ) else part for part in node.expressions]
@@ -72,6 +75,8 @@ def execute(analyzer: Analyzer, node: ExecuteStatement) -> statements.Execute:
 
 def deallocate(analyzer: Analyzer, node: DeallocateStatement) -> statements.Deallocate:
     """DEALLOCATE."""
+    from tsql.statements import kinds as statements
+
     return statements.Deallocate(node.name)
 
 

@@ -19,7 +19,6 @@ from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
 from tsql.kernels.process.recursion import deep_recursion
-from tsql.planner.bind.match import parse_condition
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 
@@ -137,6 +136,8 @@ def _bound(text: str, schema: Schema, names: tuple[str, ...], own: str | None, c
     from tsql.planner.physical.planfile import unplaced
 
     try:
+        from tsql.planner.bind.match import parse_condition
+
         return unplaced(parse_condition(text, schema, names, own, context.parameters))
     except TsqlError as error:
         raise context.error(error.message, error.hint) from None
