@@ -9,12 +9,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from tsql.kernels.expr.errors import CancelledError
+from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass

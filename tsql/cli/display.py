@@ -9,7 +9,6 @@ import sys
 from collections import deque
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TextIO
 
 import pyarrow as pa
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.values import texts
 
 if TYPE_CHECKING:
