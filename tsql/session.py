@@ -692,7 +692,8 @@ def _make_backend(name: str, spark: Any) -> Backend:
     kind, _, master = name.partition("=")
     match kind:
         case "local":
-            from tsql.backends.local import LocalBackend
+            with garbage.paused():
+                from tsql.backends.local import LocalBackend
 
             return LocalBackend()
         case "interp":
