@@ -57,11 +57,14 @@ def _shown(value: Any) -> str:
     return "None" if value is None else type(value).__name__
 
 
-def is_variable_of_caller(name: str, inside: str) -> bool:
-    """Whether the code that called a module (`inside`, by its name) has a Python variable of this name. Its value is
-    not looked at."""
+_BETWEEN = frozenset((__name__, "tsql.session", "tsql.statements.script_runner", "tsql.statements.perform"))
+"""The modules that stand between the code that calls a session and the analysis of its text."""
+
+
+def is_variable_of_caller(name: str) -> bool:
+    """Whether the code that called a session has a Python variable of this name. Its value is not looked at."""
     frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__") in (__name__, inside):
+    while frame is not None and frame.f_globals.get("__name__") in _BETWEEN:
         frame = frame.f_back
     # The command line and the shell have variables too, which mean nothing to who types a query.
     if frame is None or str(frame.f_globals.get("__name__", "")).startswith("tsql."):

@@ -34,13 +34,6 @@ HEAD = 1 << 16
 """So many characters of a file are looked at to see whether it is a plan file."""
 
 
-def explain_plan(session: Session, plan: PhysicalPlan, level: str, run: Run) -> str:
-    """The text of one level of `explain` for a physical plan."""
-    from tsql.backends.explain import explain
-
-    return explain(plan, level, session.backend, run)
-
-
 class LoadedPlan:
     """The text of a plan file, ready to run on a session that has its tables."""
 
@@ -104,7 +97,7 @@ class LoadedPlan:
         return found[0]
 
     def _relation(self, session: Session, plan: PhysicalPlan, values: dict[str, Any]) -> Relation:
-        settings = replace(session.settings)
+        queries, backend, settings = session._queries, session.backend, replace(session.settings)
 
         def describe(level: str) -> str:
             if level.startswith("candidates"):
@@ -113,17 +106,22 @@ class LoadedPlan:
                 return (
                     plan.text()
                     if level == "file"
-                    else explain_plan(session, plan, level, Run(settings=settings, parameters=values))
+                    else queries.explain_plan(plan, level, Run(settings=settings, parameters=values))
                 )
 
         def relocate(error: TsqlError) -> TsqlError:
             return error.locate(self.text, self.origin)
 
         return Relation(
-            plan.names, tuple(plan.root.schema[name].type for name in plan.columns), lambda run: session.backend.run(plan, run),
-            lambda: Run(settings=settings, parameters=values), describe_plan=describe, relocate=relocate, running=session._running,
-            frame=(lambda run: session.backend.frame(plan, run)) if session.backend.name == "spark" else None,
-        )  # fmt: skip
+            plan.names,
+            tuple(plan.root.schema[name].type for name in plan.columns),
+            lambda run: backend.run(plan, run),
+            lambda: Run(settings=settings, parameters=values),
+            describe_plan=describe,
+            relocate=relocate,
+            frame=lambda run: backend.frame(plan, run),
+            running=queries.running,
+        )
 
 
 def _described(names: tuple[str, ...], schema: Schema, columns: tuple[str, ...]) -> str:

@@ -4,26 +4,37 @@ An entry is found by what its plan was made from: the text, the types of its par
 code. It says what the analysis has asked the catalog for, with a digest of each answer (definitions, texts of views,
 statistics): if one is another now, the entry counts as missing and is written again. Only queries over tables of the
 session are kept; those over files or registered data are made anew. Entries stand beside the kernels
-(`kernels/codegen/object_cache.py`), as JSON."""
+(`kernels/codegen/object_cache.py`), as JSON. `PlanStore` is what a session has of them."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable
-from typing import Any
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
+from tsql import settings as setting
 from tsql.catalog.catalog import Catalog
 from tsql.catalog.definition import Table, View
+from tsql.costs import calibrated
 from tsql.kernels.codegen.object_cache import UNUSABLE, cache_directory, read_entry, write_later
 from tsql.kernels.expr.errors import TsqlError
 from tsql.kernels.expr.identity import code_identity
 from tsql.kernels.expr.plain import decode, encode_if_plain
 from tsql.kernels.expr.types import Type
+from tsql.kernels.process import garbage
 from tsql.kernels.process.cores import CORES
+from tsql.parameters import check_names
 from tsql.planner import PhysicalPlan
 from tsql.planner.physical.step import Step
+from tsql.prepared import Prepared
+from tsql.statements import kinds as statements
+from tsql.statements.script import Piece
+
+if TYPE_CHECKING:
+    from tsql.query_runner import QueryRunner
 
 FORMAT = 1
 """Part of the key: raise it when entries are written differently."""
@@ -122,3 +133,61 @@ def find(key: str, catalog: Catalog, kinds: dict[str, Type]) -> tuple[tuple[str,
         return parameters, start, length, plan
     except (*UNUSABLE, TsqlError):
         return None
+
+
+class PlanStore:
+    """The plans on disk that fit a session: those of its settings, for this machine. `database` is the name that
+    queries of the session see."""
+
+    def __init__(self, queries: QueryRunner, database: str) -> None:
+        self._queries, self._database = queries, database
+
+    @property
+    def _is_used(self) -> bool:
+        return self._queries.target == "local" and is_on()
+
+    def _key(self, text: str, kinds: dict[str, Type]) -> str:
+        return key_of(text, kinds, (*setting.key_of(self._queries.settings), self._database), calibrated())
+
+    def find(
+        self, text: str, origin: str | None, kinds: dict[str, Type], values: dict[str, Any], catalog: Catalog
+    ) -> Prepared | None:
+        """A query whose plan an earlier process has left on disk."""
+        if not self._is_used:
+            return None
+        begun = time.perf_counter()
+        with garbage.paused():
+            found = find(self._key(text, kinds), catalog, kinds)
+        if found is None:
+            return None
+        parameters, start, length, plan = found
+        check_names(values, parameters)
+        piece = Piece(text[start : start + length], start, text, origin, parameters)
+        before, mine = catalog.snapshot(), {name: kinds[name] for name in parameters}
+
+        def analyze() -> statements.Query:
+            from tsql.analyze.statements import analyze as analyze_text
+
+            catalog = Catalog.of(before)
+            catalog.database = self._database
+            (statement,) = analyze_text(piece.text, catalog, mine, piece.origin)
+            return statement
+
+        fields = plan.root.schema
+        spent = {"parse": (time.perf_counter() - begun) * 1000, "plan": 0.0}
+        return Prepared(piece, analyze, plan.names, tuple(fields[c].type for c in plan.columns), (), spent, plan)
+
+    def keeper(
+        self, piece: Piece, kinds: dict[str, Type], asked: Asked, catalog: Catalog
+    ) -> Callable[[PhysicalPlan], None] | None:
+        """What writes the plan of a query for later processes; None if plans are not kept."""
+        if not self._is_used:
+            return None
+        key, version = self._key(piece.whole, kinds), catalog.version
+
+        def write(plan: PhysicalPlan) -> None:
+            # A catalog that has changed since says other things than the analysis was told.
+            if catalog.version == version:
+                keep(key, catalog, asked, piece.parameters, piece.start, len(piece.text), plan)
+
+        return write

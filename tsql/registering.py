@@ -1,5 +1,5 @@
-"""What Python code registers: data with a time and a period, and streams over files. `Session.register` and
-`Session.stream` call this."""
+"""What Python code registers and reads: data with a time and a period, streams over files, and files. `Session.register`,
+`Session.stream` and `Session.read_parquet` and its like call this."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tsql.arguments import checked_text, optional_text
+from tsql.arguments import checked_path, checked_text, optional_text
 from tsql.backends.io import Source
 from tsql.backends.io.watermark import POLICIES, Watermark
+from tsql.catalog import catalog
 from tsql.catalog.external import External, checked_period, checked_time
 from tsql.grammar.time.intervals import length_us, shown
 from tsql.kernels.expr.errors import CatalogError
@@ -19,6 +20,7 @@ from tsql.kernels.expr.types import Type
 from tsql.parameters import literal
 from tsql.planner.bind.binder import parse_expression
 from tsql.planner.bind.fold import parse_interval
+from tsql.relation import Relation
 
 Length = str | dt.timedelta
 """A length of time: timedelta(seconds=5), or a text such as "5 seconds"."""
@@ -31,6 +33,31 @@ def is_path(data: Any) -> bool:
     return isinstance(data, str | os.PathLike) or (
         isinstance(data, list | tuple) and bool(data) and all(isinstance(one, str | os.PathLike) for one in data)
     )
+
+
+def as_source(name: str, data: Any) -> Source:
+    """Data under a name as what a scan reads. A relation over one whole table or file stays lazy, any other one is
+    computed now; a DataFrame of Spark is read by its cluster."""
+    if isinstance(data, Relation):
+        data = data.source if data.source is not None else data.arrow()
+    elif type(data).__module__.startswith("pyspark."):
+        from tsql.backends.spark.backend import source_of
+
+        data = source_of(data, name) or data
+    return catalog.as_source(name, data)
+
+
+def checked_files(path: Path) -> str | list[str]:
+    """A path or a pattern as text, or a list of them."""
+    if isinstance(path, Sequence) and not isinstance(path, str | bytes):
+        return [checked_path(one, "the name of a file") for one in path]
+    return checked_path(path, "the name of a file")
+
+
+def read_text(path: str | list[str], kind: str, options: Mapping[str, Any]) -> str:
+    """The query that reads files of one kind."""
+    arguments = [literal(path), *(f"{name} => {literal(value)}" for name, value in options.items())]
+    return f"FROM read_{kind}({', '.join(arguments)})"
 
 
 def timed(source: Source, time: str | None, period: tuple[str, str] | None) -> External | Source:

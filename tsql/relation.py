@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tsql.arguments import checked_count, checked_path, checked_text, optional_text
 from tsql.backends import Run
+from tsql.backends.backend import not_on_spark
 from tsql.interrupt import Interruptible
 from tsql.kernels.codegen.object_cache import take_notes
 from tsql.kernels.expr.errors import CatalogError, OutOfMemoryError, PlanError, SourceError, TsqlError
@@ -200,10 +201,7 @@ class Relation:
     def to_spark(self) -> Any:
         """The result as a lazy DataFrame of Spark, to go on with there; for sessions on the Spark backend."""
         if self._frame is None:
-            raise CatalogError(
-                "this relation is not of a session on Spark",
-                hint='connect with tsql.connect(backend="spark") or tsql.connect(spark=session)',
-            )
+            raise not_on_spark()
         try:
             return self._frame(self._new_run())
         except TsqlError as error:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Generator, Iterator
+from typing import NoReturn
 
 import pyarrow as pa
 
-from tsql.backends import Run
+from tsql.backends.backend import Backend, not_on_spark
+from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run import workers
 from tsql.backends.local.run.executor import Executor, Kernels
 from tsql.backends.local.run.query_threads import end_idle_threads, released, released_all
 from tsql.backends.local.run.repeat import WAITED_SECONDS, Recorder, Recording, can_repeat, to_batch
+from tsql.backends.run import Run
 from tsql.kernels.blocks.content import any_is_mapped
 from tsql.kernels.blocks.stored import StoredTable
 from tsql.kernels.codegen import memory
@@ -22,17 +25,19 @@ SECOND = 2
 """The run of a plan that is watched: most plans have only one."""
 
 
-class LocalBackend:
-    """Runs plans with compiled code; kernels stay with the plan, so that a plan that runs again compiles nothing."""
+class LocalBackend(Backend):
+    """Runs plans with compiled code, and keeps their kernels: a plan that runs again compiles nothing."""
 
     name = "local"
+    target = "local"
+    shards = None
     interpret = False
 
     def __init__(self) -> None:
+        self.kernels = KernelStore()
         self._user = workers.users.add()
-        self.close = weakref.finalize(self, _close, self._user)
-        self.close.atexit = False
-        """Let the threads go that no other open backend needs."""
+        self._end = weakref.finalize(self, _close, self._user)
+        self._end.atexit = False
 
     def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
         """The result of a plan. It is computed in a thread of its own: see `released`."""
@@ -42,12 +47,21 @@ class LocalBackend:
     def run_all(self, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
         """The whole result of a plan, for callers who want all of it at once."""
         _check_files(plan)
-        recording = kernels_of(plan, self.interpret).recording
+        recording = self.kernels.of(plan).recording
         if recording is not None and recording.begin(run):
             if recording.seconds <= WAITED_SECONDS:
                 return self._repeated(recording, plan, run)
             return released_all(lambda: self._repeated_later(recording, plan, run), run)
         return released_all(lambda: self._batches(plan, run), run)
+
+    def frame(self, plan: PhysicalPlan, run: Run) -> NoReturn:
+        """There are no DataFrames of Spark here."""
+        raise not_on_spark()
+
+    def close(self) -> None:
+        """Free the kernels, and let the threads go that no other open backend needs."""
+        self.kernels.clear()
+        self._end()
 
     def _repeated(self, recording: Recording, plan: PhysicalPlan, run: Run) -> list[pa.RecordBatch]:
         """The result of a plan whose calls are known. The caller has the recording's lock, which is let go here."""
@@ -62,7 +76,7 @@ class LocalBackend:
         yield from self._repeated(recording, plan, run)
 
     def _batches(self, plan: PhysicalPlan, run: Run) -> Generator[pa.RecordBatch, None, None]:
-        kernels = Kernels() if run.profile else kernels_of(plan, self.interpret)
+        kernels = Kernels() if run.profile else self.kernels.of(plan)
         before, limit = kernels.compile_ms, run.settings.memory_limit
         memory.bound(limit)
         pool = memory.usage()
@@ -108,16 +122,6 @@ class LocalBackend:
 def _close(user: int) -> None:
     if workers.users.remove(user):
         end_idle_threads()
-
-
-def kernels_of(plan: PhysicalPlan, interpret: bool) -> Kernels:
-    """The kernels that belong to a plan; they live as long as it does."""
-    attribute = "_interpreted" if interpret else "_compiled"
-    kernels = plan.__dict__.get(attribute)
-    if kernels is None:
-        kernels = Kernels()
-        object.__setattr__(plan, attribute, kernels)
-    return kernels
 
 
 def _check_files(plan: PhysicalPlan) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from tsql.backends import Run
-from tsql.backends.local import kernels_of
+from tsql.backends.backend import Backend
+from tsql.backends.local.kernel_store import KernelStore
 from tsql.backends.local.run.dataset import ChunkData, Dataset
 from tsql.backends.local.run.entry import chunk_columns
 from tsql.backends.local.run.executor import Executor, Flow
+from tsql.backends.run import Run
 from tsql.backends.spark import counts
 from tsql.backends.spark.cut import Cut
 from tsql.backends.spark.jobs import Jobs
@@ -23,12 +24,15 @@ from tsql.backends.spark.wire import decode_chunks
 from tsql.planner.physical.step import PhysicalPlan
 
 
-class SparkBackend:
+class SparkBackend(Backend):
     """Runs plans on the cluster of a Spark session: one that is given, or one that it starts on a master and stops."""
 
     name = "spark"
+    target = "spark"
 
     def __init__(self, session: SparkSession | str):
+        self.kernels = KernelStore()
+        """Those of the parts of plans that run here, on the driver."""
         self.spark, self._ours = start(session) if isinstance(session, str) else (session, False)
 
     @property
@@ -57,7 +61,7 @@ class SparkBackend:
                 inputs[id(step)] = Flow(ChunkData(columns, [chunks], run.settings.batch_rows), step.schema)
             run.done_rows = run.total_rows or run.done_rows
         run.timings_ms["cluster"] = (time.perf_counter() - begun) * 1000
-        kernels = kernels_of(plan, False)
+        kernels = self.kernels.of(plan)
         executor = Executor(run, kernels, inputs=inputs)
         before = kernels.compile_ms
         try:
@@ -70,12 +74,17 @@ class SparkBackend:
             run.timings_ms["compile"] = kernels.compile_ms - before
             run.timings_ms["run"] = (time.perf_counter() - begun) * 1000 - run.timings_ms["compile"]
 
+    def run_all(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
+        """As `run`: all rows are collected from the cluster before the first batch, one way or the other."""
+        return self.run(plan, run)
+
     def frame(self, plan: PhysicalPlan, run: Run) -> DataFrame:
         """The result of a plan as a lazy DataFrame: Spark computes it whenever an action asks for it."""
         return Stages(self.spark, Cut(plan), run, Jobs(self.spark, run)).result()
 
     def close(self) -> None:
-        """Stop the session, if it was started here."""
+        """Free the kernels, and stop the session if it was started here."""
+        self.kernels.clear()
         if self._ours:
             self._ours = False
             self.spark.stop()

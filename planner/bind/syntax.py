@@ -396,7 +396,7 @@ class ExpressionGenerator(DuckDBGenerator):
         Absolute: lambda self, node: f"@ {self.sql(node, 'this')}",
         exp.StartsWith: lambda self, node: self.binary(node, "^@"),
         exp.Pow: lambda self, node: self.binary(node, "**"),
-        CallNode: lambda self, node: self.call_sql(node),
+        CallNode: lambda self, node: self.callnode_sql(node),
     }
 
     def any_sql(self, node: exp.Any) -> str:
@@ -418,7 +418,7 @@ class ExpressionGenerator(DuckDBGenerator):
     def hexstring_sql(self, node: exp.HexString, *args: object, **kwargs: object) -> str:
         return f"X'{node.name}'"
 
-    def call_sql(self, node: CallNode) -> str:
+    def callnode_sql(self, node: CallNode) -> str:
         name = node.name
         text = self.sql(exp.Identifier(this=name, quoted=True)) if node.args.get("quoted") else name
         if name in ("position", "substring", "trim", "overlay") and not node.args.get("quoted"):

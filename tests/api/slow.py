@@ -8,13 +8,16 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from tsql.backends import Run
+from tsql.backends import Backend, Run
+from tsql.backends.backend import not_on_spark
 
 
-class SlowBackend:
+class SlowBackend(Backend):
     """Emits `first` batches of the plan's schema at once, then reads on for `seconds` without emitting anything."""
 
     name = "slow"
+    target = "local"
+    shards = None
 
     def __init__(self, seconds: float = 600.0, first: int = 0) -> None:
         self.seconds = seconds
@@ -34,3 +37,12 @@ class SlowBackend:
                 run.done_rows += 1
         finally:
             self.released.set()
+
+    def run_all(self, plan: object, run: Run) -> Iterator[pa.RecordBatch]:
+        return self.run(plan, run)
+
+    def frame(self, plan: object, run: Run) -> object:
+        raise not_on_spark()
+
+    def close(self) -> None:
+        pass

@@ -335,7 +335,7 @@ def test_a_reader_that_leaves_early(tmp_path):
 
 def test_ctrl_c(call, monkeypatch):
     backend = SlowBackend()
-    monkeypatch.setattr("tsql.session._make_backend", lambda name, spark: backend)
+    monkeypatch.setattr("tsql.query_runner.make_backend", lambda name, spark: backend)
     threading.Thread(target=lambda: (backend.started.wait(), os.kill(os.getpid(), signal.SIGINT))).start()
     code, out, err = call("run", "SELECT 1 AS x")
     assert (code, out, err) == (130, "", "interrupted\n")

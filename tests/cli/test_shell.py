@@ -242,10 +242,10 @@ def test_on_a_terminal(terminal):
 
 
 SLOW_SHELL = """
-import tsql.session
+import tsql.query_runner
 from tests.api.slow import SlowBackend
-tsql.session._make_backend = lambda name, spark: SlowBackend()
-from tsql.cli import main
+tsql.query_runner.make_backend = lambda name, spark: SlowBackend()
+from tsql.cli.command import main
 main(["shell"])
 """
 
@@ -406,10 +406,10 @@ def test_names_of_modes_in_other_shells(alias, mode, capfd, monkeypatch):
 
 
 COPY_SHELL = """
-import tsql.session
+import tsql.query_runner
 from tests.api.slow import SlowBackend
-tsql.session._make_backend = lambda name, spark: SlowBackend()
-from tsql.cli import main
+tsql.query_runner.make_backend = lambda name, spark: SlowBackend()
+from tsql.cli.command import main
 main(["shell"])
 """
 

@@ -10,7 +10,9 @@ from tsql.kernels.expr.schema import Schema
 from tsql.kernels.functions.registry import SCALARS
 from tsql.planner.bind.binder import parse_expression
 
-GROUPS = ("numeric", "rounding", "intervals", "datetime")
+GROUPS = ("numeric", "rounding", "datetime")
+OWN = tuple(f"tsql.kernels.functions.datetime.{name}" for name in ("lifetimes", "rounding", "windows"))
+"""Modules of functions that DuckDB does not have."""
 
 
 def examples(group: str) -> dict[str, object]:
@@ -18,7 +20,8 @@ def examples(group: str) -> dict[str, object]:
     return {
         sql: value
         for f in overloads
-        if f.emit is not None and f.emit.__module__.rpartition(".")[2].startswith(group)
+        if f.emit is not None and f.emit.__module__ not in OWN
+        if f"{f.emit.__module__}.".startswith(f"tsql.kernels.functions.{group}.")
         for sql, value in f.examples
     }
 

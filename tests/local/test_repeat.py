@@ -14,7 +14,7 @@ import pytest
 
 import tsql
 from tests.duck import empty_duckdb
-from tsql.backends.local import LocalBackend, kernels_of
+from tsql.backends.local import LocalBackend
 from tsql.backends.local.run.repeat import Recording
 from tsql.kernels.expr.errors import CancelledError, ExecutionError
 from tsql.session import Session
@@ -62,7 +62,7 @@ def recording(db: Session, sql: str, params: Any = None) -> Recording | None:
     """What the plan of a query has to repeat."""
     db.sql(sql, params)
     prepared = next(p for p in db._plans._plans.values() if p.piece.text == sql)
-    return kernels_of(prepared.physical, False).recording
+    return db.backend.kernels.of(prepared.physical).recording
 
 
 def rows(table: pa.Table) -> list[tuple[Any, ...]]:

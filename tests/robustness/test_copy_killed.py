@@ -19,8 +19,8 @@ from tsql.statements.copying import copy_to
 
 SCRIPT = """
 import json, sys
-from tsql.copying import copy_to
-from tsql.kernels.types import BIGINT
+from tsql.statements.copying import copy_to
+from tsql.kernels.expr.types import BIGINT
 from tsql.relation import of_table
 
 target, options, first = sys.argv[1:]

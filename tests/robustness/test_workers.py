@@ -57,7 +57,7 @@ def test_a_program_ends_while_a_worker_is_busy():
     program = """
         import threading, time
         from tsql.backends import Run
-        from tsql.backends.local.workers import parallel
+        from tsql.backends.local.run.workers import parallel
         begun = threading.Event()
         def work(index):
             begun.set()

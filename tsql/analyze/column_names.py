@@ -324,7 +324,7 @@ class Namer(QueryNames):
             return f"{renamed}({', '.join(map(self.show, call.expressions))} ORDER BY {order})"
         return f"{self.show(call)} WITHIN GROUP ( ORDER BY {order})"
 
-    def _call(self, node: CallNode) -> str:
+    def _callnode(self, node: CallNode) -> str:
         name = node.name
         if name == "count" and (not node.expressions or isinstance(node.expressions[0], exp.Star)):
             return "count_star()"

@@ -54,12 +54,12 @@ class OracleGenerator(DuckdbTimeText, TemporalGenerator):
     def hint_sql(self, expression: exp.Hint) -> str:
         return ""
 
-    def call_sql(self, node: CallNode) -> str:
+    def callnode_sql(self, node: CallNode) -> str:
         overloads = SCALARS.overloads.get(node.name)
         spelled = overloads[0].duckdb if overloads else None
         if spelled and spelled != node.name:
             return f"{spelled}({self.expressions(node, flat=True)})"
-        return super().call_sql(node)
+        return super().callnode_sql(node)
 
 
 class TemporalOracle(TemporalExpressions):

@@ -1,0 +1,78 @@
+"""`Backend`: everything that a session asks of what runs its plans.
+
+A backend is made at the first query of its session and closed with it. Cancelling and progress are not asked of a
+backend but of the `Run` that each call is handed, so that both also work before a plan is there and after its rows
+are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+from tsql.backends.run import Run
+from tsql.kernels.expr.errors import CatalogError
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.step import PhysicalPlan
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """Runs physical plans.
+
+    Threads: any number of them may call any method at the same time, with the same plan too.
+
+    Errors: a query that fails raises a TsqlError, whose position, if it has one, is in the text of the query. What a
+    backend cannot do raises a CatalogError with a hint; no method is left out.
+
+    Cancelling: `Run.cancel` may be called by any thread at any time. The call that waits for the run, or the iterator
+    that it has returned, then raises CancelledError within 100 ms. A backend asks `run.check()` between its steps, and
+    `run.on_cancel` for a call that ends what waits elsewhere.
+
+    Progress: a backend sets `run.total_rows` once it is known, and keeps `run.done_rows`; `Run.progress` is their
+    quotient. It adds "compile" and "run" to `run.timings_ms`, and tells users what they should hear by `run.note` and
+    `run.count`.
+    """
+
+    name: str
+    """What `tsql.connect(backend=..)` calls it."""
+
+    target: str
+    """What plans for it are made for, as the planner and plan files name it: "local" or "spark"."""
+
+    @property
+    def shards(self) -> int | None:
+        """How many shards plans have if the settings do not say so; None for as many as threads."""
+        ...
+
+    def run(self, plan: PhysicalPlan, run: Run) -> Iterator[pa.RecordBatch]:
+        """Batches of the plan's output schema, in the order of the result, as they are computed.
+
+        The iterator is its caller's, for one thread at a time. If it is closed or dropped before its end, the
+        run ends and frees what it holds. Batches own their memory: they outlive the iterator and the backend."""
+        ...
+
+    def run_all(self, plan: PhysicalPlan, run: Run) -> Iterable[pa.RecordBatch]:
+        """The same batches, for a caller who wants all of them: a list if they are there when this returns."""
+        ...
+
+    def frame(self, plan: PhysicalPlan, run: Run) -> Any:
+        """The result as a lazy DataFrame of Spark, which runs the plan at each action, also after `run` is over.
+        `not_on_spark` is the error of a backend that has none."""
+        ...
+
+    def close(self) -> None:
+        """Free threads, kernels and connections; the session has cancelled its runs before. What the backend was
+        given (a SparkSession of the user) stays open. A second call does nothing."""
+        ...
+
+
+def not_on_spark() -> CatalogError:
+    """The error for a DataFrame of Spark that is asked of something else."""
+    return CatalogError(
+        "this relation is not of a session on Spark",
+        hint='connect with tsql.connect(backend="spark") or tsql.connect(spark=session)',
+    )

@@ -1,0 +1,51 @@
+"""`KernelStore`: the kernels of plans, kept by a backend for as long as the plans live.
+
+A plan that runs again compiles nothing, and from its third run on it may be a repetition of recorded calls
+(`run/repeat.py`). Both need a place that is found by the plan and goes with it, as recordings hold memory. Plans are
+equal by what they say, and finding out takes long, so kernels are kept by identity."""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from tsql.backends.local.run.executor import Kernels
+
+if TYPE_CHECKING:
+    from tsql.planner.physical.step import PhysicalPlan
+
+
+class KernelStore:
+    """The kernels of each plan that a backend has run.
+
+    Any thread may ask at any time. There is no lock, so that none can be held in the child of a fork, or by a thread
+    in which the garbage collector drops a plan: each step is one operation of a dict. Nothing in `Kernels` may
+    hold on to the plan, which would then never go."""
+
+    def __init__(self) -> None:
+        self._kept: dict[int, tuple[weakref.ref[PhysicalPlan], Kernels]] = {}
+
+    def of(self, plan: PhysicalPlan) -> Kernels:
+        """The kernels of a plan: the same object as long as the plan lives."""
+        found = self._kept.get(id(plan))
+        return found[1] if found is not None and found[0]() is plan else self._new(plan)
+
+    def _new(self, plan: PhysicalPlan) -> Kernels:
+        # An entry that held the store would keep it until the next search for garbage.
+        store, key = weakref.ref(self), id(plan)
+
+        def forget(_: weakref.ref[PhysicalPlan]) -> None:
+            # The plan still has its memory here, so no other plan can have its id yet.
+            mine = store()
+            if mine is not None:
+                mine._kept.pop(key, None)
+
+        made = weakref.ref(plan, forget), Kernels()
+        found = self._kept.setdefault(key, made)
+        if found[0]() is not plan:  # Ctrl-C in `forget` has left the entry of a plan that is gone
+            self._kept[key] = found = made
+        return found[1]
+
+    def clear(self) -> None:
+        """Forget all plans; runs that are under way keep what they use."""
+        self._kept.clear()

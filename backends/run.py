@@ -1,0 +1,123 @@
+"""`Run`: one execution of a plan, as the thread that waits for its result and the workers that compute it see it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import field
+from typing import Any
+
+from tsql.backends.settings import Settings
+from tsql.kernels.expr.errors import CancelledError
+from tsql.kernels.process.quick_dataclass import dataclass
+
+
+class Stop:
+    """Whether a run is to end, and why."""
+
+    __slots__ = ("reason", "stopped")
+
+    def __init__(self) -> None:
+        self.stopped, self.reason = False, "the query was cancelled"
+
+
+@dataclass
+class Run:
+    """One execution of a plan: shared by the thread that waits for it and the workers that do it."""
+
+    settings: Settings = field(default_factory=Settings)
+    parameters: dict[str, Any] = field(default_factory=dict)
+    started: float = field(default_factory=time.perf_counter)
+    wall_clock: float = field(default_factory=time.time)
+    total_rows: int | None = None
+    done_rows: int = 0
+    timings_ms: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict)
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+    """The memory of the query at its peak, and what the pool has done for all queries in that time."""
+    profile: bool = False
+    """Count the rows of each step, in `rows_of`."""
+    rows_of: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """What happened to rows that the user should hear of (`count`), such as those that were in no window."""
+    _counting: threading.Lock = field(default_factory=threading.Lock)
+    _stop: Stop = field(default_factory=lambda: Stop())
+    planning: bool = False
+    """Its plan is being made, by the thread that waits for the result."""
+    _on_cancel: list[Any] = field(default_factory=list)
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run has been cancelled."""
+        return self._stop.stopped
+
+    @property
+    def reason(self) -> str:
+        """Why it was cancelled."""
+        return self._stop.reason
+
+    def shares(self, other: Run) -> Run:
+        """This run as a part of another one, which it counts for and ends with; the run itself."""
+        self._counting, self._stop, self._on_cancel = other._counting, other._stop, other._on_cancel
+        return self
+
+    def count(self, what: str, rows: int) -> None:
+        """Rows that the result does not show, and why: "rows without a time". Operators call this from any thread, as
+        often as they like; the sum is a note of the run. Who reads the same rows twice counts them once."""
+        if rows:
+            with self._counting:
+                self.counts[what] = self.counts.get(what, 0) + rows
+
+    def note(self, text: str) -> None:
+        """Something that the user should hear of, once however often it is said."""
+        with self._counting:
+            if text not in self.notes:
+                self.notes.append(text)
+
+    def told(self) -> list[str]:
+        """Everything that the user should hear of the run: the notes, and the counts as texts."""
+        return [
+            *self.notes,
+            *(f"{rows:,} {_one(what) if rows == 1 else what}" for what, rows in sorted(self.counts.items())),
+        ]
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ask the run to end; it raises CancelledError in the thread that waits for it, within 100 ms."""
+        if reason is not None and not self.stopped:
+            self._stop.reason = reason
+        self._stop.stopped = True
+        self.stop_workers()
+
+    def stop_workers(self) -> None:
+        """End what still runs (after a failure, or a cancellation); the reason is raised elsewhere."""
+        for callback in list(self._on_cancel):
+            callback()
+
+    def on_cancel(self, callback: Any) -> None:
+        self._on_cancel.append(callback)
+        if self.cancelled:
+            callback()
+
+    def off_cancel(self, callback: Any) -> None:
+        """What was asked for with `on_cancel` is not needed any more."""
+        self._on_cancel.remove(callback)
+
+    @property
+    def cancelled(self) -> bool:
+        return self.stopped
+
+    def check(self) -> None:
+        """Raise CancelledError if the run is to end. Code without a run at hand calls `kernels.stopping.check`."""
+        if self.stopped:
+            raise CancelledError(self.reason)
+
+    @property
+    def progress(self) -> float | None:
+        """The part of the input that has been read, 0 to 1; None if the total is not known."""
+        return None if not self.total_rows else min(1.0, self.done_rows / self.total_rows)
+
+
+def _one(what: str) -> str:
+    """ "rows without a time" for a single row."""
+    return what.replace("rows", "row", 1) if what.startswith("rows") else what

@@ -1,0 +1,142 @@
+"""`QueryRunner`: turns prepared queries into relations that run on the backend of a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+
+from tsql.backend_choice import check_backend, make_backend, target_of
+from tsql.backends import Backend, Run, Settings
+from tsql.interrupt import Interruptible
+from tsql.kernels.expr.errors import TsqlError
+from tsql.planner import PhysicalPlan, make_plan
+from tsql.planner.cost.candidates import listing
+from tsql.planner.logical import nodes as logical
+from tsql.prepared import Prepared
+from tsql.relation import Relation
+from tsql.running import AtWork, Running
+
+
+class QueryRunner:
+    """The backend of a session, made at the first use, its settings, and its open runs. `fail` is told of each query
+    that fails: in a transaction only ROLLBACK is left then."""
+
+    def __init__(self, backend: Backend | str, settings: Settings, spark: Any, fail: Callable[[], None]) -> None:
+        check_backend(backend)
+        self.settings = settings
+        self.running = Running()
+        self._backend, self._spark, self._fail = backend, spark, fail
+
+    @property
+    def backend(self) -> Backend:
+        """What runs the plans."""
+        if isinstance(self._backend, str):
+            self._backend = make_backend(self._backend, self._spark)
+        return self._backend
+
+    @property
+    def target(self) -> str:
+        """What plans are made for."""
+        return target_of(self._backend)
+
+    @property
+    def shards(self) -> int | None:
+        """The number of shards that the backend would choose; None leaves it to the settings."""
+        return None if self.target == "local" or self.settings.shards else self.backend.shards
+
+    def plan(self, prepared: Prepared, settings: Settings | None = None) -> PhysicalPlan:
+        """The plan of a query for the backend, made at the first use."""
+        return prepared.make_plan(settings or self.settings, self.target, self.shards)
+
+    def relation(self, prepared: Prepared, values: dict[str, Any], *, cached: bool = False) -> Relation:
+        """The lazy result of a query, under the settings of this moment. What a `cached` one has cost before is not
+        told again."""
+        settings = replace(self.settings)
+
+        def new_run() -> Run:
+            spent = {"parse": 0.0, "plan": 0.0} if cached else dict(prepared.timings_ms)
+            return Run(settings=settings, parameters=values, timings_ms=spent)
+
+        def plan_for(run: Run) -> PhysicalPlan:
+            fresh = prepared.physical is None
+            run.planning = True
+            try:
+                plan = self.plan(prepared, settings)
+            finally:
+                run.planning = False
+            if fresh:
+                run.timings_ms["plan"] = prepared.timings_ms["plan"]
+            return plan
+
+        def frame(run: Run) -> Any:
+            return self.backend.frame(self.plan(prepared, settings), run)
+
+        return Relation(
+            prepared.names,
+            prepared.types,
+            lambda run: self.backend.run(plan_for(run), run),
+            new_run,
+            describe_plan=lambda level: self.explain(prepared, values, level),
+            source=prepared.source,
+            relocate=lambda error: self._failed(prepared, error),
+            # A frame is made of a plan for Spark: without one, nothing is planned, and no query has failed.
+            frame=frame if self.target == "spark" else None,
+            start_all=lambda run: self.backend.run_all(plan_for(run), run),
+            running=self.running,
+        )
+
+    def local_relation(self, prepared: Prepared, values: dict[str, Any]) -> Relation:
+        """A relation that is computed in this process whatever the backend is: places of rows mean nothing
+        elsewhere."""
+        if self.target == "local":
+            return self.relation(prepared, values)
+        backend, settings = make_backend("local"), replace(self.settings)
+        plan = prepared.make_plan(settings, "local")
+        return Relation(
+            prepared.names,
+            prepared.types,
+            lambda run: backend.run(plan, run),
+            lambda: Run(settings=settings, parameters=values),
+            relocate=lambda error: self._failed(prepared, error),
+            running=self.running,
+        )
+
+    def _failed(self, prepared: Prepared, error: TsqlError) -> TsqlError:
+        self._fail()
+        return prepared.piece.relocate(error)
+
+    def table(self, plan: logical.Output) -> pa.Table:
+        """The result of a logical plan that the analyzer asks for."""
+        physical = make_plan(plan, self.settings, "", self.target, self.shards)
+        run = Run(settings=replace(self.settings))
+        with Interruptible(run, self.running):
+            return pa.Table.from_batches(self.backend.run(physical, run), physical.schema)
+
+    def explain(self, prepared: Prepared, values: dict[str, Any], level: str) -> str:
+        """The text of one level of `explain` for a query: from its logical plan to its assembly."""
+        run = Run(settings=replace(self.settings), parameters=values)
+        with AtWork(run, self.running):
+            if level == "logical":
+                return logical.show(prepared.query.plan)
+            if level.startswith("candidates"):
+                found = prepared.candidates(self.settings, self.target, self.shards)
+                return listing(found, int(level.partition(" ")[2] or 0))
+            plan = self.plan(prepared)
+            if level == "file":
+                return plan.text()
+            run.timings_ms = dict(prepared.timings_ms)
+            return self.explain_plan(plan, level, run)
+
+    def explain_plan(self, plan: PhysicalPlan, level: str, run: Run) -> str:
+        """The text of one level of `explain` for a physical plan."""
+        from tsql.backends.explain import explain
+
+        return explain(plan, level, self.backend, run)
+
+    def close_backend(self) -> None:
+        """Free what the backend holds, if it was made."""
+        if not isinstance(self._backend, str):
+            self._backend.close()

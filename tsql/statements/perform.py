@@ -1,0 +1,202 @@
+"""Carries out an analyzed statement: `PERFORM` has a function for each kind. `ScriptRunner` calls `perform`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import field
+from typing import TYPE_CHECKING, Any, get_args
+
+import pyarrow as pa
+
+from tsql import settings as setting
+from tsql.catalog.catalog import Catalog, FileUse, as_source
+from tsql.kernels.expr.errors import PlanError
+from tsql.kernels.expr.keywords import quote
+from tsql.kernels.expr.types import VARCHAR, Type
+from tsql.kernels.process.quick_dataclass import dataclass
+from tsql.loaded import load_plan, save_plan
+from tsql.planner import PhysicalPlan
+from tsql.planner.logical import nodes as logical
+from tsql.prepared import Prepared
+from tsql.relation import Relation, of_text
+from tsql.statements import changes, copying, introspect
+from tsql.statements import kinds as statements
+from tsql.statements.changes import done
+from tsql.statements.script import Piece
+
+if TYPE_CHECKING:
+    from tsql.statements.script_runner import ScriptRunner
+
+
+@dataclass
+class StatementContext:
+    """What is known of a statement beside its meaning: where it runs, its text, and the stored values of its
+    parameters."""
+
+    scripts: ScriptRunner
+    piece: Piece
+    values: dict[str, Any]
+    files: tuple[FileUse, ...] = ()
+    """The files that the analysis has looked at."""
+    spent: dict[str, float] = field(default_factory=dict)
+    """Milliseconds of the analysis."""
+    key: Any = None
+    """Under which a query is kept in the plan cache; None for one that is not."""
+    keep: Callable[[PhysicalPlan], None] | None = None
+    """What writes the plan of a query to disk."""
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.scripts.catalog
+
+    def prepared(self, query: statements.Query) -> Prepared:
+        """A query of the statement, ready to be planned."""
+        scan, names = query.plan.input, tuple(query.plan.names)
+        is_whole = isinstance(scan, logical.Scan) and scan.columns == scan.source.schema.names == names
+        types = tuple(f.type for f in query.plan.schema)
+        source = scan.source if is_whole else None
+        return Prepared(self.piece, lambda: query, names, types, self.files, self.spent, source=source)
+
+    def relation(self, query: statements.Query) -> Relation:
+        """The lazy result of a query of the statement."""
+        return self.scripts.queries.relation(self.prepared(query), self.values)
+
+
+def perform(context: StatementContext, statement: Any) -> Relation:
+    """Carry out one statement. A query is lazy, as its relation is; everything else is done when this returns."""
+    carry_out = PERFORM.get(type(statement))
+    if carry_out is None:
+        raise PlanError(f"{type(statement).__name__} statements cannot run here")
+    return carry_out(context, statement)
+
+
+def _query(context: StatementContext, statement: statements.Query) -> Relation:
+    scripts, prepared = context.scripts, context.prepared(statement)
+    if context.key is not None:
+        prepared.keep = context.keep if prepared.source is None else None
+        scripts.plans.keep(context.key, context.catalog.version, prepared)
+    return scripts.queries.relation(prepared, context.values)
+
+
+def _explain(context: StatementContext, statement: statements.Explain) -> Relation:
+    level, prepared = (statement.level or "physical").lower(), context.prepared(statement.query)
+    queries, values = context.scripts.queries, context.values
+    return of_text(
+        f"{level}_plan",
+        lambda: queries.explain(prepared, values, level),
+        ("explain_key", "explain_value"),
+        VARCHAR,
+    )
+
+
+def _compile_plan(context: StatementContext, statement: statements.CompilePlan) -> Relation:
+    save_plan(context.scripts.queries.plan(context.prepared(statement.query)).text(), statement.path)
+    return done()
+
+
+def _execute_plan(context: StatementContext, statement: statements.ExecutePlan) -> Relation:
+    return load_plan(statement.path).run(context.scripts.session)
+
+
+def _prepare(context: StatementContext, statement: statements.Prepare) -> Relation:
+    context.scripts.named.prepare(statement)
+    return done()
+
+
+def _execute(context: StatementContext, statement: statements.Execute) -> Relation:
+    known, kinds, given = context.scripts.named.find(statement, context.relation)
+    return context.scripts.sql(known.text, kinds, given, f'prepared statement "{known.name}"')
+
+
+def _deallocate(context: StatementContext, statement: statements.Deallocate) -> Relation:
+    context.scripts.named.deallocate(statement)
+    return done()
+
+
+def _set(context: StatementContext, statement: statements.Set) -> Relation:
+    setting.change(context.scripts.queries.settings, statement.name, statement.value)
+    return done()
+
+
+def _show_tables(context: StatementContext, statement: statements.ShowTables) -> Relation:
+    catalog = context.catalog
+    if not statement.all:
+        return introspect.show_tables(catalog)
+
+    def columns_of(name: str) -> tuple[tuple[str, ...], tuple[Type, ...]]:
+        from tsql.analyze.statements import analyze
+
+        (found,) = analyze(f"DESCRIBE {quote(name)}", catalog, {}, None)
+        return tuple(column for column, _ in found.columns), tuple(kind for _, kind in found.columns)
+
+    return introspect.show_all_tables(catalog, catalog.database, columns_of)
+
+
+def _show_streams(context: StatementContext, statement: statements.ShowStreams) -> Relation:
+    return introspect.show_streams(context.catalog)
+
+
+def _describe(context: StatementContext, statement: statements.Describe) -> Relation:
+    names, types = zip(*statement.columns, strict=True)
+    entry = None if statement.table is None else context.catalog.entry(statement.table)
+    return introspect.describe(names, types, entry)
+
+
+def _summarize(context: StatementContext, statement: statements.Summarize) -> Relation:
+    from tsql.analyze.changes import Overlay
+    from tsql.analyze.statements import Analyzer
+    from tsql.grammar.parser.statements import parse
+
+    relation = context.relation(statement.query)
+    numbered = relation.arrow().rename_columns([f"c{i}" for i in range(len(relation.columns))])
+    rows = as_source("#summarized", numbered)
+
+    def run(text: str) -> pa.Table:
+        (parsed,) = parse(text)
+        found = Analyzer(parsed, Overlay(context.catalog, **{"#summarized": rows}), None).query(parsed.node, text)
+        return context.scripts.queries.relation(context.prepared(found), {}).arrow()
+
+    return introspect.summarize(tuple(relation.columns), relation.sql_types, run)
+
+
+def _copy_to(context: StatementContext, statement: statements.CopyTo) -> Relation:
+    relation = context.relation(statement.query)
+    with context.scripts.session.watch(lambda: relation.progress):
+        rows = copying.copy_to(relation, statement.path, statement.options, statement.places)
+    return changes.counted(rows).tell(relation.notes)
+
+
+def _change(context: StatementContext, statement: Any) -> Relation:
+    scripts, ran = context.scripts, []
+    here = isinstance(statement, statements.Update | statements.Delete | statements.Alter)
+    relate = scripts.queries.local_relation if here else scripts.queries.relation
+    if not isinstance(statement, statements.Insert):
+        scripts.inserts.clear()
+
+    def related(query: statements.Query) -> Relation:
+        ran.append(relate(context.prepared(query), context.values))
+        return ran[-1]
+
+    with scripts.session.watch(lambda: ran[-1].progress if ran else None):
+        result = changes.perform(scripts.session, statement, related, context.values)
+    scripts.plans.clear()
+    return result.tell(note for relation in ran if relation is not result for note in relation.notes)
+
+
+PERFORM: dict[type, Callable[[StatementContext, Any], Relation]] = {
+    statements.Query: _query,
+    statements.Explain: _explain,
+    statements.CompilePlan: _compile_plan,
+    statements.ExecutePlan: _execute_plan,
+    statements.Prepare: _prepare,
+    statements.Execute: _execute,
+    statements.Deallocate: _deallocate,
+    statements.Set: _set,
+    statements.ShowTables: _show_tables,
+    statements.ShowStreams: _show_streams,
+    statements.Describe: _describe,
+    statements.Summarize: _summarize,
+    statements.CopyTo: _copy_to,
+    **dict.fromkeys(get_args(statements.Change), _change),
+}
+"""What carries out each kind of statement."""
