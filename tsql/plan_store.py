@@ -30,11 +30,11 @@ from tsql.parameters import check_names
 from tsql.planner import PhysicalPlan
 from tsql.planner.physical.step import Step
 from tsql.prepared import Prepared
-from tsql.statements import kinds as statements
 from tsql.statements.script import Piece
 
 if TYPE_CHECKING:
     from tsql.query_runner import QueryRunner
+    from tsql.statements import kinds as statements
 
 FORMAT = 1
 """Part of the key: raise it when entries are written differently."""
