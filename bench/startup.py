@@ -19,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -216,6 +217,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="tsql-startup-") as name:
         folder = Path(name)
         answer = make_file(folder)
+        time.sleep(1.1)  # of a file that has just changed no plan is kept
         if arguments.imports:
             print(imports(arguments.imports, folder, arguments.slowest))
             return 0

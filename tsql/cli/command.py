@@ -69,7 +69,8 @@ class _Version(argparse.Action):
     """As argparse's own, but the version is looked up when it is asked for, which takes as long as a query."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser.exit(message=f"tsql {tsql.__version__}\n")
+        print(f"tsql {tsql.__version__}")
+        parser.exit()
 
 
 def _parser() -> argparse.ArgumentParser:
