@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import fields
@@ -55,6 +54,8 @@ def change(settings: Settings, name: str, value: Any) -> None:
     if key == "timezone":
         return _check_time_zone(value)
     if key not in NAMES:
+        import difflib
+
         close = difflib.get_close_matches(key, NAMES, 1)
         raise CatalogError(
             f"unknown setting {name}", hint=f"did you mean {close[0]}?" if close else f"settings are {', '.join(NAMES)}"

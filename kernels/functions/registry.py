@@ -7,7 +7,6 @@ given."""
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -95,6 +94,8 @@ class Registry:
     def _fill(self) -> None:
         """Import all modules of the package. Overloads stand in the order in which this imports their modules; those
         of modules that were imported before, for what else is in them, come first."""
+        import pkgutil
+
         self._filling = True
         try:
             package = importlib.import_module(self._package)

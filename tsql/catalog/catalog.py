@@ -6,7 +6,6 @@ part of the plan cache's key.
 
 from __future__ import annotations
 
-import difflib
 import glob
 import json
 import os
@@ -290,6 +289,8 @@ class Catalog:
         return entry
 
     def _nearest(self, name: str) -> str | None:
+        import difflib
+
         close = difflib.get_close_matches(name.lower(), list(self._entries), 1)
         return f"did you mean {self._entries[close[0]][0]}?" if close else None
 
