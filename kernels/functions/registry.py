@@ -85,11 +85,16 @@ class Registry:
     def overloads(self) -> dict[str, list[Any]]:
         """The overloads of each name."""
         if not self._filled:
-            with self._lock:
-                # A module that looks for a function while it is imported finds those that are there.
-                if not self._filling:
-                    self._fill()
+            self.fill()
         return self._overloads
+
+    def fill(self) -> None:
+        """Import the modules now. Who will look for functions anyway does so among its own imports, and not in the
+        middle of a query."""
+        with self._lock:
+            # A module that looks for a function while it is imported finds those that are there.
+            if not (self._filled or self._filling):
+                self._fill()
 
     def _fill(self) -> None:
         """Import all modules of the package. Overloads stand in the order in which this imports their modules; those

@@ -22,6 +22,9 @@ from tsql.planner.bind.types import Bare, coerce, is_bare_string, unify
 if TYPE_CHECKING:
     from tsql.planner.bind.binder import Binder
 
+SCALARS.fill()
+AGGREGATES.fill()
+
 UNTOUCHED_BY_DISTINCT = {
     "min", "max", "first", "last", "any_value", "arbitrary", "bool_and", "bool_or", "bit_and", "bit_or", "arg_min", "arg_max", "min_by", "max_by", "argmin", "argmax",
 }  # fmt: skip
