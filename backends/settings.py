@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tsql.kernels.process.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 
 @dataclass

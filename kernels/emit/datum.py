@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tsql.kernels.codegen.kir import INTEGERS
 from tsql.kernels.codegen.lang import Kernel, Val
 from tsql.kernels.expr.types import Type
-from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,7 +3,7 @@ scope."""
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tsql.kernels.codegen.lang import Kernel, Val
@@ -13,7 +13,6 @@ from tsql.kernels.emit.datum import Datum
 from tsql.kernels.emit.expressions import emit
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import BIGINT
-from tsql.kernels.process.quick_dataclass import dataclass
 
 
 class CachedRow:

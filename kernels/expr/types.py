@@ -6,9 +6,9 @@ side."""
 
 from __future__ import annotations
 
-import pyarrow as pa
+from dataclasses import dataclass
 
-from tsql.kernels.process.quick_dataclass import dataclass
+import pyarrow as pa
 
 
 @dataclass(frozen=True)

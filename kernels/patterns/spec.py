@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from tsql.kernels.expr.nodes import Cast, Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BOOLEAN
 from tsql.kernels.patterns.reads import Read, map_plain
 from tsql.kernels.patterns.tree import Pattern
-from tsql.kernels.process.quick_dataclass import dataclass
 
 OUTPUTS = ("one", "all", "matched", "unmatched")
 """ONE ROW PER MATCH; ALL ROWS PER MATCH: with empty matches, without them, and with the rows of no match too."""

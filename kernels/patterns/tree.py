@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 import re
-
-from tsql.kernels.process.quick_dataclass import dataclass
+from dataclasses import dataclass
 
 MAX_NESTING = 200
 """Levels of parentheses; SQL allows no more."""

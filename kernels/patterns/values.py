@@ -3,6 +3,8 @@ row."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tsql.kernels.codegen.lang import Val
 from tsql.kernels.emit.context import PipelineKernel
 from tsql.kernels.emit.datum import Datum, both
@@ -13,7 +15,6 @@ from tsql.kernels.expr.types import BIGINT
 from tsql.kernels.functions.comparison import not_distinct
 from tsql.kernels.patterns.history import CLASSIFIER, History, PatternRows, is_folded_anew, is_mapped, state_fold
 from tsql.kernels.patterns.reads import Classifier, MatchFold, MatchNumber, Navigate, Read, replace_reads
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import as_type
 from tsql.kernels.windows.running import KeptStates, registers
 

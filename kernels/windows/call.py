@@ -6,11 +6,10 @@ hashable, and prints as SQL that `planner/bind/windows.py` reads back to an equa
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from tsql.kernels.expr.nodes import Aggregate, Expr, Literal, SortKey
 from tsql.kernels.expr.types import Type
-from tsql.kernels.process.quick_dataclass import dataclass
 
 EXCLUSIONS = ("", "current row", "group", "ties")
 

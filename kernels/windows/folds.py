@@ -7,6 +7,8 @@ own."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tsql.kernels.aggregates.base import AggregateState
 from tsql.kernels.aggregates.bodies import make_body
 from tsql.kernels.aggregates.ordered import ByExtremeWithNulls, Rank
@@ -16,7 +18,6 @@ from tsql.kernels.emit.datum import Datum, all_valid, both
 from tsql.kernels.emit.expressions import emit, emit_predicate
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.functions.comparison import compare
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.windows.base import MOST_ROWS, Memory, OwnMemory, Place, SortedRows, as_type
 from tsql.kernels.windows.call import WindowCall
 

@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
-from tsql.kernels.process.quick_dataclass import dataclass
+from dataclasses import dataclass, fields
 
 UNKNOWN_ROWS = 1e6
 """Of a source that does not know how many it has."""

@@ -6,13 +6,12 @@ The enumerator asks it to choose between plans, and `tsql plan --candidates` pri
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tsql.kernels.emit.dense import KEYS_PER_GROUP, LARGEST_DENSE
 from tsql.kernels.expr.nodes import Call, Cast, Column, Expr, Literal
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BOOLEAN, FIXED_BITS, Type
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.cost.constants import Costs

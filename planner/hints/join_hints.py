@@ -11,10 +11,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from tsql.kernels.expr.errors import PlanError
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.choose.join_methods import METHOD_NAMES, METHODS
 from tsql.planner.hints.hint import Hint, HintTarget, find_relation
 from tsql.planner.logical.match import Match

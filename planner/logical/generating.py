@@ -7,13 +7,12 @@ They stand beside those of `planner/logical/nodes.py`; `planner/logical/tree.py`
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, INTERVAL
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Node, Unary
 
 

@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Call, Column, Expr, Literal, check_columns
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import TIMESTAMP
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import Filter, Node, Project, Unary
 
 ENDS = ("any", "in_order", "none")

@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.scan import Scan, is_filled
 from tsql.planner.physical.step import Step
 

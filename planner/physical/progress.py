@@ -4,10 +4,9 @@ hold nothing."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from tsql.kernels.expr.nodes import Call, Case, Cast, Column, Expr, Literal
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.movement import Gather, Movement, Rekey
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.operators.expand import Expand

@@ -12,13 +12,12 @@ relations the pair that gives the fewest rows is joined first. Estimates are of 
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import combinations
 from math import prod
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.process import stopping
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.cost import constants as cost
 from tsql.planner.cost import stats
 from tsql.planner.cost.join_stats import equal_part, unfiltered_rows

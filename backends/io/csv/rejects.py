@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +23,6 @@ from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import BIGINT, BOOLEAN, VARCHAR
 from tsql.kernels.process import forks
-from tsql.kernels.process.quick_dataclass import dataclass
 
 if TYPE_CHECKING:
     from tsql.backends.io.csv.lines import RawRow

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -47,7 +47,6 @@ from tsql.kernels.operators.collect import Collect, OutputColumn, columns_of
 from tsql.kernels.operators.partition import Partition
 from tsql.kernels.process import forks, garbage
 from tsql.kernels.process.cores import CORES
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate
 from tsql.planner.physical.step import Step
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -35,7 +35,6 @@ from tsql.kernels.expr.errors import ExecutionError
 from tsql.kernels.expr.nodes import Column, SortKey
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.operators.collect import OutputColumn, columns_of
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import Step
 
 FAN_IN = 32

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 
@@ -24,7 +25,6 @@ from tsql.kernels.operators.aggregate.combine import PLACE, CombineScan, Windows
 from tsql.kernels.operators.aggregate.combine_groups import GroupCombineScan
 from tsql.kernels.operators.aggregate.groups import DenseAggregate
 from tsql.kernels.operators.collect import OutputColumn, columns_of
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.combine import Combine
 
 MORSEL_PLACES = 1 << 15

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +45,6 @@ from tsql.kernels.operators.join.hash_join import (
     TableKind,
 )
 from tsql.kernels.operators.join.sorted_join import AsofProbe, SortedBuild
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.join_table import FREE, MATCHED, RECORD_BYTES, link_module
 from tsql.planner.physical.movement import Broadcast
 from tsql.planner.physical.operators.asof_join import AsofJoin

@@ -9,6 +9,7 @@ that is not enough."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 
 from tsql.backends.local.run.dataset import Dataset, Part
@@ -19,7 +20,6 @@ from tsql.kernels.expr.nodes import Aggregate, Column, Expr, Literal, Parameter,
 from tsql.kernels.expr.types import TIMESTAMP
 from tsql.kernels.operators.collect import OutputColumn, columns_of
 from tsql.kernels.operators.snapshot import SnapshotScan, SnapshotShape
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.tree import map_call
 from tsql.planner.physical.operators.snapshot import Snapshot
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -37,7 +37,6 @@ from tsql.kernels.emit.rows import POSITION, CachedRow, CodeDatum
 from tsql.kernels.expr.nodes import Aggregate, Call, Expr, Literal
 from tsql.kernels.expr.types import BIGINT, Type
 from tsql.kernels.operators.aggregate.waiting_rows import Taken, Waiting
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.runtime.group_table import TABLE_BYTES, find_or_insert
 
 COMPACT_GROUPS = 1 << 14

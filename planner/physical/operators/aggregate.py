@@ -7,7 +7,7 @@ phase=final, the rows of a group must be in one shard.
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +15,6 @@ from tsql.kernels.aggregates.bodies import plain_body, state_names
 from tsql.kernels.expr.nodes import Aggregate as AggregateCall
 from tsql.kernels.expr.nodes import Column, Expr
 from tsql.kernels.expr.schema import Field, Schema
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step
 

@@ -19,6 +19,7 @@ time in the others; states have positions in the input in them, so that sessions
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -27,7 +28,6 @@ from tsql.kernels.expr.nodes import Column
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, TIMESTAMP
 from tsql.kernels.operators.aggregate.combine import KINDS, Windows
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.aggregate import Aggregate, partial_of
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step

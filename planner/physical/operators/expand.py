@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.attributes import first_twice
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step

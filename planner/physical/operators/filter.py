@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from tsql.kernels.expr.nodes import Expr
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.step import Step
 
 

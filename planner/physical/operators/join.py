@@ -6,14 +6,13 @@ table."""
 
 from __future__ import annotations
 
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr.nodes import Call, Column, Expr
 from tsql.kernels.expr.schema import Schema
 from tsql.kernels.expr.types import Type
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.nodes import JOIN_KINDS, joined_schema
 from tsql.planner.logical.predicates import JoinKey, conjunction, conjuncts
 from tsql.planner.physical.properties import ANY, LOCAL_COPIES, ONCE, REPLICATED, Properties, Requirement

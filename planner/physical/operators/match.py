@@ -6,7 +6,7 @@ says what the attributes mean."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,7 +18,6 @@ from tsql.kernels.patterns.program import PatternProgram
 from tsql.kernels.patterns.reads import Read
 from tsql.kernels.patterns.spec import OUTPUTS, SKIPS, MatchSpec, Skip
 from tsql.kernels.patterns.tree import Pattern, Variable, read_pattern
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.kernels.process.recursion import deep_recursion
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement, by_keys
 from tsql.planner.physical.step import Step

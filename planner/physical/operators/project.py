@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr.nodes import Column, Expr, SortKey
 from tsql.kernels.expr.schema import Field, Schema
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr.schema import Field, Schema
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.operators.input import Given, read_fields
 from tsql.planner.physical.properties import SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step

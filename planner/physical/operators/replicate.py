@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.types import HUGEINT, UBIGINT
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.properties import Properties
 from tsql.planner.physical.step import Step
 

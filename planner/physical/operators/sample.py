@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.logical.generating import SAMPLE_METHODS
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step

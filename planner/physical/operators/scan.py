@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Schema
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.properties import Properties, Requirement
 from tsql.planner.physical.step import Step
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tsql.kernels.expr.nodes import Expr
 from tsql.kernels.expr.schema import Field, Schema
 from tsql.kernels.expr.types import BIGINT, INTERVAL, TIMESTAMP
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.bind.types import castable, coerce
 from tsql.planner.logical.generating import check_series
 from tsql.planner.physical.properties import Properties, Requirement

@@ -3,11 +3,10 @@ in full."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tsql.kernels.expr.nodes import Expr, SortKey
-from tsql.kernels.process.quick_dataclass import dataclass
 from tsql.planner.physical.properties import ONCE, SINGLE, Properties, Requirement
 from tsql.planner.physical.step import Step
 

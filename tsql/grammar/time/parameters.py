@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from tsql.grammar.time.nodes import (
     Chop,
     Clip,
@@ -18,7 +20,6 @@ from tsql.grammar.time.nodes import (
     TimeFunction,
     Tumble,
 )
-from tsql.kernels.process.quick_dataclass import dataclass
 
 
 @dataclass(frozen=True)
